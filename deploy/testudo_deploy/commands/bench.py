@@ -73,12 +73,9 @@ def bench(
         testudo bench tiers --policy policy.onnx
         testudo bench shield --robot crazyflie_2x --quick --json shield.json
         testudo bench projection --json projection.json
-        testudo bench radio --json radio.json
         testudo bench faults --repeats 5 --json faults.json
         testudo bench lossy --delay-ms 100 --loss 0.3 --json lossy.json
         testudo bench fleet --team-size 4 --json fleet.json
-        testudo bench import --json import.json
-        testudo bench drone_identify --json drone.json
         testudo bench learning --json learning.json --plot learning.png
         testudo bench gpu --minutes 10 --json gpu.json
 
@@ -98,16 +95,8 @@ def bench(
     if name == "list":
         Console().print(table("Benchmarks", ("name", "what it measures"), _descriptions(points)))
         return
-    given = {
-        "policy": policy,
-        "robot": robot,
-        "team_size": team_size,
-        "worlds": worlds,
-        "plot": plot,
-        **asdict(extent),
-        "quick": extent.quick or None,
-        **asdict(network),
-    }
+    given = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds, "plot": plot}
+    given |= {**asdict(extent), "quick": extent.quick or None, **asdict(network)}
     function = _load(name, points)
     with Console(stderr=True).status("measuring") as status:
         options = {key: value for key, value in given.items() if value is not None}

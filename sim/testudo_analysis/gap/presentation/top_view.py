@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 import numpy as np
 
@@ -129,13 +130,18 @@ def top_view(courses: Sequence[ReplayedCourse], radius_m: float) -> str:
         "restart": [int(flag) for flag in np.add.reduceat(courses[0].restart, picked) > 0],
         "poses": base64.b64encode(packed.tobytes()).decode(),
     }
-    box = (low[0] - room, -high[1] - room, high[0] - low[0] + 2 * room, high[1] - low[1] + 2 * room)
+    return _markup(data, low - room, high + room, lying=lying, flies=heights is not None)
+
+
+def _markup(data: dict[str, Any], low: np.ndarray, high: np.ndarray, *, lying: bool, flies: bool) -> str:
+    """Return the player of the data as markup; ``low`` and ``high`` (2,) [m] bound what is seen."""
+    box = (low[0], -high[1], high[0] - low[0], high[1] - low[1])
     script = (resources.files("testudo_analysis.gap.presentation") / "top_view.js").read_text(encoding="utf-8")
     speeds = "".join(f'<option value="{k}"{" selected" if k == 1 else ""}>{k} x</option>' for k in (1, 2, 5, 20))
     held = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
     return (
         f'<style>{_STYLE}</style><div id="topview"><svg viewBox="{" ".join(f"{v:.4g}" for v in box)}" role="img" '
-        f'aria-label="robots from above">{_grid(low - room, high + room)}</svg><div class="bar"><button>Play</button>'
+        f'aria-label="robots from above">{_grid(low, high)}</svg><div class="bar"><button>Play</button>'
         f'<input type="range" min="0" value="0" aria-label="time"><output></output><select aria-label="speed">{speeds}'
         "</select></div></div>"
         f'<script type="application/json" id="topview-data">{held}</script>'
@@ -144,7 +150,7 @@ def top_view(courses: Sequence[ReplayedCourse], radius_m: float) -> str:
             "Discs are the real robots, dashed circles what the model makes of the same commands; it is set on "
             f"the real pose every {EVERY_S:g} s. Lines of the grid are 1 m apart"
             + ("; x points up." if lying else ".")
-            + ("" if heights is None else " Beside a name stands the height [m], in brackets the model's.")
+            + ("" if not flies else " Beside a name stands the height [m], in brackets the model's.")
         )
     )
 

@@ -102,24 +102,25 @@ def margin_checks(
         ),
     ]
     if "heading" in tube:
-        checks += check(
-            "layer 2: heading",
-            f"part of it across the way, {horizons_s[ahead]:g} s ahead",
-            "m",
-            tube["heading"],
-            [np.abs(own["across"][ahead]) for own in errors],
-        )
-    checks += _limits(spec, robots)
+        across = f"part of it across the way, {horizons_s[ahead]:g} s ahead"
+        checks += check("layer 2: heading", across, "m", tube["heading"], [np.abs(e["across"][ahead]) for e in errors])
+    return [*checks, *_limits(spec, robots), *_latency_checks(spec, found)]
+
+
+def _latency_checks(spec: RobotSpec, found: Sequence[CommandLatency]) -> list[MarginCheck]:
+    """Compare the measured latencies [s] with the upper bounds of lag and delay."""
     delay, lag = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.velocity_lag"]
-    for channel in dict.fromkeys(latency.channel for latency in found):
-        checks += _check(
+    return [
+        check
+        for channel in dict.fromkeys(latency.channel for latency in found)
+        for check in _check(
             "guarantee: velocity_lag_high_s + command_delay_high_s",
             f"latency from command to response, {channel}",
             "s",
             delay.high + lag.high,
             _of_channel(found, channel),
         )
-    return checks
+    ]
 
 
 def flight_checks(

@@ -69,9 +69,18 @@ def score_of(run: RecordedRun, contract: Any, evaluation: Mapping[str, Any]) -> 
         )
     sizes = sorted(known, key=lambda size: (abs(int(size) - len(run.robots)), int(size)))
     predicted = evaluation[sizes[0]]
+    return ScoreComparison(
+        (*_outcome_rows(real, predicted), *_motion_rows(real, predicted)),
+        f"Predicted: {predicted['episodes']} held-out episodes of {sizes[0]} robots in "
+        "simulation. One run bears a rate out only if it is near 0 or 1.",
+    )
+
+
+def _outcome_rows(real: Any, predicted: Mapping[str, Any]) -> list[ScoreRow]:
+    """Compare success and contacts."""
     success = real.arrived == len(real.robots) and real.contacts in (0, None)
     chance = float(predicted["success"])
-    rows = [
+    return [
         ScoreRow(
             "success",
             f"{100 * chance:.1f} % ({100 * predicted['success_low']:.1f} to {100 * predicted['success_high']:.1f})",
@@ -85,6 +94,11 @@ def score_of(run: RecordedRun, contract: Any, evaluation: Mapping[str, Any]) -> 
             None if real.contacts is None else real.contacts == 0 or predicted["contacts"] > 0,
         ),
     ]
+
+
+def _motion_rows(real: Any, predicted: Mapping[str, Any]) -> list[ScoreRow]:
+    """Compare least distance [m], time [s] and the share of ticks in which the shield acts."""
+    rows: list[ScoreRow] = []
     least, first = predicted.get("minimum_separation_m"), predicted.get("separation_p1_m")
     if least is not None and real.minimum_separation_m is not None:
         usual = "" if first is None else f", 1 % of episodes below {first:.3f} m"
@@ -116,11 +130,7 @@ def score_of(run: RecordedRun, contract: Any, evaluation: Mapping[str, Any]) -> 
             None,
         )
     )
-    return ScoreComparison(
-        tuple(rows),
-        f"Predicted: {predicted['episodes']} held-out episodes of {sizes[0]} robots in "
-        "simulation. One run bears a rate out only if it is near 0 or 1.",
-    )
+    return rows
 
 
 def _real_only(real: Any) -> tuple[ScoreRow, ...]:

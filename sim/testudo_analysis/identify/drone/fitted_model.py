@@ -35,30 +35,11 @@ from testudo_hardware.quaternions import conjugate, multiply, rotate_back, rotat
 from testudo_hardware.spec import RobotSpec
 
 NAMES = (
-    "thrust_scale",
-    "thrust_lag",
-    "thrust_delay",
-    "thrust_most",
-    "drag_across",
-    "drag_along",
-    "roll_gain",
-    "pitch_gain",
-    "yaw_gain",
-    "roll_damping",
-    "pitch_damping",
-    "yaw_damping",
-    "tilt_stiffness",
-    "roll_offset",
-    "pitch_offset",
-    "yaw_offset",
-    "balance_share",
-    "balance_memory",
-    "lift_share",
-    "lift_memory",
-    "force_memory",
-    "force_share",
-    "force_decay",
-)
+    "thrust_scale", "thrust_lag", "thrust_delay", "thrust_most", "drag_across", "drag_along", "roll_gain",
+    "pitch_gain", "yaw_gain", "roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "roll_offset",
+    "pitch_offset", "yaw_offset", "balance_share", "balance_memory", "lift_share", "lift_memory",
+    "force_memory", "force_share", "force_decay",
+)  # fmt: skip
 UNITS = (
     "1",
     "s",

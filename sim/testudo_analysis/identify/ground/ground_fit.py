@@ -102,11 +102,11 @@ def fit_ground(
 
     Args:
         robots: aligned, all of the type.
-        spec: the file that is improved; what it says is where the fit starts.
+        spec: the file that is improved; the fit starts from its values.
         hold_out: what to measure on: the other half of the run, robots left out.
         residual: also measure with a residual model, of differential drives only.
         cutting: how the run is cut.
-        tell: is told what is being done, and the share that is done.
+        tell: called with the current step and the completed fraction.
 
     Raises:
         TestudoError: the run has too few windows.
@@ -134,13 +134,8 @@ def fit_ground(
     problem, whole, spread = _without_undetermined(problem, whole, spec, everyone)
     steps.begin(_EACH)
     single = problem.solve(whole.values[0], stretches.robot, everyone)
-    width, mine = _widths(spec, keys), [(stretches.robot == k).astype(float) for k in range(len(robots))]
-    robot_tells = np.array([problem.free & ~flat(single.curvature, weight, width) for weight in mine])
-    robot_spread = tuple(
-        bootstrap(single.curvature, stretches.robot, weight, single.values[k], problem.free)
-        for k, weight in enumerate(mine)
-    )
-    robot_tells &= np.array([[spread.blocks >= FEWEST_BLOCKS] for spread in robot_spread])
+    width = _widths(spec, keys)
+    robot_spread, robot_tells = _each_robot(problem, single, stretches.robot, len(robots), width)
     steps.begin(_BASELINE)
     measure = HeldOutErrors.create(roller, problem.scale, residual=residual)
     held: list[HeldOut] = []
@@ -167,6 +162,18 @@ def fit_ground(
         chosen,
         float(start[keys.index(DELAY)]),
     )
+
+
+def _each_robot(
+    problem: _Problem, single: Fit, robot: np.ndarray, count: int, width: np.ndarray
+) -> tuple[tuple[BootstrapSpread, ...], np.ndarray]:
+    """Return the uncertainty of each robot's own fit, and which parameters its stretches determine (robots, P)."""
+    mine = [(robot == k).astype(float) for k in range(count)]
+    determined = np.array([problem.free & ~flat(single.curvature, weight, width) for weight in mine])
+    spreads = tuple(
+        bootstrap(single.curvature, robot, weight, single.values[k], problem.free) for k, weight in enumerate(mine)
+    )
+    return spreads, determined & np.array([[spread.blocks >= FEWEST_BLOCKS] for spread in spreads])
 
 
 def _steps(halved: bool, left_out: Sequence[str]) -> dict[str, float]:
