@@ -180,16 +180,7 @@ def tick_deployed(
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     space = jax.tree.map(lambda new, old: jnp.where(sound, new, old), space, state.space)
     said = message(stop.position_world, jnp.where(sound, result.control_velocity_world, 0.0), space)
-    speaks = runs & state.located & ~_is(state.faults, CHASER, sound)
-    radio = exchange(
-        state.radio,
-        _lied(state.faults, said),
-        speaks,
-        state.number,
-        state.parameters.message_loss,
-        state.faults,
-        radio_key,
-    )
+    radio = _exchanged(state, said, runs & state.located & ~_is(state.faults, CHASER, sound), radio_key)
     turns = turned_on(state.turns, yaw_rate, ~(sound & (result.status != int(ShieldStatus.BRAKED))))
     physics, vehicle = _moved(team, state, sent, turns, key)
     motion = team.physics.scene(physics).robots
@@ -208,30 +199,17 @@ def tick_deployed(
     if deployment.strangers:
         table, flagged = _watch(team, deployment, state, radio, table, measured)
     braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
-    after = DeployedTeamState(
-        physics,
-        sent,
-        past,
-        table,
-        estimate,
-        measured,
-        anchor,
-        located,
-        earlier,
-        watch,
-        state.weak | weak,
-        space,
-        radio,
-        flagged,
-        pause,
-        jnp.where(runs, 1, state.held + 1),
-        number,
-        state.parameters,
-        state.faults,
-        vehicle,
-        turns,
-    )
+    held = jnp.where(runs, 1, state.held + 1)
+    seen = (table, estimate, measured, anchor, located, earlier, watch, state.weak | weak)
+    known = (space, radio, flagged, pause, held, number, state.parameters, state.faults, vehicle, turns)
+    after = DeployedTeamState(physics, sent, past, *seen, *known)
     return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
+
+
+def _exchanged(state: DeployedTeamState, said: Any, speaks: jax.Array, key: jax.Array) -> Any:
+    """Return the radio after this tick's messages; ``speaks`` (N, E) are the robots that send one."""
+    loss = state.parameters.message_loss
+    return exchange(state.radio, _lied(state.faults, said), speaks, state.number, loss, state.faults, key)
 
 
 def _moved(

@@ -50,11 +50,11 @@ def margin_checks(
     horizons_s: Sequence[float],
     found: Sequence[CommandLatency] = (),
 ) -> list[MarginCheck]:
-    """Hold the residuals of all robots of one type against the margins that its file makes.
+    """Compare the residuals of all robots of one type with the margins that its file makes.
 
     Args:
         spec: the robot as the shield knows it.
-        robots: of the robots.
+        robots: aligned robots of that type.
         errors: by robot, of the model with that file: (H, S) by channel.
         horizons_s: (H,).
         found: latencies of the robots.
@@ -72,9 +72,6 @@ def margin_checks(
     ahead_m = spec.look_ahead_m if spec.kind == DIFFERENTIAL_DRIVE else 0.0
     check = _of_robots(robots)
 
-    def control_point(own: Mapping[str, np.ndarray]) -> np.ndarray:
-        return own["position"][stop] + ahead_m * np.abs(own["yaw"][stop])
-
     checks = [
         *check(
             "layer 1: model",
@@ -82,7 +79,7 @@ def margin_checks(
             f"stopping point is {stop_s:.2g} s ahead)",
             "m",
             terms["model"],
-            [control_point(own) for own in errors],
+            [own["position"][stop] + ahead_m * np.abs(own["yaw"][stop]) for own in errors],
         ),
         *_localisation(robots, terms["localisation"], ahead_m),
         *check(

@@ -117,34 +117,16 @@ def fit_ground(
     steps = Steps(tell, _steps(halved, left_out))
     steps.begin(_CUT)
     stretches = cut(robots, spec, chosen)
-    keys = _keys(spec)
-    roller = BatchedRollout(spec, keys, stretches, chosen)
-    start = _start(roller, robots, spec, chosen)
-    errors = _first_scale(spec, chosen)
-    problem = _Problem(roller, start, _bounds(keys, chosen), np.array([key not in LIMITS for key in keys]), errors)
-    everyone, all_one = np.ones(len(stretches)), np.zeros(len(stretches), int)
-    steps.begin(_FIRST)
-    first = problem.solve(start, all_one, everyone)
-    problem = replace(problem, scale=_residual_scale(roller, first.values[0], stretches, len(chosen.horizons_s)))
-    steps.begin(_LIMITS)
-    problem = _with_limits(problem, first.values[0], everyone)
-    steps.begin(_ALL)
-    begin = np.where(problem.free & ~_limit_mask(keys), first.values[0], problem.start)
-    whole = problem.solve(begin, all_one, everyone)
-    problem, whole, spread = _without_undetermined(problem, whole, spec, everyone)
+    problem = _first_problem(robots, spec, chosen, stretches)
+    keys, start, everyone = _keys(spec), problem.start, np.ones(len(stretches))
+    problem, whole, spread = _fit_of_all(problem, spec, stretches, len(chosen.horizons_s), steps)
     steps.begin(_EACH)
     single = problem.solve(whole.values[0], stretches.robot, everyone)
     width = _widths(spec, keys)
     robot_spread, robot_tells = _each_robot(problem, single, stretches.robot, len(robots), width)
     steps.begin(_BASELINE)
-    measure = HeldOutErrors.create(roller, problem.scale, residual=residual)
-    held: list[HeldOut] = []
-    if halved:
-        steps.begin(_HALVES)
-        held += hold_half(measure, problem.solve, whole.values[0], names)
-    for k, name in enumerate(left_out):
-        steps.begin(_without(name))
-        held += hold_robot(measure, problem.solve, whole.values[0], names, k)
+    measure = HeldOutErrors.create(problem.roller, problem.scale, residual=residual)
+    held = _held_out(measure, problem, whole.values[0], names, steps, halved=halved, each=bool(left_out))
     return GroundFit(
         keys,
         whole.values[0],
@@ -154,7 +136,7 @@ def fit_ground(
         single.values,
         robot_spread,
         robot_tells,
-        tuple(held),
+        held,
         stretches,
         problem.scale,
         _loss(measure.reckoned, problem.scale, stretches),
@@ -162,6 +144,55 @@ def fit_ground(
         chosen,
         float(start[keys.index(DELAY)]),
     )
+
+
+def _first_problem(
+    robots: Sequence[AlignedRobot], spec: RobotSpec, chosen: SegmentSettings, stretches: SegmentSet
+) -> _Problem:
+    """Return the fit as it starts: values of the file, limits of acceleration held, errors by channel as scale."""
+    keys = _keys(spec)
+    roller = BatchedRollout(spec, keys, stretches, chosen)
+    start = _start(roller, robots, spec, chosen)
+    free = np.array([key not in LIMITS for key in keys])
+    return _Problem(roller, start, _bounds(keys, chosen), free, _first_scale(spec, chosen))
+
+
+def _fit_of_all(
+    problem: _Problem, spec: RobotSpec, stretches: SegmentSet, horizons: int, steps: Steps
+) -> tuple[_Problem, Fit, BootstrapSpread]:
+    """Return the fit of all robots together, in three passes: scale of the residuals, limits, all that is determined."""
+    keys, start = _keys(spec), problem.start
+    everyone, all_one = np.ones(len(stretches)), np.zeros(len(stretches), int)
+    steps.begin(_FIRST)
+    first = problem.solve(start, all_one, everyone).values[0]
+    problem = replace(problem, scale=_residual_scale(problem.roller, first, stretches, horizons))
+    steps.begin(_LIMITS)
+    problem = _with_limits(problem, first, everyone)
+    steps.begin(_ALL)
+    begin = np.where(problem.free & ~_limit_mask(keys), first, problem.start)
+    whole = problem.solve(begin, all_one, everyone)
+    return _without_undetermined(problem, whole, spec, everyone)
+
+
+def _held_out(
+    measure: HeldOutErrors,
+    problem: _Problem,
+    values: np.ndarray,
+    names: Sequence[str],
+    steps: Steps,
+    *,
+    halved: bool,
+    each: bool,
+) -> tuple[HeldOut, ...]:
+    """Return the errors on the other half of the run, and on each robot that was left out."""
+    held: list[HeldOut] = []
+    if halved:
+        steps.begin(_HALVES)
+        held += hold_half(measure, problem.solve, values, names)
+    for k, name in enumerate(names if each else ()):
+        steps.begin(_without(name))
+        held += hold_robot(measure, problem.solve, values, names, k)
+    return tuple(held)
 
 
 def _each_robot(

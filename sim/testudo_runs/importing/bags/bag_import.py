@@ -161,40 +161,9 @@ def inspect_bags(path: Path, msg_path: Sequence[Path] = ()) -> Report:
     proposal = _proposal(bags, msg_path, damage)
     tables, values = [], []
     for bag in bags:
-        source = BagSource(bag, [])
-        for _ in source.messages(lambda _: False):
-            pass
-        contents = source.contents
-        span_s = ((contents.last_ns or 0) - (contents.first_ns or 0)) / 1e9
-        head = {
-            "bag": str(bag),
-            "files": len(source.folder.files),
-            "metadata.yaml": f"version {source.folder.version}" if source.folder.version else "none that holds",
-            "start": clock_time(contents.first_ns or 0),
-            "duration": f"{span_s:.3f} s",
-            "messages": contents.count,
-        }
-        rows = [
-            (
-                topic.name,
-                topic.type,
-                contents.counts.get(topic.name, 0),
-                f"{(contents.counts.get(topic.name, 0) - 1) / span_s:.1f} Hz"
-                if contents.counts.get(topic.name, 0) > 1 and span_s > 0
-                else "-",
-            )
-            for topic in contents.topics.values()
-        ]
-        tables += [facts("Bag, not imported yet", head), table("Topics", ("topic", "type", "messages", "rate"), rows)]
-        values.append(
-            {
-                **head,
-                "start_ns": contents.first_ns,
-                "duration_s": span_s,
-                "notes": source.folder.notes,
-                "topics": [{"topic": row[0], "type": row[1], "messages": row[2]} for row in rows],
-            }
-        )
+        shown, value = _contents_shown(bag)
+        tables += shown
+        values.append(value)
     noticed = [note for one in values for note in one["notes"]]
     for title, texts in (("Damage", damage), ("Noticed", noticed), ("Ambiguous", proposal.ambiguous)):
         tables += text_table(title, texts)
@@ -211,6 +180,42 @@ def inspect_bags(path: Path, msg_path: Sequence[Path] = ()) -> Report:
         tuple(tables),
         proposal.text,
     )
+
+
+def _contents_shown(bag: Path) -> tuple[list[Any], dict[str, Any]]:
+    """Return the tables of what a bag holds, and the same JSON-ready."""
+    source = BagSource(bag, [])
+    for _ in source.messages(lambda _: False):
+        pass
+    contents = source.contents
+    span_s = ((contents.last_ns or 0) - (contents.first_ns or 0)) / 1e9
+    head = {
+        "bag": str(bag),
+        "files": len(source.folder.files),
+        "metadata.yaml": f"version {source.folder.version}" if source.folder.version else "none that holds",
+        "start": clock_time(contents.first_ns or 0),
+        "duration": f"{span_s:.3f} s",
+        "messages": contents.count,
+    }
+    rows = [
+        (
+            topic.name,
+            topic.type,
+            contents.counts.get(topic.name, 0),
+            f"{(contents.counts.get(topic.name, 0) - 1) / span_s:.1f} Hz"
+            if contents.counts.get(topic.name, 0) > 1 and span_s > 0
+            else "-",
+        )
+        for topic in contents.topics.values()
+    ]
+    shown = [facts("Bag, not imported yet", head), table("Topics", ("topic", "type", "messages", "rate"), rows)]
+    return shown, {
+        **head,
+        "start_ns": contents.first_ns,
+        "duration_s": span_s,
+        "notes": source.folder.notes,
+        "topics": [{"topic": row[0], "type": row[1], "messages": row[2]} for row in rows],
+    }
 
 
 def _check_types(mapping: ReadMap, given: Mapping[str, str]) -> None:
