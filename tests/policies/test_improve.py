@@ -184,7 +184,7 @@ def test_a_worse_policy_is_not_exported(quick, run_folder, tmp_path, robot_file,
     monkeypatch.setattr(improve_module, "evaluate_step", lambda *_: (worse,))
     monkeypatch.setattr(improve_module, "train_step", lambda *_: None)
     assert improved(run_folder, tmp_path, robot_file) == 1
-    assert "the new policy is worse, the old one stays" in capsys.readouterr().out
+    assert "the new policy is worse, so the old one is kept" in capsys.readouterr().out
     assert not (tmp_path / "better" / "policy.onnx").exists()
 
 
