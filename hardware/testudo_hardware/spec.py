@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -197,17 +198,18 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
     return parse_robot(*read_toml(name_or_path, robot_files(), "robot", SpecError))
 
 
+@functools.cache
+def _robot_folders() -> tuple[Any, ...]:
+    """Return our folder of robots and those of `testudo.robots` packages; the search takes 25 ms."""
+    others = [point.value for point in entry_points(group="testudo.robots") if point.value != "testudo_hardware.robots"]
+    return (resources.files("testudo_hardware") / "robots", *map(resources.files, others))
+
+
 def robot_files() -> dict[str, Any]:
     """Return every registered robot file by name: our own and those of `testudo.robots` packages."""
-    folders = [resources.files("testudo_hardware") / "robots"]
-    folders += [
-        resources.files(point.value)
-        for point in entry_points(group="testudo.robots")
-        if point.value != "testudo_hardware.robots"
-    ]
     return {
         file.name.removesuffix(".toml"): file
-        for folder in folders
+        for folder in _robot_folders()
         for file in folder.iterdir()
         if file.name.endswith(".toml")
     }
