@@ -160,7 +160,7 @@ def _first_problem(
 def _fit_of_all(
     problem: _Problem, spec: RobotSpec, stretches: SegmentSet, horizons: int, steps: Steps
 ) -> tuple[_Problem, Fit, BootstrapSpread]:
-    """Return the fit of all robots together, in three passes: scale of the residuals, limits, all that is determined."""
+    """Return the fit of all robots together, in three passes: scale of residuals, limits, all that is determined."""
     keys, start = _keys(spec), problem.start
     everyone, all_one = np.ones(len(stretches)), np.zeros(len(stretches), int)
     steps.begin(_FIRST)
