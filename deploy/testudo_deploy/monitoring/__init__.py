@@ -1,5 +1,5 @@
-"""Monitors of a robot: brakes, actuation, climb, diagnostics.
+"""Monitors of a robot: brakes, actuation, diagnostics.
 
-In: commands sent and poses seen.
+In: sent commands and measured poses.
 Out: alarms with a brake reason.
 """
