@@ -58,18 +58,18 @@ def bench_robot(*, policy: Path, team_size: int = 9, repeats: int = 3) -> BenchR
 
 
 class _TimedLoop(ControlLoop):
-    """Notes how long policy and shield take."""
+    """Measures how long policy and shield take."""
 
     spent_s = 0.0
 
-    def _decide(self, tick: Any) -> None:
+    def _decide(self, *arguments: Any) -> None:
         begin = time.perf_counter()
-        super()._decide(tick)
+        super()._decide(*arguments)
         self.spent_s = time.perf_counter() - begin
 
-    def _check_command(self, tick: Any, shield: Any) -> None:
+    def _check_command(self, *arguments: Any) -> None:
         begin = time.perf_counter()
-        super()._check_command(tick, shield)
+        super()._check_command(*arguments)
         self.spent_s += time.perf_counter() - begin
 
 
