@@ -11,7 +11,6 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -236,9 +235,9 @@ class PolicyNode(LifecycleNode):
             service = self.create_service(Trigger, name, self._operator(event))
             self._connections.on_close(lambda service=service: self.destroy_service(service))
         if self._tempo.in_rounds:
-            self._ticks = self._tempo.every(robot.spec.control_period_s, partial(self._tick, on_pose=True))
+            self._ticks = self._tempo.every(robot.spec.control_period_s, lambda: self._tick(on_pose=True))
         else:  # runs out where no pose begins the tick; set anew by each tick
-            self._ticks = self._tempo.every(robot.pacer.alone_s(0.0), partial(self._tick, on_pose=False))
+            self._ticks = self._tempo.every(robot.pacer.alone_s(0.0), lambda: self._tick(on_pose=False))
         show = self._tempo.every(_STATUS_S, self._tell)
         self._connections.on_close(lambda: self._tempo.drop(show))
 
