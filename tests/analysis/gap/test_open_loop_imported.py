@@ -53,7 +53,7 @@ def test_an_imported_run_is_replayed_and_what_is_left_out_is_said(run, tmp_path,
     assert main(["replay", str(run), "--mode", mode, "--json", str(tmp_path / "x.json")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Open-loop error against pose" in said
-    assert ("re-inference left out" in said) == told
+    assert ("re-inference skipped" in said) == told
     found = json.loads((tmp_path / "x.json").read_text())
     assert found["robots"] == ["robot1", "robot2"]
     rows = [row for row in found["open_loop"]["rows"] if row["channel"] == "position" and row["horizon_s"] == 1.0]
