@@ -233,11 +233,11 @@ def test_lock_holds_exact_versions_only():
         assert line.startswith("#") or re.fullmatch(r"[\w.-]+==[\w.]+( ; .*)?", line), line
 
 
-def test_only_the_tempo_of_a_node_reads_a_clock_of_its_own():
+def test_only_the_clock_of_a_node_reads_the_time():
     """Ages and watchdogs go by one injected clock; else lock-step would not be deterministic."""
     nodes = Path("ros_ws/src/testudo_nodes/testudo_nodes")
     at = {file.name: file for file in nodes.rglob("*.py")}
-    # who sleeps, who measures real time itself, and who looks which nodes there are, as all that is in real time
+    # these measure real time, or wait for processes and nodes, which start and end in real time
     real = {
         "clock.py",
         "lock_step_server.py",
@@ -248,7 +248,6 @@ def test_only_the_tempo_of_a_node_reads_a_clock_of_its_own():
         "status_listener.py",
         "status.py",
         "estop.py",
-        "rearm.py",
         "driver_node.py",
     }
     reads = {file.name for file in nodes.rglob("*.py") if re.search(r"\btime\.(monotonic|time)", file.read_text())}

@@ -1,8 +1,8 @@
-"""The `testudo` program: finds its verbs in entry points and runs one.
+"""The `testudo` program: finds its verbs among the entry points and runs one.
 
 A verb is an entry point of the group `testudo.commands`, ``name = "module:function [extras]"``. Its
-signature is its command line (read by tyro) and its docstring is its help: a first line that says
-what it does and an `Example:` block. A verb returns None, or an exit status.
+signature is its command line (read by tyro) and its docstring is its help: a summary line and an `Example:` block. A
+verb returns None, or an exit status.
 """
 
 import ast
@@ -33,12 +33,12 @@ options:
   --debug      show the traceback of an error (so does TESTUDO_DEBUG=1)"""
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields):\s*$", re.MULTILINE)
 _OWN_ROS = {"ros-rclpy": "rclpy", "ros-common-interfaces": "diagnostic_msgs"}
-"""Distributions that a robot's own ROS 2 brings without their names, each with a module that shows it."""
+"""Distributions that a ROS 2 of the system provides without metadata, each with a module that proves it."""
 _EXAMPLE = re.compile(r"^Examples?:\s*\n\s+(testudo .*)$", re.MULTILINE)
 
 
 class UsageError(TestudoError):
-    """The command line names something that is not there."""
+    """The command line names something that does not exist."""
 
 
 def verbs() -> dict[str, metadata.EntryPoint]:
@@ -65,11 +65,13 @@ def missing_requirements(point: metadata.EntryPoint) -> list[str]:
     return sorted(set(_missing(point.dist, set(point.extras), seen=set())))
 
 
-def _missing(dist: metadata.Distribution, extras: set[str], seen: set[str]) -> list[str]:
-    own_name = canonicalize_name(dist.name)
+def _missing(dist: metadata.Distribution, extras: set[str], seen: set[tuple[str, str]]) -> list[str]:
+    name = canonicalize_name(dist.name)
     absent: list[str] = []
-    for extra in extras - seen:
-        seen.add(extra)
+    for extra in extras:
+        if (name, extra) in seen:
+            continue
+        seen.add((name, extra))
         for text in dist.requires or []:
             requirement = Requirement(text)
             marker = requirement.marker
@@ -77,10 +79,10 @@ def _missing(dist: metadata.Distribution, extras: set[str], seen: set[str]) -> l
                 continue
             if not marker.evaluate({"extra": extra}):
                 continue
-            if canonicalize_name(requirement.name) == own_name:
-                absent += _missing(dist, requirement.extras, seen)
-            elif not _is_installed(requirement.name):
+            if not _is_installed(requirement.name):
                 absent.append(requirement.name)
+            elif requirement.extras:
+                absent += _missing(metadata.distribution(requirement.name), requirement.extras, seen)
     return absent
 
 
@@ -104,7 +106,7 @@ def docstring_of(point: metadata.EntryPoint) -> str:
 
 
 def _source_file(module: str) -> Path | None:
-    # `find_spec` of a dotted name would import its parents; that of the first part imports nothing.
+    # `find_spec` of a dotted name imports its parents; that of the first part imports nothing
     package, *rest = module.split(".")
     spec = util.find_spec(package)
     if spec is None:

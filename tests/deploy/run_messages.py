@@ -7,7 +7,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.files.bag_writer import RecordedTopic
-from testudo_deploy.launch.launch_plan import EVENTS_TOPIC, topics
+from testudo_deploy.launch.fleet_topics import EVENTS_TOPIC, topics
 from testudo_deploy.launch.run_folder import RunWriter
 from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_command, fill_odometry
 

@@ -19,9 +19,9 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import plan
 from testudo_hardware.links.wire import read_command, read_odometry
-from testudo_nodes.common.message_conversions import status_values
+from testudo_nodes.common.messages import status_values
+from testudo_nodes.common.node_runner import PRIORITIES, reset_scheduling, set_realtime_priority
 from testudo_nodes.common.qos import OFFERED, REQUESTED, recorded
-from testudo_nodes.common.scheduling import PRIORITIES, go_as_usual, go_first
 
 PATIENCE_S = 40.0
 MOVING_M_S = 0.02
@@ -62,10 +62,10 @@ class Observer:
         self._start = self.node.create_client(Trigger, f"/{name}/policy/start")
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
-        go_first(PRIORITIES["observer"], alone=True)
+        set_realtime_priority(PRIORITIES["observer"], alone=True)
 
     def close(self):
-        go_as_usual()
+        reset_scheduling()
         self._context.try_shutdown()
         self._thread.join(5)
 

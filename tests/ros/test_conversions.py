@@ -19,12 +19,7 @@ def test_an_envelope_packed_by_hand_is_the_message_of_the_middleware(data):
     from rclpy.serialization import deserialize_message, serialize_message
     from std_msgs.msg import UInt8MultiArray
 
-    from testudo_nodes.common.message_conversions import (
-        envelope_bytes,
-        envelope_message,
-        raw_envelope,
-        raw_envelope_bytes,
-    )
+    from testudo_nodes.common.messages import envelope_bytes, envelope_message, raw_envelope, raw_envelope_bytes
 
     assert envelope_bytes(deserialize_message(raw_envelope(data), UInt8MultiArray)) == data
     assert raw_envelope_bytes(serialize_message(envelope_message(data))) == data
@@ -35,7 +30,7 @@ def other_messages():
     from rclpy.serialization import serialize_message
     from std_msgs.msg import MultiArrayDimension, MultiArrayLayout, String, UInt8MultiArray
 
-    from testudo_nodes.common.message_conversions import raw_envelope
+    from testudo_nodes.common.messages import raw_envelope
 
     layout = MultiArrayLayout(dim=[MultiArrayDimension(label="rows", size=2, stride=2)])
     whole = raw_envelope(b"four")
@@ -50,7 +45,7 @@ def other_messages():
 
 
 def test_what_is_no_envelope_is_refused():
-    from testudo_nodes.common.message_conversions import raw_envelope_bytes
+    from testudo_nodes.common.messages import raw_envelope_bytes
 
     for raw in other_messages().values():
         with pytest.raises(EnvelopeError, match="not a std_msgs/msg/UInt8MultiArray"):

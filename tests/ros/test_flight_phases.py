@@ -28,7 +28,7 @@ from testudo_deploy.launch.child_processes import FleetProcesses  # noqa: E402
 from testudo_deploy.launch.fleet_run import run_fleet  # noqa: E402
 from testudo_deploy.launch.launch_plan import plan  # noqa: E402
 from testudo_hardware.links.link_profile import load_link  # noqa: E402
-from testudo_nodes.common.message_conversions import raw_envelope_bytes  # noqa: E402
+from testudo_nodes.common.messages import raw_envelope_bytes  # noqa: E402
 from testudo_runs.run_reader import read_run  # noqa: E402
 
 PATIENCE_S = 300.0

@@ -22,7 +22,7 @@ class Operator:
         from std_msgs.msg import UInt8MultiArray
 
         from testudo_deploy.contract.messages import PeerMessage
-        from testudo_nodes.common.message_conversions import envelope_bytes
+        from testudo_nodes.common.messages import envelope_bytes
         from testudo_nodes.common.qos import REQUESTED
 
         self.watch, self.epochs = bench.observer, []

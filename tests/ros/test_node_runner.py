@@ -1,5 +1,6 @@
 """What callbacks raise is told, each callback for itself, and the node lives on."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -19,8 +20,8 @@ class Logger:
             self.said.append(text)
 
 
-def test_a_callback_that_always_fails_hides_no_other_one_and_floods_nobody():
-    from testudo_nodes.common.node_runner import guarded
+def test_a_failing_callback_neither_hides_another_one_nor_floods_the_log():
+    from testudo_nodes.common.node_runner import logging_errors
 
     logger = Logger()
     node = SimpleNamespace(get_logger=lambda: logger)
@@ -31,8 +32,19 @@ def test_a_callback_that_always_fails_hides_no_other_one_and_floods_nobody():
     def other(_):
         raise KeyError("bad row")
 
-    first, second = guarded(node, one), guarded(node, other)
+    first, second = logging_errors(node, one), logging_errors(node, other)
     for _ in range(3):
         first(0)
         second(0)
     assert logger.said == ["one: ValueError: bad message", "other: KeyError: 'bad row'"]
+
+
+def test_errors_of_a_partial_are_logged_and_do_not_end_the_node():
+    from testudo_nodes.common.node_runner import logging_errors
+
+    def tick(*, on_pose):
+        raise ValueError("no pose")
+
+    logger = Logger()
+    logging_errors(SimpleNamespace(get_logger=lambda: logger), partial(tick, on_pose=True))()
+    assert logger.said == ["tick: ValueError: no pose"]

@@ -23,9 +23,10 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.fleet_run import FleetRunError, run_fleet
-from testudo_deploy.launch.launch_plan import plan, ros_arguments, topics
+from testudo_deploy.launch.fleet_topics import topics
+from testudo_deploy.launch.launch_plan import plan, ros_arguments
 from testudo_hardware.links.wire import read_command
-from testudo_nodes.common.message_definitions import message_definition, type_hash
+from testudo_nodes.common.messages import message_definition, type_hash
 from testudo_runs.run_reader import read_run
 
 pytestmark = [

@@ -161,7 +161,7 @@ def test_a_policy_that_is_not_there_ends_the_launch_with_an_error(launched, tmp_
     status, gone = item.wait()
     assert (status, gone) == (1, True), item.said()
     assert "none.onnx: no such file" in item.said()
-    assert "refused to start; its own line above says why" in item.said()
+    assert "refused to start; its own line above gives the reason" in item.said()
 
 
 def test_an_argument_that_is_misspelt_ends_the_launch_before_anything_starts(launched, tmp_path):

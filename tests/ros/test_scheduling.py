@@ -19,7 +19,7 @@ pytestmark = [
 
 
 if find_spec("rclpy") is not None:
-    from testudo_nodes.common.scheduling import PRIORITIES, go_as_usual, go_first
+    from testudo_nodes.common.node_runner import PRIORITIES, reset_scheduling, set_realtime_priority
 
 
 def may_schedule():
@@ -65,14 +65,14 @@ def test_world_guard_and_policy_come_first_and_the_recorder_last(tmp_path):
 @pytest.mark.skipif(not may_schedule(), reason="this user may not ask for real-time scheduling")
 def test_who_measures_goes_first_alone_and_then_as_usual_again():
     mine = f"{os.getpid()}"
-    go_first(PRIORITIES["observer"], alone=True)
+    set_realtime_priority(PRIORITIES["observer"], alone=True)
     try:
         found = threads(mine)
         with subprocess.Popen(["sleep", "1"]) as child:
             of_child = threads(child.pid)
             child.kill()
     finally:
-        go_as_usual()
+        reset_scheduling()
     assert found == {(os.SCHED_RR | os.SCHED_RESET_ON_FORK, max(PRIORITIES.values()))}
     assert of_child == threads(mine) == {(os.SCHED_OTHER, 0)}
 

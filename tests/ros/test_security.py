@@ -33,7 +33,7 @@ def started(folder, **options):
     from rclpy.executors import SingleThreadedExecutor
     from visualization_msgs.msg import MarkerArray
 
-    from testudo_deploy.station.station_topics import MARKERS_TOPIC
+    from testudo_deploy.launch.fleet_topics import MARKERS_TOPIC
 
     fleet = make_tiny_fleet(folder, 2, start_x=0.0, goal_x=50.0, walls=False)
     planned = plan(fleet, run_folder=folder / "run", duration_s=600.0, watch=WATCHERS, **options)
@@ -87,7 +87,7 @@ def difference(node, process, fleet):
         wrong[f"not permitted: {rule}"] = {
             name for name in names if not any(fnmatchcase(name, pattern) for pattern in permitted)
         }
-        wrong[f"permitted in vain: {rule}"] = permitted - names - may.at_times
+        wrong[f"permitted in vain: {rule}"] = permitted - names - may.optional
     return {what: names for what, names in wrong.items() if names}
 
 

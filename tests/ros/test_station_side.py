@@ -21,8 +21,8 @@ from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.fleet.robot_links import PoseSource
 from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.fleet_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
 from testudo_deploy.launch.launch_plan import PACKAGE, ProcessPlan, node_module
-from testudo_deploy.station.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
 from testudo_hardware.links.wire import OdometryReading, fill_pose, fill_stamp
 
 pytestmark = [
@@ -97,7 +97,7 @@ class PlayedFleet:
     def _play(self):
         from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
-        from testudo_nodes.common.message_conversions import envelope_message, odometry_message
+        from testudo_nodes.common.messages import envelope_message, odometry_message
 
         now_s = time.monotonic()
         way = 0.0 if self._start_s is None else min(SPEED_M_S * (now_s - self._start_s), self.distance_m)

@@ -1,4 +1,4 @@
-"""`testudo bench`: benchmarks that ship with the project."""
+"""`testudo bench`: runs the benchmarks that are registered as entry points of the group `testudo.benchmarks`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
+from rich.text import Text
 
 from testudo_deploy.bench.result import machine
-from testudo_deploy.cli import missing_requirements
+from testudo_deploy.cli import docstring_of, missing_requirements
 from testudo_deploy.commands.report import Report, facts, table
 from testudo_hardware.errors import TestudoError
+
+GROUP = "testudo.benchmarks"
+_OWN = "robot"
+"""The benchmark of this package; all others are in the distribution testudo-bench."""
+_INSTALL = (
+    "all others are in the distribution testudo-bench, which is not installed; "
+    "to install it, run pip install ./tests/bench in a copy of the project"
+)
 
 
 @dataclass(frozen=True)
@@ -24,10 +33,10 @@ class BenchmarkExtent:
     """How much is measured."""
 
     repeats: int | None = None
-    """Timed runs; seeds of each training (learning, improve); times that each fault is injected (faults); kills; known
-    truths (identify); runs with each network (lossy)."""
+    """Timed runs; seeds of each training (learning, improve); injections of each fault (faults); kills; known truths
+    (identify); runs with each network (lossy)."""
     minutes: float | None = None
-    """Time that may be spent (gpu), that is measured (fleet), of one run at most (lossy)."""
+    """Time budget (gpu), measured time (fleet), time-out of one run (lossy)."""
     quick: bool = False
     """Fewer episodes, in about three minutes (shield, learning, improve); each fault once (faults); set-points for 5 s
     (radio)."""
@@ -38,16 +47,16 @@ class NetworkConditions:
     """Conditions of the network between robots, or of the radio to drones."""
 
     delay_ms: float | None = None
-    """Time that each takes [ms] (lossy)."""
+    """Delay of each message [ms] (lossy)."""
     loss: float | None = None
-    """Share that is lost (lossy)."""
+    """Share of messages that are lost (lossy)."""
     radio_burst_ms: float | None = None
     """Length of losses of the radio to drones [ms]; in place of the network (lossy)."""
     radio_every_s: float | None = None
     """Mean time between two of them [s] (lossy)."""
 
 
-_WHOLE, _DEFAULT_NETWORK = BenchmarkExtent(), NetworkConditions()
+_DEFAULT_EXTENT, _DEFAULT_NETWORK = BenchmarkExtent(), NetworkConditions()
 
 
 def bench(
@@ -57,64 +66,62 @@ def bench(
     robot: str | None = None,
     team_size: int | None = None,
     worlds: int | None = None,
-    extent: Annotated[BenchmarkExtent, tyro.conf.arg(name="")] = _WHOLE,
+    extent: Annotated[BenchmarkExtent, tyro.conf.arg(name="")] = _DEFAULT_EXTENT,
     network: Annotated[NetworkConditions, tyro.conf.arg(name="")] = _DEFAULT_NETWORK,
     plot: Path | None = None,
     json: Path | None = None,
 ) -> None:
-    """Run a benchmark, print its table and the machine it ran on; `testudo bench list` shows all benchmarks.
+    """Run a benchmark and print its table and the machine; `testudo bench list` shows all benchmarks.
 
-    Figures are medians of several runs; compilation is timed apart.
+    Figures are medians of several runs; compilation is timed separately.
 
     Example:
         testudo bench list
         testudo bench robot --policy policy.onnx --json robot.json
-        testudo bench sim --worlds 1024 --team-size 8
-        testudo bench tiers --policy policy.onnx
         testudo bench shield --robot crazyflie_2x --quick --json shield.json
-        testudo bench projection --json projection.json
-        testudo bench faults --repeats 5 --json faults.json
-        testudo bench lossy --delay-ms 100 --loss 0.3 --json lossy.json
-        testudo bench fleet --team-size 4 --json fleet.json
-        testudo bench learning --json learning.json --plot learning.png
-        testudo bench gpu --minutes 10 --json gpu.json
 
     Args:
         name: the benchmark, or `list`.
         policy: policy file (robot, tiers).
         robot: registered robot (sim, shield, gpu, tiers, learning, replay, identify, drone_identify, improve, lossy).
-        team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), robots that are logged
+        team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
             (import, replay).
-        worlds: worlds at once (sim).
+        worlds: number of parallel worlds (sim).
         extent: how much is measured.
         network: between robots.
         plot: file for the picture (learning).
         json: file for the numbers; `learning` and `identify` continue from it.
     """
-    points = {point.name: point for point in entry_points(group="testudo.benchmarks")}
+    points = _points()
     if name == "list":
         Console().print(table("Benchmarks", ("name", "what it measures"), _descriptions(points)))
+        if set(points) == {_OWN}:
+            Console().print(Text(_INSTALL), soft_wrap=True)
         return
-    given = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds, "plot": plot}
-    given |= {**asdict(extent), "quick": extent.quick or None, **asdict(network)}
+    options = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds, "plot": plot}
+    options |= {**asdict(extent), "quick": extent.quick or None, **asdict(network)}
     function = _load(name, points)
     with Console(stderr=True).status("measuring") as status:
-        options = {key: value for key, value in given.items() if value is not None}
-        result = _call(name, function, options, status.update, json)
+        given = {key: value for key, value in options.items() if value is not None}
+        result = _call(name, function, given, status.update, json)
     here = machine()
     tables = [table(one.title, one.columns, list(one.rows)) for one in (result, *result.more)]
     Report({**result.values, "machine": here}, (*tables, facts("Machine", here))).show(json)
+
+
+def _points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
 
 
 def _load(name: str, points: Mapping[str, EntryPoint]) -> Any:
     """Return the function of a benchmark.
 
     Raises:
-        TestudoError: it is unknown, or what it needs is not installed.
+        TestudoError: it is unknown, or a distribution that it needs is not installed.
     """
     if name not in points:
-        apart = "" if len(points) > 1 else "; for all others run pip install ./tests/bench"
-        raise TestudoError(f"benchmark {name!r} is not known; known are {', '.join(sorted(points))}{apart}")
+        hint = f"; {_INSTALL}" if set(points) == {_OWN} else ""
+        raise TestudoError(f"benchmark {name!r} is not known; known are {', '.join(points)}{hint}")
     missing = missing_requirements(points[name])
     if missing:
         raise TestudoError(
@@ -125,19 +132,18 @@ def _load(name: str, points: Mapping[str, EntryPoint]) -> Any:
 
 
 def _descriptions(points: Mapping[str, EntryPoint]) -> list[tuple[str, str]]:
-    """Return the name and the first sentence of each benchmark, or what it needs."""
+    """Return the name and the first docstring line of each benchmark, or what it needs."""
     found: list[tuple[str, str]] = []
-    for name, point in sorted(points.items()):
+    for name, point in points.items():
         missing = missing_requirements(point)
-        text = f"needs {', '.join(missing)}" if missing else (inspect.getdoc(point.load()) or "").splitlines()[0]
-        found.append((name, text))
+        found.append((name, f"needs {', '.join(missing)}" if missing else docstring_of(point).partition("\n")[0]))
     return found
 
 
 def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str], None], kept: Path | None) -> Any:
     """Call a benchmark with the options that it has.
 
-    A parameter ``say`` receives progress, a parameter ``kept`` the JSON file that partial results are kept in.
+    A parameter ``say`` receives progress, a parameter ``kept`` the JSON file of partial results.
     """
     known = dict(inspect.signature(function).parameters)
     if known.pop("kept", None) is not None:
@@ -154,3 +160,14 @@ def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str]
     if missing:
         raise TestudoError(f"testudo bench {name}: --{missing[0].replace('_', '-')} is missing")
     return function(**options)
+
+
+def _with_benchmarks(text: str) -> str:
+    """Return the help text with the first docstring line of each registered benchmark, before its options."""
+    points = _points()
+    rows = "".join(f"        {name:<16}{line}\n" for name, line in _descriptions(points))
+    hint = f"\n    {_INSTALL[0].upper()}{_INSTALL[1:]}.\n" if set(points) == {_OWN} else ""
+    return text.replace("\n    Args:", f"\n    Benchmarks:\n{rows}{hint}\n    Args:")
+
+
+bench.__doc__ = _with_benchmarks(bench.__doc__ or "")

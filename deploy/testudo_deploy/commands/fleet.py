@@ -1,4 +1,4 @@
-"""`testudo fleet`: fleet files from what other systems have."""
+"""`testudo fleet`: makes fleet files from the files of other systems."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from testudo_hardware.motion.thrust_margin import thrust_warnings
 from testudo_hardware.spec import RobotSpec, load_robot
 
 HIGHEST_M = 20.0
-"""Take-off heights beyond this are a slip."""
+"""Take-off heights above this are treated as a typing error."""
 
 
 def fleet(
@@ -46,27 +46,27 @@ def fleet(
     server: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
     json: Path | None = None,
 ) -> None:
-    """Make a fleet file of what another system has: `import` reads the crazyflies.yaml of Crazyswarm2.
+    """Make a fleet file from another system's files: `import` reads the crazyflies.yaml of Crazyswarm2.
 
-    Takes the drones that are enabled, with their places and what localises them. Controller, estimator, rates of logs
-    and motion capture, addresses, distances, and the latency of the radio are checked, and refused with the line to
-    change; but for distances, they are again each time that the fleet is started. The file is written at the very end.
+    Takes the enabled drones with their positions and localisation. Controller, estimator, rates of logs and motion
+    capture, addresses, distances and radio latency are checked; an error names the line to change. All but the
+    distances are checked again at each start of the fleet. The fleet file is written only after all checks.
 
     Example:
         testudo fleet import crazyflies.yaml --policy policy.onnx --height 1.0 --goals swap
 
     Args:
-        action: import, the only one there is.
+        action: import.
         file: crazyflies.yaml of Crazyswarm2.
         policy: the policy file that the fleet runs.
         out: the fleet file to write.
-        height: to which drones take off [m], above where they stand; within the arena of the policy.
-        goals: where they go: nowhere, or each to the start of the one that is half the fleet farther in the list.
-        robot: the robot file or name that describes the drones; left out, the one that the policy is for. Where drones
-            of several robot types of crazyflies.yaml are enabled, with those that it describes: cf21,cf21_deck:NAME.
-        motion_capture: motion_capture.yaml; left out, the one beside crazyflies.yaml.
-        server: server.yaml; left out, the one beside crazyflies.yaml.
-        json: also write what was found to this file.
+        height: take-off height [m] above the initial position; within the arena of the policy.
+        goals: stay: hover at the start; swap: fly to the start of the drone half the fleet farther in the list.
+        robot: robot file or name of the drones; by default the robot of the policy. If drones of several robot types of
+            crazyflies.yaml are enabled, with the types that it describes: cf21,cf21_deck:NAME.
+        motion_capture: motion_capture.yaml; by default the one beside crazyflies.yaml.
+        server: server.yaml; by default the one beside crazyflies.yaml.
+        json: also write the result to this file.
     """
     if not 0 < height <= HIGHEST_M:
         raise SwarmError(f"--height: found {height:g} m, expected a height above 0 and at most {HIGHEST_M:g} m")
@@ -79,14 +79,14 @@ def fleet(
     swarm = read_swarm(files, spec, types=tuple(types.split(",")))
     in_use = tuple(dict.fromkeys(one.type for one in swarm.robots))
     _check_distances(swarm, files, artefact.contract.shield.separation_m)
-    ways = _ways(swarm, height, 1 if goals == "swap" else 0)
+    routes = _routes(swarm, height, 1 if goals == "swap" else 0)
     robots = tuple(
-        _robot(one, spec, kind, _link(one, files, in_use), swarm.frame, way)
-        for one, way in zip(swarm.robots, ways, strict=True)
+        _robot(one, spec, kind, _link(one, files, in_use), swarm.frame, route)
+        for one, route in zip(swarm.robots, routes, strict=True)
     )
     made = Fleet(out, artefact.path.absolute(), artefact.sha256, robots, tracking=all(r.tracked for r in swarm.robots))
     text = fleet_text(made, out)
-    parse_fleet(text, out)  # what is refused there is refused now
+    parse_fleet(text, out)  # raises now what a start of the fleet would raise
     check_inside_arena(replace(made, file=file), artefact.contract.arena)
     _write(text, out)
     warnings = thrust_warnings([spec])
@@ -116,39 +116,39 @@ def _report(made: Fleet, title: str, warnings: Sequence[str]) -> Report:
 
 
 def _check_out(out: Path, json: Path | None, inputs: Sequence[Path]) -> None:
-    """Refuse files that cannot be written, and those that would be written over."""
+    """Refuse output files that cannot be written or that are inputs."""
     for name, path in (("--out", out), ("--json", json)):
         if path is None:
             continue
         if path.is_dir() or not path.parent.is_dir():
             found = f"found the folder {path}" if path.is_dir() else f"found no folder {path.parent}"
-            raise SwarmError(f"{name}: {found}, expected a file in a folder that is there")
+            raise SwarmError(f"{name}: {found}, expected a file in an existing folder")
         if path.resolve() in [one.resolve() for one in inputs]:
-            raise SwarmError(f"{name}: found {path}, which is read, expected another file")
+            raise SwarmError(f"{name}: found {path}, which is an input, expected another file")
 
 
 def _check_distances(swarm: Swarm, files: SwarmFiles, least_m: float) -> None:
-    """Refuse drones that take off nearer to each other than the shield keeps them: none could be armed, or move."""
+    """Refuse drones that start nearer to each other than the separation of the shield: they could not be armed."""
     for one, other in combinations(swarm.robots, 2):
         distance_m = math.dist(one.position_world[:2], other.position_world[:2])
         if distance_m < least_m:
             where = files.crazyflies.where("robots", other.name, "initial_position")
             raise SwarmError(
-                f"{where}: is {distance_m:.3g} m from that of {one.name}, seen from above; expected at "
-                f"least {least_m:.3f} m, which the shield keeps between them"
+                f"{where}: found {distance_m:.3g} m to that of {one.name}, seen from above; expected at "
+                f"least {least_m:.3f} m, the separation of the shield"
             )
 
 
 def _write(text: str, out: Path) -> None:
-    """Write the whole file or nothing, so that a file from before is never left half written."""
+    """Write the whole file or nothing."""
     try:
         write_whole(out, text)
     except OSError as error:
         raise SwarmError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 
-def _ways(swarm: Swarm, height_m: float, swaps: int) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return where each drone takes off to, and where it goes."""
+def _routes(swarm: Swarm, height_m: float, swaps: int) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Return the take-off position and the goal of each drone [m, world]."""
     tops = [(*robot.position_world[:2], robot.position_world[2] + height_m) for robot in swarm.robots]
     shift = swaps * (len(tops) // 2)
     return [(top, tops[(index + shift) % len(tops)]) for index, top in enumerate(tops)]
@@ -165,7 +165,7 @@ def _robot(
     kind: str,
     link: LinkChoice,
     frame: str,
-    way: tuple[tuple[float, ...], tuple[float, ...]],
+    route: tuple[tuple[float, ...], tuple[float, ...]],
 ) -> FleetRobot:
     pose = PoseSource("mocap", frame, spec.position_error_m / 3, spec.pose_max_age_s)
-    return FleetRobot(robot.name, kind, way[0], 0.0, way[1], spec, link=link, pose=pose)
+    return FleetRobot(robot.name, kind, route[0], 0.0, route[1], spec, link=link, pose=pose)

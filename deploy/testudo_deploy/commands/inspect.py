@@ -1,19 +1,28 @@
-"""`testudo inspect`: says what a file or a run is, after proving that it holds."""
+"""`testudo inspect`: checks a policy file or a run, and shows what is in it."""
 
 from __future__ import annotations
 
+import json as json_format
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import tyro
 from rich.console import Console
+from rich.table import Table
 
+from testudo_deploy.admission.safety_contracts import Obligation, obligation
 from testudo_deploy.cli import missing_requirements
-from testudo_deploy.commands.artefact_report import artefact_report
+from testudo_deploy.commands.report import Report, cell, facts, table
+from testudo_deploy.contract.command_types import FORMS
+from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.rules import COMMAND, graph_outputs
+from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import parse_robot
 
 GROUP = "testudo.inspectors"
-"""Entry points that show what is no policy file: recordings, which only the simulation side can read."""
+"""Entry points that show recordings, which only the package testudo_runs can read."""
 _POLICY = ".onnx"
 
 
@@ -25,10 +34,10 @@ def inspect(
     pick: str | None = None,
     msg_path: tuple[Path, ...] = (),
 ) -> None:
-    """Show what a policy file promises, or what a run holds.
+    """Show the contents of a policy file or of a run.
 
-    Of a policy file: signals, timing, robot, shield, evaluation, hashes. Of a run folder, and of logs and bags that are
-    not imported yet: robots, topics, rates, gaps, clock problems, damage.
+    For a policy file: signals, timing, robot, shield, evaluation, hashes. For a run folder, and for logs and bags that
+    are not imported yet: robots, topics, rates, gaps, clock problems, damage.
 
     Example:
         testudo inspect policy.onnx --json policy.json
@@ -39,8 +48,8 @@ def inspect(
         path: the policy file, the run folder, or the source of an import.
         json: also write the values to this file.
         map: mapping of logs or bags that are not imported yet.
-        pick: which run of them, where they are of several.
-        msg_path: folders with .msg files, for messages in bags that hold no definitions of their own.
+        pick: the run to show, if the source holds several.
+        msg_path: folders with .msg files, for bags without message definitions.
     """
     if path.suffix != _POLICY and not path.exists():
         raise TestudoError(f"{path}: no such file or folder; expected a policy ({_POLICY}), a run, a bag or a log")
@@ -62,7 +71,7 @@ def inspect(
 
 
 def _is_policy(path: Path) -> bool:
-    """Return whether a path is to be read as a policy file: by its name, or as it begins with the version of ONNX."""
+    """Return whether a path is a policy file: by its name, or by the first bytes of an ONNX file."""
     if path.suffix == _POLICY:
         return True
     if path.is_dir():
@@ -73,3 +82,154 @@ def _is_policy(path: Path) -> bool:
     except OSError:
         return False
     return head[:1] == b"\x08" and head[1:] < b"\x20"
+
+
+def artefact_report(path: Path) -> Report:
+    """Load and check a policy file, and return the report on it.
+
+    Raises:
+        ArtefactError: the file cannot be used.
+        ContractError: its contract is invalid.
+    """
+    artefact = PolicyArtefact.load(path)
+    contract = artefact.contract
+    opset = artefact.header.opsets.get("", 0)
+    values = json_format.loads(contract.to_json())
+    spec = parse_robot(contract.robot_spec, f"{path}: contract.robot_spec")
+    space = stop_tube_parameters(spec)
+    promised = obligation("each robot", spec, contract, space=space)
+    rows = len(next(iter(values.pop("test_vector")["inputs"].values())))
+    file = {
+        "path": str(path),
+        "sha256": artefact.sha256,
+        "size_bytes": path.stat().st_size,
+        "opset": opset,
+        "ir_version": artefact.header.ir_version,
+        "test_vector_rows": rows,
+        "test_vector_error": artefact.replay_error,
+    }
+    tables = (
+        facts("Policy file", file),
+        facts("Contract", _contract_facts(contract)),
+        _signals(contract),
+        facts("Timing", _timing(contract)),
+        _robot(contract),
+        _shield(contract),
+        _space(space),
+        _obligation(promised),
+        facts("Provenance", contract.provenance),
+        facts("Evaluation", contract.evaluation),
+        facts("Parity of the graph with JAX", contract.parity),
+    )
+    decision = {"decision_period_s": contract.decision_period_s}
+    return Report(
+        {"file": file, "contract": values | decision, "space": space.to_dict(), "obligation": promised.to_dict()},
+        tables,
+    )
+
+
+def _contract_facts(contract: Contract) -> dict[str, object]:
+    arena = contract.arena
+    return {
+        "version": contract.version,
+        "scenario": contract.scenario,
+        "team size in training": contract.team_size,
+        "memory": contract.hidden_size or "none (feed-forward)",
+        "arena [m]": f"{list(arena.low_world)} to {list(arena.high_world)}" if arena else "no walls",
+        "contract hash": contract.contract_hash,
+    }
+
+
+def _signals(contract: Contract) -> Table:
+    rows = [
+        (signal.name, "in", _shape(signal.shape), signal.unit, signal.frame, signal.max_age_s)
+        for signal in contract.signals
+    ]
+    command = contract.command
+    rows.append(("command", "out", _shape(graph_outputs(contract)[COMMAND]), command.unit, "world", None))
+    if contract.hidden_size:
+        rows.append(("hidden", "both", _shape((contract.hidden_size,)), "", "", None))
+    made = table("Signals", ("name", "", "shape", "unit", "frame", "age [s]"), rows)
+    form = FORMS[command.type]
+    limited = zip(form.limited_channels, command.limits, strict=True)
+    limits = [f"{channel} {low:.6g} to {high:.6g}" for channel, (low, high) in limited]
+    speed = [] if len(limits) == len(form.channels) else [f"at most {command.limit:.6g} m/s"]
+    made.caption = ", ".join((command.type, *speed, *limits))
+    return made
+
+
+def _shape(shape: tuple[int | str, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _timing(contract: Contract) -> dict[str, object]:
+    return {
+        "control tick [s]": contract.control_period_s,
+        "decision every [ticks]": contract.decision_ticks,
+        "decision period [s]": contract.decision_period_s,
+        "between decisions": contract.hold_rule,
+        "dead-man time [s]": contract.dead_man_s,
+    }
+
+
+def _robot(contract: Contract) -> Table:
+    rows = [
+        (f"{section}.{name}", entry["value"], entry["unit"], _interval(entry["interval"]))
+        for section, entries in contract.robot_spec.items()
+        if isinstance(entries, dict)
+        for name, entry in entries.items()
+    ]
+    made = table(f"Robot {contract.robot}", ("quantity", "value", "unit", "interval"), rows)
+    made.caption = f"sha256 {contract.robot_sha256}"
+    return made
+
+
+def _interval(bounds: list[float]) -> str:
+    low, high = bounds
+    return f"{low:.6g} to {high:.6g}" if low < high else ""
+
+
+def _shield(contract: Contract) -> Table:
+    shield = contract.shield
+    rows = [(term.name, term.value_m, term.source) for term in shield.terms]
+    made = table(f"Shield {shield.version}: separation", ("margin", "[m]", "source"), rows)
+    made.add_section()
+    total = "sum: least distance between the control points of a robot and a peer at rest"
+    made.add_row("separation", cell(shield.separation_m), total)
+    made.add_section()
+    made.add_row("walls", cell(shield.wall_m), "least distance of the control point from walls")
+    made.caption = (
+        f"gap share {shield.gap_share:.6g} in each hold of {shield.hold_s:.6g} s; "
+        f"kappa {shield.direction_factor:.6g}; rows for {shield.neighbour_rows} neighbours"
+    )
+    return made
+
+
+def _space(space: StopTubeParameters) -> Table:
+    rows = [(term.name, term.value_m, term.source) for term in space.terms]
+    made = table("Stop tube and reserved segments", ("margin", "[m]", "source"), rows)
+    made.add_section()
+    made.add_row("tube error", cell(space.tube_error_m), "sum: largest distance of the body from its predicted path")
+    made.add_row("segment", cell(space.lane_m), "half-width of a reserved segment")
+    made.add_section()
+    made.add_row(
+        "segments",
+        cell(space.clearance_m),
+        "least distance between the axes of two robots' segments: both body radii, half-widths and tube errors",
+    )
+    made.add_row("walls", cell(space.wall_m), "least distance of a tube from walls and obstacles")
+    made.add_row(
+        "untrusted", cell(space.untrusted_m), "least distance of a tube from the possible places of an untrusted body"
+    )
+    made.caption = (
+        f"a command can act for {space.hold_ticks} ticks; a peer counts as silent after {space.silence_s:.6g} s"
+    )
+    return made
+
+
+def _obligation(promised: Obligation) -> Table:
+    assumed = {entry.name: (entry.relation, entry.value) for entry in promised.assumes}
+    rows = [(name, value, *assumed.get(name, ("", ""))) for name, value in vars(promised.guarantees).items()]
+    made = table("Obligation", ("quantity", "guarantees", "", "assumes of each peer"), rows)
+    made.caption = f"a fleet in which an assumption does not follow is refused; layers: {', '.join(promised.layers)}"
+    return made

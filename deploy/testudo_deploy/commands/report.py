@@ -1,4 +1,4 @@
-"""What a verb found: values for `--json`, tables for the screen."""
+"""The result of a verb: values for `--json`, tables for the terminal."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from rich.text import Text
 from testudo_hardware.errors import TestudoError
 
 _WIDE = 160
-"""Columns of a table that goes into a file."""
+"""Width of a table in a file [characters]."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The same facts twice: for programs and for people."""
+    """The same facts for programs and for people."""
 
     values: dict[str, Any]
     tables: tuple[Table, ...]
 
     def show(self, json_path: Path | None) -> None:
-        """Print the tables, and write the values where ``json_path`` says.
+        """Print the tables, and write the values to ``json_path``.
 
         Raises:
             TestudoError: the file cannot be written.
         """
-        # into a file or a pipe, tables keep their columns
+        # in a file or a pipe, tables keep their columns
         console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE)
         for table in self.tables:
             console.print(table)
@@ -48,13 +48,13 @@ class Report:
 
 
 def warn(lines: Iterable[str]) -> None:
-    """Print sentences about what is no reason to refuse, but to think about."""
+    """Print warnings."""
     for line in lines:
         Console().print(Text(f"warning: {line}", style="yellow"), soft_wrap=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> Table:
-    """Return a table; numbers are shown with six digits and stand to the right."""
+    """Return a table; numbers are right-aligned and have six digits."""
     made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     made.show_header = any(columns)
     for index, column in enumerate(columns):
@@ -66,13 +66,13 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> 
 
 def facts(title: str, values: Mapping[str, Any]) -> Table:
     """Return a table of names and values; nested objects are shown as dotted names."""
-    # left, unlike numbers below each other: these are not of one kind
+    # left-aligned: numbers below each other here have different units
     rows = [(name, cell(value).plain) for name, value in _flat(values)]
     return table(title, ("", ""), rows or [("none", "")])
 
 
 def cell(value: Any) -> Text:
-    """Return a value as it stands in a table."""
+    """Return the text of a value in a table."""
     if isinstance(value, float):
         return Text(f"{value:.6g}", justify="right")
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""`testudo security`: who may speak on what, as an sros2 policy of a fleet."""
+"""`testudo security`: writes the sros2 access policy of a fleet."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def security(
     domain: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None,
     json: Path | None = None,
 ) -> None:
-    """Write who may speak on what: the sros2 policy of a fleet, and a script that makes its keys.
+    """Write the sros2 access policy of a fleet, and a script that makes its keys.
 
-    Each process gets an enclave of its own and may do what it does, and nothing more: only the guard of a robot may
-    command its wheels, only its policy may command the guard. The script needs sros2 (`ros2 security`).
+    Each process gets its own enclave with exactly the topics and services that it uses: only the guard of a robot may
+    publish its commands, only its policy may command the guard. The script needs sros2 (`ros2 security`).
 
     Example:
         testudo security fleet.yaml keys/
@@ -47,9 +47,9 @@ def security(
         fleet: the fleet file.
         out: the folder to write policy.xml and make_keystore.sh into.
         backend: sim for the plant, hw for real robots, whose drivers get keys, too.
-        lock_step: for fleets that are started in lock-step.
-        domain: ROS_DOMAIN_ID, to which permissions are tied; left out, that of the environment.
-        json: also write what each enclave may do to this file.
+        lock_step: for fleets that run in lock-step.
+        domain: ROS_DOMAIN_ID in which the permissions are valid; by default that of the environment.
+        json: also write the permissions of each enclave to this file.
     """
     domain_id = ros_domain_id(domain)
     found = enclaves(load_fleet(fleet), backend, lock_step=lock_step)
@@ -82,4 +82,6 @@ def _report(found: tuple[Enclave, ...], domain_id: int) -> Report:
         "domain_id": domain_id,
         "enclaves": {item.path: {name: sorted(getattr(item.interfaces, name)) for name in names} for item in found},
     }
-    return Report(values, (table("Enclaves: on how much each may speak", ("enclave", "keys on", *names), rows),))
+    return Report(
+        values, (table("Enclaves: number of permitted topics and services", ("enclave", "keys on", *names), rows),)
+    )

@@ -1,4 +1,4 @@
-"""`testudo up`: a fleet on ROS 2 on this machine."""
+"""`testudo up`: runs a fleet on ROS 2 on this machine."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def up(
     domain: int | None = None,
     json: Path | None = None,
 ) -> int:
-    """Drive a fleet over ROS 2 on this machine, with the plant for robots, and record the run.
+    """Drive a fleet over ROS 2 on this machine, with the plant in place of robots, and record the run.
 
-    Ends when all robots have been at their goals for 1 s, at the time-out, or at Ctrl-C; the exit
-    status is 0 only if all arrived and nothing touched.
+    Ends when all robots have been at their goals for 1 s, at the time-out, or at Ctrl-C; the exit status is 0 only if
+    all arrived without a contact.
 
     Example:
         testudo up --policy policy.onnx --fleet fleet.yaml
@@ -51,15 +51,15 @@ def up(
 
     Args:
         fleet: the fleet file: robots, types, initial poses, goals.
-        policy: the policy file; left out, the one that the fleet file names.
-        run: the run folder to write; left out, runs/ and the time.
-        seed: of the plant: dynamics, noise, latency.
-        timeout: longest time from the start [s].
+        policy: the policy file; by default the one that the fleet file names.
+        run: the run folder to write; by default a dated folder in runs/.
+        seed: seed of the plant: dynamics, noise, latency.
+        timeout: time-out from the start [s].
         record: write the run folder.
-        watch: also start the node that scores the task, and the one that draws for RViz and Foxglove.
-        lock_step: in rounds of simulated time in which the plant waits for every robot: the same seed gives the same
-            run, as fast as the machine allows.
-        domain: ROS_DOMAIN_ID; left out, one that nobody on this machine uses.
+        watch: also start the node that scores the task, or the one that draws for RViz and Foxglove.
+        lock_step: run on simulated time; the plant waits for every robot: the same seed gives the same run, as fast as
+            the machine allows.
+        domain: ROS_DOMAIN_ID; by default one that is free on this machine.
         json: also write the result to this file.
     """
     loaded = load_fleet(fleet)
@@ -146,7 +146,7 @@ def result_report(state: FleetRunState) -> Report:
 
 
 class _Display:
-    """Shows a run: live on a terminal, else a line now and then."""
+    """Shows a run: live on a terminal, else one line every few seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -162,7 +162,7 @@ class _Display:
         self._live.stop()
 
     def show(self, state: FleetRunState) -> None:
-        """Show the state, as often as is useful."""
+        """Show the state, at most at the refresh rate."""
         now_s = time.monotonic()
         if now_s < self._next_s:
             return

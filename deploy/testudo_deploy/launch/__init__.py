@@ -1,4 +1,4 @@
-"""Processes of a fleet on this machine: plan, start, lock-step, run folder.
+"""Processes of a fleet on this machine: plan, topics, start, lock-step, run folder.
 
 In: a fleet file.
 Out: running nodes and a recorded run.

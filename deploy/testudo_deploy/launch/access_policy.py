@@ -1,4 +1,4 @@
-"""The sros2 policy of a fleet, from the plan that starts its processes: who may speak on what; pure."""
+"""The sros2 access policy of a fleet: which process may use which topic and service; pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testudo_deploy.fleet.fleet import Fleet
-from testudo_deploy.launch.launch_plan import WATCHERS, plan
+from testudo_deploy.launch.launch_plan import ENCLAVES, WATCHERS, plan
 from testudo_deploy.launch.node_interfaces import (
     DRIVER,
     OPERATOR,
@@ -18,11 +18,10 @@ from testudo_deploy.launch.node_interfaces import (
     operator_interfaces,
     process_interfaces,
 )
-from testudo_deploy.launch.sros2_enclave import ENCLAVES, enclave_of
 
 POLICY_FILE, SCRIPT_FILE, KEYSTORE = "policy.xml", "make_keystore.sh", "keystore"
 _SCHEMA = "0.2.0"
-"""Of sros2's policy files."""
+"""Version of the policy files of sros2."""
 _RULES = (
     ("services", "reply", "serves"),
     ("services", "request", "calls"),
@@ -33,34 +32,32 @@ _RULES = (
 
 @dataclass(frozen=True)
 class Enclave:
-    """One set of keys, and what its owner may do."""
+    """One set of keys, and what the process that holds it may do."""
 
     path: str
-    """In the keystore, such as `/testudo/r0/guard`."""
+    """Path in the keystore, such as `/testudo/r0/guard`."""
     namespace: str
-    """Of its node, without a leading slash; empty for the root."""
+    """Namespace of the node, without a leading slash; empty for the root."""
     node: str
     robot: str
-    """Whose computer needs the keys; empty: that of the station."""
+    """The robot whose computer needs the keys; empty: the station."""
     interfaces: Interfaces
 
 
 def enclaves(fleet: Fleet, backend: str = "sim", *, lock_step: bool = False) -> tuple[Enclave, ...]:
-    """Return the enclaves of all that a plan can start, of the operator and, on real robots, of their drivers.
+    """Return the enclaves of all processes that a plan can start, of the operator and of the drivers of real robots.
 
     Args:
         fleet: the robots.
-        backend: of the plan: ``sim`` or ``hw``.
-        lock_step: of the plan.
+        backend: ``sim`` or ``hw``, as for the plan.
+        lock_step: as for the plan.
 
     Raises:
         TestudoError: unknown backend, or lock-step without the plant.
     """
     processes = plan(fleet, run_folder=Path("run"), backend=backend, watch=WATCHERS, lock_step=lock_step)
     found = [
-        Enclave(
-            enclave_of(process), process.namespace, process.name, process.namespace, process_interfaces(process, fleet)
-        )
+        Enclave(process.enclave, process.namespace, process.name, process.namespace, process_interfaces(process, fleet))
         for process in processes
     ]
     if backend == "hw":
@@ -73,7 +70,7 @@ def enclaves(fleet: Fleet, backend: str = "sim", *, lock_step: bool = False) -> 
 
 
 def policy_xml(found: Iterable[Enclave]) -> str:
-    """Return the policy file of sros2: what is not in it is denied."""
+    """Return the policy file of sros2; sros2 denies everything that is not in it."""
     policy = ET.Element("policy", version=_SCHEMA)
     group = ET.SubElement(policy, "enclaves")
     for enclave in found:
@@ -91,11 +88,11 @@ def policy_xml(found: Iterable[Enclave]) -> str:
 
 
 def keystore_script(found: Iterable[Enclave], domain_id: int) -> str:
-    """Return the shell script that makes keys and signed permissions with sros2, beside the policy file.
+    """Return the shell script that makes keys and signed permissions with sros2 in the folder of the policy file.
 
     Args:
-        found: whom to make keys for.
-        domain_id: the ROS domain; permissions hold in no other.
+        found: the enclaves.
+        domain_id: the ROS domain; permissions are valid in this domain only.
     """
     paths = " \\\n    ".join(shlex.quote(enclave.path) for enclave in found)
     return f"""#!/bin/sh
@@ -115,7 +112,7 @@ done
 
 
 def environment_lines(keystore: str, domain_id: int) -> tuple[str, ...]:
-    """Return the lines of a shell that turn security on for what is started after them."""
+    """Return the shell commands that turn security on for processes started after them."""
     return (
         f"export ROS_SECURITY_KEYSTORE={shlex.quote(keystore)}",
         "export ROS_SECURITY_ENABLE=true",

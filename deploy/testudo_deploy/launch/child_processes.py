@@ -1,7 +1,4 @@
-"""Starts the processes of a plan on this machine, listens to them, and leaves none behind.
-
-Meanwhile the cores of this machine are kept awake where that helps, see `awake_cores`.
-"""
+"""Starts the processes of a plan on this machine, reads their events, and ends all of them."""
 
 from __future__ import annotations
 
@@ -9,9 +6,7 @@ import contextlib
 import json
 import os
 import queue
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,12 +17,8 @@ from typing import IO, Any, Self
 
 from testudo_deploy.launch.core_wakefulness import CpuKeepAwake
 from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE, ProcessPlan, ros_arguments
-from testudo_deploy.launch.ros_domain import LOOPBACK
-from testudo_deploy.launch.sros2_enclave import enclave_words
-from testudo_hardware.errors import TestudoError
+from testudo_deploy.launch.ros_domain import LOOPBACK, free_domain_id
 
-_DOMAINS = range(1, 102)
-"""Above these, DDS ports meet those that the system gives to clients."""
 _STOP_S = 4.0
 _KILL_S = 2.0
 _POLL_S = 0.02
@@ -35,24 +26,27 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True)
 class ProcessEvent:
-    """Something that a process told."""
+    """An event that a process reported."""
 
     process: str
     """Label in the plan: `plant`, `recorder`, `r0/policy`."""
     kind: str
-    """As told by the process; or `error_line` (on standard error) or `ended`."""
+    """As reported by the process; or `error_line` (on standard error) or `ended`."""
     values: Mapping[str, Any]
 
 
 class FleetProcesses:
-    """The processes of a plan; a context manager. Start it from the main thread."""
+    """The processes of a plan; a context manager. Start it from the main thread.
+
+    While they run, `CpuKeepAwake` keeps the cores of this machine awake where that helps.
+    """
 
     def __init__(self, plan: Sequence[ProcessPlan], *, domain_id: int | None = None) -> None:
         """Prepare; nothing is started yet.
 
         Args:
-            plan: what to start; robots are stopped first, then the rest from the end.
-            domain_id: the ROS domain; None takes one that nobody on this machine uses.
+            plan: the processes; robots are stopped first, then the rest in reverse order.
+            domain_id: the ROS domain; None takes one that is free on this machine.
         """
         self.domain_id = free_domain_id() if domain_id is None else domain_id
         self._plan = tuple(plan)
@@ -75,7 +69,7 @@ class FleetProcesses:
         self.stop()
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the processes; who sets it is in the same ROS domain."""
+        """Return the environment of the processes, which puts a program into the same ROS domain."""
         return os.environ | {
             "ROS_DOMAIN_ID": str(self.domain_id),
             **LOOPBACK,
@@ -85,16 +79,9 @@ class FleetProcesses:
 
     def start(self, process: ProcessPlan) -> None:
         """Start one process of a plan, or start it again."""
-        words = [
-            sys.executable,
-            "-m",
-            process.module,
-            *ros_arguments(process),
-            *enclave_words(process),
-            "--disable-external-lib-logs",
-        ]
-        child = subprocess.Popen(  # noqa: S603 -- our own modules
-            words,
+        words = [sys.executable, "-m", process.module, *ros_arguments(process), *process.enclave_arguments]
+        child = subprocess.Popen(  # noqa: S603 -- modules of this project
+            [*words, "--disable-external-lib-logs"],
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -102,18 +89,15 @@ class FleetProcesses:
             text=True,
             errors="replace",
             start_new_session=True,
-        )  # Ctrl-C in the terminal comes to us alone
+        )  # Ctrl-C in the terminal reaches only this process
         self._running[process.label] = child
-        for target, stream in (
-            (self._read_events, child.stdout),
-            (self._read_errors, child.stderr),
-        ):
+        for target, stream in ((self._read_events, child.stdout), (self._read_errors, child.stderr)):
             thread = threading.Thread(target=target, args=(process.label, stream), daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def next_event(self, timeout_s: float) -> ProcessEvent | None:
-        """Return the oldest event that was not taken yet; None if none comes in time."""
+        """Return the oldest event that was not returned yet; None if none comes in time."""
         try:
             return self._events.get(timeout=timeout_s)
         except queue.Empty:
@@ -134,7 +118,7 @@ class FleetProcesses:
             child.send_signal(number)
 
     def stop(self) -> None:
-        """End all by SIGINT, robots first, and what does not obey by SIGKILL."""
+        """End all processes by SIGINT, robots first; those that still run after that by SIGKILL."""
         try:
             robots = [process.label for process in self._plan if process.namespace]
             others = [process.label for process in reversed(self._plan) if not process.namespace]
@@ -146,7 +130,7 @@ class FleetProcesses:
                 thread.join(_KILL_S)
 
     def kill_all(self) -> None:
-        """End all at once, with whatever they started; cores may sleep again."""
+        """Kill all processes with their process groups, and let the cores sleep again."""
         for child in self._running.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -172,33 +156,3 @@ class FleetProcesses:
         for line in stream:
             if line.strip():
                 self._events.put(ProcessEvent(label, "error_line", {"text": line.rstrip()}))
-
-
-def free_domain_id() -> int:
-    """Return a ROS domain whose ports nobody on this machine has open.
-
-    Raises:
-        TestudoError: there is none.
-    """
-    for domain_id in random.sample(_DOMAINS, len(_DOMAINS)):
-        if all(_is_free(port) for port in _ports(domain_id)):
-            return domain_id
-    raise TestudoError("ROS_DOMAIN_ID: 1 to 101 are all in use on this machine; stop a fleet")
-
-
-def _ports(domain_id: int) -> list[int]:
-    """Return the discovery port of a domain and the ports of its first participants (DDSI-RTPS)."""
-    base = 7400 + 250 * domain_id
-    return [
-        base,
-        *(base + offset + 2 * participant for participant in range(4) for offset in (10, 11)),
-    ]
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True

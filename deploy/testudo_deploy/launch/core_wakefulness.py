@@ -1,10 +1,9 @@
-"""Keeps the cores of a virtual machine from sleeping while something runs in real time.
+"""Keeps the cores of a virtual machine from sleeping during a real-time run.
 
-A core with nothing to do is halted, and a virtual machine hands a halted core back to its host, which returns it when
-it pleases: tens of milliseconds late where hosts are shared. Control loops sleep between ticks, and meet this at every
-tick. On bare metal a core wakes within a fraction of a millisecond, so there nothing is done. Tools that measure
-latencies have the same remedy (`idle=poll`, or a latency of 0 in `/dev/cpu_dma_latency`, which have no effect inside
-most virtual machines).
+An idle core is halted, and a virtual machine returns a halted core to its host, which may give it back tens of
+milliseconds late where hosts are shared. Control loops sleep between ticks, so this delays every tick. On bare metal a
+core wakes within a fraction of a millisecond, and nothing is done. Latency tools use the same remedy (`idle=poll`, or 0
+in `/dev/cpu_dma_latency`, which have no effect inside most virtual machines).
 """
 
 from __future__ import annotations
@@ -27,23 +26,22 @@ while os.getppid() == {parent}:
 
 
 class CpuKeepAwake:
-    """A process per core that spins while nobody else wants the core; a context manager that may be entered once.
+    """One process per core that spins while the core is otherwise idle; a context manager that may be entered once.
 
-    The processes have the scheduling class SCHED_IDLE: whoever else wants the core gets it at once. They end with
-    this process, however it ends.
+    The processes have the scheduling class SCHED_IDLE, so every other process preempts them immediately. They end with
+    this process, in whatever way it ends.
     """
 
     def __init__(self) -> None:
-        """Prepare; nothing is started yet."""
         self._spinners: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        """Start to spin, if that is of use here."""
+        """Start the processes if `cores_wake_late`."""
         if cores_wake_late():
             for core in sorted(os.sched_getaffinity(0)):
                 words = [sys.executable, "-I", "-S", "-c", _SPIN.format(core=core, parent=os.getpid())]
                 self._spinners.append(
-                    subprocess.Popen(  # noqa: S603 -- our own words
+                    subprocess.Popen(  # noqa: S603 -- fixed words
                         words,
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL,
@@ -54,7 +52,7 @@ class CpuKeepAwake:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let the cores sleep again."""
+        """End the processes."""
         for spinner in self._spinners:
             spinner.kill()
         for spinner in self._spinners:
@@ -63,9 +61,9 @@ class CpuKeepAwake:
 
 
 def cores_wake_late(cpu_info: Path = CPU_INFO, cpu_quota: Path = CPU_QUOTA) -> bool:
-    """Return whether this is a Linux in a virtual machine, without a quota of processor time.
+    """Return whether this is Linux in a virtual machine without a quota of processor time.
 
-    A quota, as containers have it, would be used up by spinning.
+    Spinning would use up a quota, as containers have it.
     """
     if not hasattr(os, "SCHED_IDLE") or not cpu_info.is_file():
         return False

@@ -18,16 +18,16 @@ from testudo_hardware.errors import TestudoError
 _LISTEN_S = 0.1
 _KEPT_LINES = 50
 _SILENCE_S = 45.0
-"""A plant that says nothing for so long hangs; it needs some seconds to start."""
+"""A plant that reports nothing for this time hangs; it needs some seconds to start."""
 _END_EVENTS_S = 0.5
 
 
 class FleetRunError(TestudoError):
-    """The fleet could not be started: a node refused or died, with what it said."""
+    """The fleet could not be started: a node refused or died; the text holds its last error line."""
 
 
 class FleetRunInterruptedError(KeyboardInterrupt):
-    """Ctrl-C came while the fleet drove; everything is stopped and the run folder is closed."""
+    """Ctrl-C during the run; all processes are stopped and the run folder is closed."""
 
     def __init__(self, state: FleetRunState) -> None:
         super().__init__("the fleet was stopped by Ctrl-C")
@@ -36,44 +36,44 @@ class FleetRunInterruptedError(KeyboardInterrupt):
 
 @dataclass
 class FleetRunState:
-    """What is known of a run while it goes on, and after it; mappings by robot."""
+    """State of a run while it lasts, and after it; mappings by robot."""
 
     robots: tuple[str, ...]
     started: bool = False
     outcome: str = ""
-    """Empty while it goes on; then arrived, timeout, not_started, plant_died, plant_silent
+    """Empty during the run; then arrived, timeout, not_started, plant_died, plant_silent,
     stalled (in lock-step a node did not answer) or interrupted."""
     time_s: float = 0.0
-    """Since the start; at the end until the last robot had arrived."""
+    """Since the start; after the end the time at which the last robot arrived."""
     distance_m: dict[str, float] = field(default_factory=dict)
-    """To the goal."""
+    """Distance to the goal."""
     contacts: int = 0
     separation_m: float = math.inf
-    """Smallest distance of two robots' centres so far."""
+    """Smallest distance between the centres of two robots so far."""
     closest: tuple[str, ...] = ()
-    """The two robots that it was between."""
+    """The two robots with this distance."""
     braked: dict[str, str] = field(default_factory=dict)
-    """Why a robot brakes now; robots that drive are left out."""
+    """Reason for which a robot brakes now; robots that drive are left out."""
     ticks: dict[str, int] = field(default_factory=dict)
     late_ticks: dict[str, int] = field(default_factory=dict)
     """Ticks that began more than 10 ms late or not at all."""
     cpu_share: dict[str, float] = field(default_factory=dict)
-    """Of one core, by process, start-up included."""
+    """Share of one core, by process, start-up included."""
     recorded_messages: int = 0
     real_time_factor: float | None = None
     """Simulated time over real time, from the start of the plant to its end."""
     run_folder: Path | None = None
     lines: list[str] = field(default_factory=list)
-    """What the processes wrote on standard error."""
+    """Lines that the processes wrote on standard error."""
     domain_id: int = 0
 
     @property
     def success(self) -> bool:
-        """Return whether all robots arrived and nothing touched."""
+        """Return whether all robots arrived without any contact."""
         return self.outcome == "arrived" and self.contacts == 0
 
     def take(self, event: ProcessEvent) -> None:
-        """Take in an event of one of the processes."""
+        """Update the state with an event of one of the processes."""
         values = event.values
         if event.kind == "error_line":
             self.lines = [*self.lines, f"{event.process}: {values['text']}"][-_KEPT_LINES:]
@@ -97,7 +97,7 @@ class FleetRunState:
             self.cpu_share[event.process] = values["cpu_share"]
 
     def _take_state(self, values: Mapping) -> None:
-        if self.outcome:  # the plant goes on; the result stands
+        if self.outcome:  # the plant continues, but the result is final
             return
         self.time_s, self.contacts = values["time_s"], values["contacts"]
         self.distance_m = dict(values["distance_m"])
@@ -116,25 +116,24 @@ def run_fleet(
     domain_id: int | None = None,
     show: Callable[[FleetRunState], None] | None = None,
 ) -> FleetRunState:
-    """Start the fleet with the plant, wait until it has arrived or time is over, stop it.
+    """Start the fleet with the plant, wait until it has arrived or the time-out, stop it.
 
     Args:
         fleet: the robots and their policy.
         run_folder: where to record; None records nothing.
-        seed: of the plant.
-        duration_s: longest time [s] from the start.
-        watch: nodes of the station that are also started, see `testudo_deploy.launch.launch_plan.WATCHERS`.
-        lock_step: in rounds of simulated time instead of real time.
+        seed: seed of the plant.
+        duration_s: time-out from the start [s].
+        watch: further nodes of the station, from `testudo_deploy.launch.launch_plan.WATCHERS`.
+        lock_step: lock-step on simulated time instead of real time.
         domain_id: the ROS domain; None takes a free one.
-        show: is called with the state some times a second.
+        show: called with the state several times a second.
 
     Raises:
-        TestudoError: the fleet may not start (`checked_safety_contracts`), or a node refused to start or died
-            before it.
-        FleetRunInterruptedError: Ctrl-C; holds the state at the end.
+        TestudoError: the fleet may not start (`checked_safety_contracts`), or a node refused or died before the start.
+        FleetRunInterruptedError: Ctrl-C; holds the final state.
     """
-    obligations = checked_safety_contracts(fleet)  # a refusal here is clearer than one of many processes
-    show = show or _show_nothing
+    obligations = checked_safety_contracts(fleet)  # one refusal here is clearer than one from each process
+    show = show or (lambda _: None)
     processes = FleetProcesses(
         plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch, lock_step=lock_step),
         domain_id=domain_id,
@@ -148,41 +147,37 @@ def run_fleet(
         _take_rest(processes, state)
         raise FleetRunInterruptedError(state) from error
     finally:
-        if run_folder is not None and state.started:  # the recorder has the folder, and it held no run before
+        if run_folder is not None and state.started:  # the recorder has opened the folder, so it held no run before
             save_safety_contracts(run_folder, obligations)
     _take_rest(processes, state)
     show(state)
     return state
 
 
-def _show_nothing(_: FleetRunState) -> None:
-    pass
-
-
 def _listen(processes: FleetProcesses, state: FleetRunState, show: Callable[[FleetRunState], None]) -> None:
-    heard_s = time.monotonic()
+    plant_event_s = time.monotonic()
     while not state.outcome:
         event = processes.next_event(_LISTEN_S)
-        if time.monotonic() - heard_s > _SILENCE_S:
+        if time.monotonic() - plant_event_s > _SILENCE_S:
             state.outcome = "plant_silent"
         if event is None:
             show(state)
             continue
         if event.process == "plant":
-            heard_s = time.monotonic()
+            plant_event_s = time.monotonic()
         state.take(event)
         if event.kind == "ended":
-            _judge_end(processes, event.process, state)
+            _handle_process_end(processes, event.process, state)
         if event.kind != "error_line":
             show(state)
 
 
-def _judge_end(processes: FleetProcesses, label: str, state: FleetRunState) -> None:
-    """Decide what the end of a process means: no run before the start, later only the plant's."""
+def _handle_process_end(processes: FleetProcesses, label: str, state: FleetRunState) -> None:
+    """Before the start, the end of any process ends the run; later only that of the plant."""
     if not state.started:
         _take_rest(processes, state)
-        said = [line for line in state.lines if line.startswith(f"{label}: ")]
-        raise FleetRunError(f"{label} ended before the start" + (f": {said[-1]}" if said else ""))
+        lines = [line for line in state.lines if line.startswith(f"{label}: ")]
+        raise FleetRunError(f"{label} ended before the start" + (f": {lines[-1]}" if lines else ""))
     if label == "plant":
         state.outcome = "plant_died"
     else:
@@ -190,7 +185,7 @@ def _judge_end(processes: FleetProcesses, label: str, state: FleetRunState) -> N
 
 
 def _take_rest(processes: FleetProcesses, state: FleetRunState) -> None:
-    """Take what the processes told last; those that still run are not waited for."""
+    """Take the last events; processes that still run are not waited for."""
     end_s = time.monotonic() + _END_EVENTS_S
     while (event := processes.next_event(_LISTEN_S)) is not None and time.monotonic() < end_s:
         if event.kind != "ended":

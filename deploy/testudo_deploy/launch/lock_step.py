@@ -1,10 +1,10 @@
-"""Lock-step: a fleet on simulated time, in rounds that wait for everybody; pure.
+"""Lock-step: rounds of simulated time in which every node finishes before time advances; pure.
 
-A round begins whenever a control period of any robot does. It has two stages. In ``sense`` the plant has moved on and
-everybody takes in what was sent before; policies tick. In ``act`` guards pass the commands on, and the plant waits for
-them. DDS keeps the order of messages within a topic only, so each stage names how many messages of each topic were
-sent: everybody waits for those, and acts on no others. What a fleet does is then the same in every run with the same
-seed, however fast the machine is.
+A round begins whenever a control period of any robot begins. It has two stages. In ``sense`` the plant has advanced,
+all nodes receive what was sent before, and policies tick. In ``act`` guards pass the commands on, and the plant waits
+for them. DDS keeps the order of messages within a topic only, so the start of each stage states how many messages of
+each topic were sent: every node waits for exactly those. A fleet therefore does the same in every run with the same
+seed, at any speed of the machine.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from testudo_deploy.contract.messages import Envelope, EnvelopeError
 from testudo_hardware.errors import TestudoError
 
 START_S = 1.0
-"""Where simulated time begins; a stamp of zero means "the newest" to some tools."""
-PATIENCE_S = 20.0
-"""Who does not answer for so long, in real time, ends the run."""
-START_PATIENCE_S = 40.0
+"""Simulated time at the start; some tools read a stamp of zero as "the newest"."""
+ANSWER_TIMEOUT_S = 20.0
+"""A node that does not answer for this time, in real time, ends the run."""
+START_TIMEOUT_S = 40.0
 """The same before the first round: processes need some seconds to start."""
-SPARE_PATIENCE_S = 5.0
-"""The same for those whom control does not need: the run goes on without them."""
-SPARE = ("recorder", "task")
+OPTIONAL_NODES = ("recorder", "task")
 """Nodes that control does not need."""
-TURN_TOPIC, DONE_TOPIC, CLOCK_TOPIC = "/lock_step/turn", "/lock_step/done", "/clock"
+OPTIONAL_TIMEOUT_S = 5.0
+"""After this time, in real time, the run continues without an optional node that does not answer."""
+STAGE_TOPIC, DONE_TOPIC, CLOCK_TOPIC = "/lock_step/turn", "/lock_step/done", "/clock"
 _ROUNDING_S = 1e-9
 
 
-class RoundStage(StrEnum):
+class Stage(StrEnum):
     """A part of a round."""
 
     SENSE = "sense"
@@ -41,29 +41,29 @@ class RoundStage(StrEnum):
 
 
 _STAGES = {
-    "policy": RoundStage.SENSE,
-    "task": RoundStage.SENSE,
-    "recorder": RoundStage.SENSE,
-    "guard": RoundStage.ACT,
-    "station": RoundStage.ACT,
+    "policy": Stage.SENSE,
+    "task": Stage.SENSE,
+    "recorder": Stage.SENSE,
+    "guard": Stage.ACT,
+    "station": Stage.ACT,
 }
 
 
-def stage_of(label: str) -> RoundStage:
-    """Return the stage in which a node of the plan acts, by its label: `r0/policy`, `station`.
+def stage_of(label: str) -> Stage:
+    """Return the stage in which a node acts, by its label in the plan: `r0/policy`, `station`.
 
     Raises:
-        TestudoError: the node has no part in rounds.
+        TestudoError: the node has no stage.
     """
     kind = label.rpartition("/")[2]
     if kind not in _STAGES:
-        raise TestudoError(f"lock_step: node {label!r} has no part in it; those that do are {', '.join(_STAGES)}")
+        raise TestudoError(f"lock_step: node {label!r} has no stage; expected one of {', '.join(_STAGES)}")
     return _STAGES[kind]
 
 
 @dataclass(frozen=True)
-class RoundTurn(Envelope):
-    """The plant's call to everybody of one stage."""
+class StageStart(Envelope):
+    """Message of the plant that starts a stage."""
 
     SCHEMA = "testudo/lock_step_turn/1"
 
@@ -72,22 +72,23 @@ class RoundTurn(Envelope):
     stage: str
     time_s: float
     sent: dict[str, int]
-    """By absolute topic: messages sent so far, which are to be taken in before anybody acts."""
+    """By absolute topic: messages sent so far, which every node receives before it acts."""
 
     def __post_init__(self) -> None:
-        """Refuse values of a wrong type.
+        """Check the values.
 
         Raises:
-            EnvelopeError: a stage that is not known, or counts that are none.
+            EnvelopeError: an unknown stage, a time that is not a float, or invalid counts.
         """
-        if self.stage not in RoundStage or not isinstance(self.time_s, float):
-            raise EnvelopeError(f"{self.SCHEMA}: stage {self.stage!r} at {self.time_s!r} is none")
+        if self.stage not in Stage or not isinstance(self.time_s, float):
+            expected = f"expected {' or '.join(Stage)} and a time [s]"
+            raise EnvelopeError(f"{self.SCHEMA}: found stage {self.stage!r} at {self.time_s!r}, {expected}")
         _check_counts(self.SCHEMA, self.number, self.sent)
 
 
 @dataclass(frozen=True)
-class RoundDone(Envelope):
-    """The answer to a turn; with number -1 the news that a node is there."""
+class StageDone(Envelope):
+    """Answer of a node to `StageStart`; with number -1 it announces that the node is ready."""
 
     SCHEMA = "testudo/lock_step_done/1"
 
@@ -95,13 +96,13 @@ class RoundDone(Envelope):
     """Label in the plan."""
     number: int
     sent: dict[str, int]
-    """By absolute topic: messages that this node sent so far."""
+    """By absolute topic: messages that this node has sent so far."""
 
     def __post_init__(self) -> None:
-        """Refuse values of a wrong type.
+        """Check the values.
 
         Raises:
-            EnvelopeError: counts that are none.
+            EnvelopeError: invalid counts.
         """
         _check_counts(self.SCHEMA, self.number, self.sent)
 
@@ -109,11 +110,11 @@ class RoundDone(Envelope):
 def _check_counts(schema: str, number: Any, sent: Any) -> None:
     numbers = [number, *(sent.values() if isinstance(sent, dict) else [None])]
     if not all(isinstance(value, int) and not isinstance(value, bool) for value in numbers):
-        raise EnvelopeError(f"{schema}: number {number!r} or counts {sent!r} are none")
+        raise EnvelopeError(f"{schema}: found number {number!r} and counts {sent!r}, expected whole numbers")
 
 
-class Mailbox:
-    """Messages that have come, by topic, until their turn."""
+class TopicQueues:
+    """Received messages by topic, until the stage in which they are delivered."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[Any]] = {}
@@ -124,17 +125,17 @@ class Mailbox:
         self._waiting.setdefault(topic, deque())
         self._taken.setdefault(topic, 0)
 
-    def post(self, topic: str, item: Any) -> None:
-        """Keep a message."""
+    def put(self, topic: str, item: Any) -> None:
+        """Append a message."""
         self._waiting[topic].append(item)
 
     def is_complete(self, sent: Mapping[str, int]) -> bool:
-        """Return whether of each open topic as many messages have come as were sent."""
+        """Return whether all sent messages of every open topic have arrived."""
         return all(self._taken[topic] + len(items) >= sent.get(topic, 0) for topic, items in self._waiting.items())
 
     def take(self, sent: Mapping[str, int]) -> list[tuple[str, Any]]:
-        """Return, and forget, the messages that count among those sent, by topic and oldest first."""
-        found = []
+        """Remove and return the messages that are among those sent, by topic and oldest first."""
+        found: list[tuple[str, Any]] = []
         for topic, items in self._waiting.items():
             for _ in range(min(sent.get(topic, 0) - self._taken[topic], len(items))):
                 self._taken[topic] += 1
@@ -142,7 +143,7 @@ class Mailbox:
         return found
 
     def take_all(self) -> list[tuple[str, Any]]:
-        """Return, and forget, every message, by topic and oldest first."""
+        """Remove and return every message, by topic and oldest first."""
         return self.take({topic: self._taken[topic] + len(items) for topic, items in self._waiting.items()})
 
 
@@ -154,15 +155,15 @@ class SimTimer:
         self._due_s = now_s + period_s
 
     def reset(self) -> None:
-        """Begin to wait anew, also after `cancel`."""
+        """Restart the period, also after `cancel`."""
         self._due_s = self._now_s + self._period_s
 
     def cancel(self) -> None:
-        """Wait no more."""
+        """Stop the timer."""
         self._due_s = math.inf
 
     def advance(self, now_s: float) -> None:
-        """Move on in time; calls back once if the timer has run out."""
+        """Advance the time; calls back once if the period is over."""
         self._now_s = now_s
         if now_s >= self._due_s - _ROUNDING_S:
             self.reset()
@@ -170,17 +171,17 @@ class SimTimer:
 
 
 def round_times_s(periods_s: Iterable[float]) -> Iterator[float]:
-    """Yield when the rounds begin [s]: at every multiple of every control period, each moment once.
+    """Yield the times [s] at which rounds begin: every multiple of every control period, each once.
 
     Args:
-        periods_s: of the robots; one period gives rounds of that period.
+        periods_s: control periods of the robots [s].
 
     Raises:
         ValueError: no period, or one under 1 ns.
     """
     periods_ns = {round(period_s * 1e9) for period_s in periods_s}
     if not periods_ns or min(periods_ns) < 1:
-        raise ValueError(f"found control periods {periods_ns} ns, expected some, all over 0")
+        raise ValueError(f"found control periods {periods_ns} ns, expected at least one, all over 0")
     now_ns = 0
     while True:
         yield START_S + now_ns * 1e-9
@@ -188,45 +189,45 @@ def round_times_s(periods_s: Iterable[float]) -> Iterator[float]:
 
 
 class Rounds:
-    """Who has answered in the present stage, and what has been sent; the plant's view."""
+    """The answers of all nodes in the present stage, and the numbers of messages sent; used by the plant."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
-        """Wait for every node to be there.
+        """Wait until every node is ready.
 
         Raises:
-            TestudoError: a node has no part in rounds.
+            TestudoError: a node has no stage.
         """
         self._nodes = {node: stage_of(node) for node in nodes}
         self._waits_for = set(nodes)
-        self._number, self._stage = -1, RoundStage.ACT
+        self._number, self._stage = -1, Stage.ACT
         self.sent: dict[str, int] = {}
         """By absolute topic."""
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Return who has not answered yet."""
+        """Return the nodes that have not answered yet."""
         return tuple(sorted(self._waits_for))
 
     @property
-    def stage(self) -> RoundStage:
-        """Return the present stage; before the first round `RoundStage.ACT`."""
+    def stage(self) -> Stage:
+        """Return the present stage; before the first round `Stage.ACT`."""
         return self._stage
 
-    def take(self, done: RoundDone) -> None:
-        """Take an answer; one to another turn, or of somebody who is not asked, counts for nothing."""
+    def take(self, done: StageDone) -> None:
+        """Take an answer; an answer to another stage, or of a node that was not asked, is ignored."""
         if done.node not in self._waits_for or done.number != self._number:
             return
         self._waits_for.discard(done.node)
         self.sent.update(done.sent)
 
     def drop(self, node: str) -> None:
-        """Wait for a node no longer."""
+        """Continue without a node."""
         self._nodes.pop(node)
         self._waits_for.discard(node)
 
-    def turn(self, time_s: float) -> RoundTurn:
-        """Begin the next stage and return what to tell everybody."""
-        self._number += self._stage is RoundStage.ACT
-        self._stage = RoundStage.SENSE if self._stage is RoundStage.ACT else RoundStage.ACT
+    def start_stage(self, time_s: float) -> StageStart:
+        """Begin the next stage and return the message that starts it."""
+        self._number += self._stage is Stage.ACT
+        self._stage = Stage.SENSE if self._stage is Stage.ACT else Stage.ACT
         self._waits_for = {node for node, stage in self._nodes.items() if stage is self._stage}
-        return RoundTurn(self._number, str(self._stage), time_s, dict(self.sent))
+        return StageStart(self._number, str(self._stage), time_s, dict(self.sent))

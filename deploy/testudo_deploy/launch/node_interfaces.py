@@ -1,6 +1,6 @@
-"""What each process of a plan publishes, subscribes to, serves and calls; pure, one table for all who must know.
+"""What each process of a plan publishes, subscribes to, serves and calls; pure.
 
-Names are absolute. A test compares the table with what running nodes say of themselves, both ways.
+Names are absolute. A test compares this table with the interfaces of running nodes, in both directions.
 """
 
 from __future__ import annotations
@@ -12,18 +12,27 @@ from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.link_topics import absolute
 from testudo_deploy.fleet.measured_pose_topics import record_topic, shared_odometry
 from testudo_deploy.fleet.pose_source import PoseSourceReader, sensed_topics
-from testudo_deploy.launch.launch_plan import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, EVENTS_TOPIC, ProcessPlan, topics
-from testudo_deploy.launch.lock_step import CLOCK_TOPIC, DONE_TOPIC, TURN_TOPIC
-from testudo_deploy.station.station_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_deploy.launch.fleet_topics import (
+    DIAGNOSTICS_TOPIC,
+    ESTOP_TOPIC,
+    EVENTS_TOPIC,
+    GOALS_TOPIC,
+    MARKERS_TOPIC,
+    SCORE_TOPIC,
+    body_topic,
+    topics,
+)
+from testudo_deploy.launch.launch_plan import ProcessPlan
+from testudo_deploy.launch.lock_step import CLOCK_TOPIC, DONE_TOPIC, STAGE_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 
 OPERATOR = "operator"
-"""Whoever runs `testudo status` and `testudo estop`, or calls services by hand; not a process of the plan."""
+"""The user of `testudo status`, `testudo estop` and of services by hand; not a process of the plan."""
 DRIVER = "driver"
-"""The other end of a robot's link, which on real robots is a process of the plan only where its profile says so."""
+"""The other end of a robot's link; on real robots in the plan only if the profile has a driver of ours."""
 TOOL_NODES = "testudo_tool"
-"""Beginning of the names of nodes that only a verb of the command line makes; their process id follows."""
+"""Prefix of the names of nodes that command-line verbs create; their process id follows."""
 
 _EVERY_NODE = ("/rosout", "/parameter_events")
 _PARAMETER_SERVICES = (
@@ -46,55 +55,55 @@ _LIFECYCLE_SERVICES = (
 
 @dataclass(frozen=True)
 class Interfaces:
-    """Absolute names of what a node speaks on; `*` stands for any characters, as in DDS."""
+    """Absolute names of the topics and services of a node; `*` stands for any characters, as in DDS."""
 
     publishes: frozenset[str] = frozenset()
     subscribes: frozenset[str] = frozenset()
     serves: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
-    at_times: frozenset[str] = frozenset()
-    """Those of the subscribed that it hears at times only, or not with every policy."""
+    optional: frozenset[str] = frozenset()
+    """Subscriptions that exist only at some times, or only with some policies."""
 
 
 def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
-    """Return what a process of a plan speaks on.
+    """Return the interfaces of a process.
 
     Args:
-        process: of `testudo_deploy.launch.launch_plan.plan`.
-        fleet: of the same plan.
+        process: from `testudo_deploy.launch.launch_plan.plan`.
+        fleet: the fleet of that plan.
 
     Raises:
         TestudoError: a process that is not in the table.
     """
     if process.name not in _TABLE:
         raise TestudoError(f"process {process.label}: not in the table of interfaces; known are {', '.join(_TABLE)}")
-    own = _of_a_node(f"/{process.label}", _TABLE[process.name](fleet, process.namespace))
-    rounds = _rounds(process)
+    own = _with_rclpy(f"/{process.label}", _TABLE[process.name](fleet, process.namespace))
+    lock_step = _lock_step(process)
     return replace(
         own,
-        publishes=own.publishes | rounds.publishes,
-        subscribes=own.subscribes | rounds.subscribes,
-        at_times=own.at_times if process.parameters.get("use_sim_time") else own.at_times | {CLOCK_TOPIC},
+        publishes=own.publishes | lock_step.publishes,
+        subscribes=own.subscribes | lock_step.subscribes,
+        optional=own.optional if process.parameters.get("use_sim_time") else own.optional | {CLOCK_TOPIC},
     )
 
 
 def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
-    """Return what the driver of a robot, and what locates it, need of its link; a driver's own topics are its own."""
+    """Return the link topics of a robot's driver and localisation; the driver's further topics are not known."""
     own = fleet.robot(robot)
     sensor = PoseSourceReader(own)
-    said = {topic.absolute for topic in sensor.topics}
+    published = {topic.absolute for topic in sensor.topics}
     if sensor.transform_topic:
-        said.add(absolute(sensor.transform_topic, robot))
-    heard = {absolute(own.link.topics["cmd_vel"], robot)}
+        published.add(absolute(sensor.transform_topic, robot))
+    subscribed = {absolute(own.link.topics["cmd_vel"], robot)}
     if own.has_flight_phases:
-        said.add(f"/{robot}/vehicle_state")
-        heard.add(f"/{robot}/flight_request")
-    return _of_a_node(f"/{robot}/{DRIVER}", _interfaces(said, heard))
+        published.add(f"/{robot}/vehicle_state")
+        subscribed.add(f"/{robot}/flight_request")
+    return _with_rclpy(f"/{robot}/{DRIVER}", _interfaces(published, subscribed))
 
 
 def operator_interfaces(fleet: Fleet) -> Interfaces:
-    """Return what an operator may do: see how the fleet stands, stop it, and take a stop back."""
-    heard = [f"/{name}/{kind}" for name in fleet.names for kind in ("mode", "guard_status", "battery_state")]
+    """Return what an operator may do: see the status of the fleet, stop it, and rearm it."""
+    subscribed = [f"/{name}/{kind}" for name in fleet.names for kind in ("mode", "guard_status", "battery_state")]
     flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
     guard = [f"/{name}/guard/{service}" for name in fleet.names for service in ("estop", "rearm")]
     guard += [f"/{name}/guard/motors_off" for name in flying]
@@ -106,12 +115,16 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
     policy += [f"/{name}/policy/land" for name in flying]
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
     return _interfaces(
-        [*_EVERY_NODE, *stops], heard, [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"], [*guard, *policy], at_times=heard
+        [*_EVERY_NODE, *stops],
+        subscribed,
+        [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"],
+        [*guard, *policy],
+        optional=subscribed,
     )
 
 
-def _of_a_node(node: str, own: Interfaces) -> Interfaces:
-    """Return the same with what every node of rclpy has."""
+def _with_rclpy(node: str, own: Interfaces) -> Interfaces:
+    """Return the same with the interfaces that every node of rclpy has."""
     services = {f"{node}/{service}" for service in (*_PARAMETER_SERVICES, _TYPES_SERVICE)}
     return replace(
         own,
@@ -121,97 +134,97 @@ def _of_a_node(node: str, own: Interfaces) -> Interfaces:
     )  # with the parameter use_sim_time
 
 
-def _rounds(process: ProcessPlan) -> Interfaces:
-    """Return what lock-step adds."""
+def _lock_step(process: ProcessPlan) -> Interfaces:
+    """Return the interfaces that lock-step adds."""
     if not process.parameters.get("lock_step"):
         return Interfaces()
     if process.name == "plant":
-        return _interfaces([TURN_TOPIC, CLOCK_TOPIC], [DONE_TOPIC])
-    return _interfaces([DONE_TOPIC], [TURN_TOPIC])
+        return _interfaces([STAGE_TOPIC, CLOCK_TOPIC], [DONE_TOPIC])
+    return _interfaces([DONE_TOPIC], [STAGE_TOPIC])
 
 
 def _policy(fleet: Fleet, robot: str) -> Interfaces:
     own = [f"/{robot}/{kind}" for kind in ("cmd_vel_policy", "peer_state", "tick", "mode")]
     node, sensor, peers = f"/{robot}/policy", PoseSourceReader(fleet.robot(robot)), fleet.peers(robot)
     flies = fleet.robot(robot).has_flight_phases
-    heard = [topic.absolute for topic in sensor.topics]
+    subscribed = [topic.absolute for topic in sensor.topics]
     if sensor.transform_topic:
-        heard.append(absolute(sensor.transform_topic, robot))
-    heard += [f"/{robot}/guard_status", *(f"/{peer}/peer_state" for peer in peers)]
+        subscribed.append(absolute(sensor.transform_topic, robot))
+    subscribed += [f"/{robot}/guard_status", *(f"/{peer}/peer_state" for peer in peers)]
     if fleet.tracking:
-        heard += [topic.absolute for peer in peers for topic in sensed_topics(fleet.robot(peer))]
+        subscribed += [topic.absolute for peer in peers for topic in sensed_topics(fleet.robot(peer))]
     follows = fleet.robot(robot).follows
     if follows is not None:
-        heard.append(f"/{follows.robot}/peer_state")
+        subscribed.append(f"/{follows.robot}/peer_state")
     if flies:
         own.append(f"/{robot}/flight_order")
-        heard.append(f"/{robot}/vehicle_state")
-    words = ("start", "stop", "land") if flies else ("start", "stop")
-    services = [f"{node}/{service}" for service in (*words, *_LIFECYCLE_SERVICES)]
-    return _interfaces([*own, DIAGNOSTICS_TOPIC, f"{node}/transition_event"], heard, services)
+        subscribed.append(f"/{robot}/vehicle_state")
+    names = ("start", "stop", "land") if flies else ("start", "stop")
+    services = [f"{node}/{service}" for service in (*names, *_LIFECYCLE_SERVICES)]
+    return _interfaces([*own, DIAGNOSTICS_TOPIC, f"{node}/transition_event"], subscribed, services)
 
 
 def _guard(fleet: Fleet, robot: str) -> Interfaces:
-    said = [absolute(fleet.robot(robot).link.topics["cmd_vel"], robot), f"/{robot}/guard_status", DIAGNOSTICS_TOPIC]
-    heard = [f"/{robot}/cmd_vel_policy", ESTOP_TOPIC, f"/{robot}/estop"]
-    words = ["estop", "rearm"]
     own = fleet.robot(robot)
+    published = [absolute(own.link.topics["cmd_vel"], robot), f"/{robot}/guard_status", DIAGNOSTICS_TOPIC]
+    subscribed = [f"/{robot}/cmd_vel_policy", ESTOP_TOPIC, f"/{robot}/estop"]
+    services = ["estop", "rearm"]
     if CommandWire(robot, own.spec, own.link.profile).needs_place:
-        heard += [topic.absolute for topic in sensed_topics(own)]
-    if fleet.robot(robot).has_flight_phases:
-        said.append(f"/{robot}/flight_request")
-        heard += [f"/{robot}/flight_order", f"/{robot}/vehicle_state"]
-        words.append("motors_off")
-    return _interfaces(said, heard, [f"/{robot}/guard/{service}" for service in words])
+        subscribed += [topic.absolute for topic in sensed_topics(own)]
+    if own.has_flight_phases:
+        published.append(f"/{robot}/flight_request")
+        subscribed += [f"/{robot}/flight_order", f"/{robot}/vehicle_state"]
+        services.append("motors_off")
+    return _interfaces(published, subscribed, [f"/{robot}/guard/{service}" for service in services])
 
 
 def _driver(fleet: Fleet, robot: str) -> Interfaces:
-    """Return what a driver of our own speaks on: its end of the link, the battery, and poses that it passes on."""
+    """Return the interfaces of a driver of this project: its end of the link, the battery, and forwarded poses."""
     own = fleet.robot(robot)
     names = own.link.topics
-    said = [absolute(names[kind], robot) for kind in ("odom", "battery_state")]
-    heard = [absolute(names["cmd_vel"], robot), f"/{robot}/flight_request"]
+    published = [absolute(names[kind], robot) for kind in ("odom", "battery_state")]
+    subscribed = [absolute(names["cmd_vel"], robot), f"/{robot}/flight_request"]
     poses = [absolute(names["pose"], robot)] if own.pose.source == "mocap" else []
-    return _interfaces([*said, f"/{robot}/vehicle_state", DIAGNOSTICS_TOPIC], [*heard, *poses])
+    return _interfaces([*published, f"/{robot}/vehicle_state", DIAGNOSTICS_TOPIC], [*subscribed, *poses])
 
 
 def _station(fleet: Fleet, _: str) -> Interfaces:
     calls = [f"/{name}/policy/{service}" for name in fleet.names for service in ("change_state", "start")]
-    return _interfaces(heard=[f"/{name}/mode" for name in fleet.names], calls=calls)
+    return _interfaces(subscribed=[f"/{name}/mode" for name in fleet.names], calls=calls)
 
 
 def _recorder(fleet: Fleet, _: str) -> Interfaces:
-    return _interfaces(heard=[topic.name for topic in topics(fleet)])
+    return _interfaces(subscribed=[topic.name for topic in topics(fleet)])
 
 
 def _plant(fleet: Fleet, _: str) -> Interfaces:
-    said, heard = [EVENTS_TOPIC], []
+    published, subscribed = [EVENTS_TOPIC], []
     for robot in fleet.robots:
-        said += [topic.absolute for topic in sensed_topics(robot)]
-        said += [f"/{robot.name}/{kind}" for kind in ("truth", "applied_cmd_vel")]
-        heard += [absolute(robot.link.topics["cmd_vel"], robot.name), f"/{robot.name}/plant_fault"]
+        published += [topic.absolute for topic in sensed_topics(robot)]
+        published += [f"/{robot.name}/{kind}" for kind in ("truth", "applied_cmd_vel")]
+        subscribed += [absolute(robot.link.topics["cmd_vel"], robot.name), f"/{robot.name}/plant_fault"]
         if robot.spec.attitude:
-            said.append(f"/{robot.name}/battery_state")
+            published.append(f"/{robot.name}/battery_state")
         if robot.has_flight_phases:
-            said.append(f"/{robot.name}/vehicle_state")
-            heard.append(f"/{robot.name}/flight_request")
-    return _interfaces(said, heard)
+            published.append(f"/{robot.name}/vehicle_state")
+            subscribed.append(f"/{robot.name}/flight_request")
+    return _interfaces(published, subscribed)
 
 
 def _task(fleet: Fleet, _: str) -> Interfaces:
     shared = [found[0] for robot in fleet.robots if (found := shared_odometry(robot)) is not None]
     ticks = [record_topic(robot) for robot in fleet.robots]
     bodies = body_topic("*")
-    # which bodies there are, and whether it needs the ticks beside odometry, is up to the policy's scenario
-    rare = [bodies, *(record_topic(robot) for robot in fleet.robots if shared_odometry(robot) is not None)]
-    heard = [*(f"/{name}/mode" for name in fleet.names), *shared, *ticks, bodies]
-    return _interfaces([SCORE_TOPIC, GOALS_TOPIC], heard, ["/task/restart"], at_times=rare)
+    # the policy's scenario decides which bodies there are, and whether ticks are needed beside odometry
+    optional = [bodies, *(record_topic(robot) for robot in fleet.robots if shared_odometry(robot) is not None)]
+    subscribed = [*(f"/{name}/mode" for name in fleet.names), *shared, *ticks, bodies]
+    return _interfaces([SCORE_TOPIC, GOALS_TOPIC], subscribed, ["/task/restart"], optional=optional)
 
 
 def _markers(fleet: Fleet, _: str) -> Interfaces:
-    heard = [f"/{name}/{kind}" for name in fleet.names for kind in ("tick", "peer_state", "mode")]
-    heard += [found[0] for robot in fleet.robots if (found := shared_odometry(robot)) is not None]
-    return _interfaces([MARKERS_TOPIC], heard, at_times=heard)  # while somebody looks
+    subscribed = [f"/{name}/{kind}" for name in fleet.names for kind in ("tick", "peer_state", "mode")]
+    subscribed += [found[0] for robot in fleet.robots if (found := shared_odometry(robot)) is not None]
+    return _interfaces([MARKERS_TOPIC], subscribed, optional=subscribed)  # only while a viewer subscribes
 
 
 _TABLE: dict[str, Callable[[Fleet, str], Interfaces]] = {
@@ -224,14 +237,14 @@ _TABLE: dict[str, Callable[[Fleet, str], Interfaces]] = {
     "task": _task,
     "markers": _markers,
 }
-"""By the kind of process, which is its node's name: from fleet and robot."""
+"""By the node name: the interfaces from fleet and robot."""
 
 
 def _interfaces(
-    said: Iterable[str] = (),
-    heard: Iterable[str] = (),
+    published: Iterable[str] = (),
+    subscribed: Iterable[str] = (),
     serves: Iterable[str] = (),
     calls: Iterable[str] = (),
-    at_times: Iterable[str] = (),
+    optional: Iterable[str] = (),
 ) -> Interfaces:
-    return Interfaces(*(frozenset(names) for names in (said, heard, serves, calls, at_times)))
+    return Interfaces(*(frozenset(names) for names in (published, subscribed, serves, calls, optional)))

@@ -1,4 +1,4 @@
-"""Writes what the robots did: a bag, and beside it the fleet, the policy and the versions."""
+"""Writes a run folder: a bag, and beside it the fleet file, the policy and the versions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _PACKAGES = ("testudo", "numpy", "onnxruntime", "mcap")
 class RunWriter:
     """Records messages; a context manager. Times are seconds on the steady clock.
 
-    The log time in the file is the wall clock of the start plus the steady time since then, so that
-    a jump of the wall clock leaves no mark; `run.json` holds both.
+    The log time in the file is the wall clock at the start plus the steady time since then, so that a jump of the wall
+    clock has no effect; `run.json` holds both.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class RunWriter:
         facts: Mapping[str, str | int | float] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Open the folder, making it where needed.
+        """Open the folder; create it if it does not exist.
 
         Args:
-            folder: must not hold a run already; other files in it stay.
-            topics: what will be written.
-            fleet: is saved in the folder, with a copy of its policy.
+            folder: must not hold a run; other files in it are kept.
+            topics: the topics to write.
+            fleet: saved in the folder, with a copy of its policy.
             facts: further entries of `run.json`, such as the seed.
             clock: the steady clock [s].
 
@@ -72,14 +72,14 @@ class RunWriter:
 
     @property
     def message_count(self) -> int:
-        """Return how many messages were taken."""
+        """Return the number of messages written."""
         return self._bag.message_count
 
     def write(self, topic: str, data: bytes, received_s: float) -> None:
-        """Take one serialised message of a topic, received at ``received_s`` [s].
+        """Write one serialised message of a topic, received at ``received_s`` [s].
 
         Raises:
-            RunWriteError: the disk refuses; what is on it stays readable.
+            RunWriteError: the disk refuses; what was written before stays readable.
         """
         self._bag.write(topic, data, self._start_wall_ns + round((received_s - self._start_s) * _NANO))
 
@@ -92,7 +92,7 @@ class RunWriter:
         self._bag.close()
 
     def abandon(self) -> None:
-        """Close without completing anything: for a disk that has refused."""
+        """Close without completing the bag, after the disk has refused."""
         self._bag.abandon()
 
     def _save_sources(self, fleet: Fleet, facts: dict[str, str | int | float]) -> None:
@@ -113,7 +113,7 @@ class RunWriter:
         (self.folder / INFO_FILE).write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
 
     def _copy(self, policy: Path, name: str) -> Path:
-        """Copy a policy file into the folder, and return where it is."""
+        """Copy a policy file into the folder, and return its path."""
         copy = self.folder / name
         if policy != copy.absolute():
             shutil.copyfile(policy, copy)
@@ -121,7 +121,7 @@ class RunWriter:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what writes a run, by name."""
+    """Return the versions of Python, the system and the packages that write a run, by name."""
     found = {"python": platform.python_version(), "system": platform.platform()}
     for name in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

@@ -1,8 +1,8 @@
-"""The robots of a fleet: bodies, what the shield does, owned and announced lanes, stop tubes, where they head.
+"""Markers of robots: bodies, shield status, reserved and requested segments, stop tubes, goals.
 
-Lanes are drawn as the space that the robot's body may need: its lane, widened by half of the clearance that two lanes
-keep. The areas that two robots of one kind own therefore never overlap; if they do in a picture, the shield's guarantee
-is broken or what is shown is old.
+Segments are drawn as the space that the body may need: widened by half of the clearance between the segments of two
+robots. The areas reserved by two robots of one kind therefore never overlap; an overlap in the picture means that the
+shield's guarantee is broken or that the picture is out of date.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.contract.messages import PeerMessage, SegmentEnds, TickRecord
-from testudo_deploy.markers.marker import Colour, Marker, Shape
-from testudo_deploy.markers.shapes import area, capsule, circle, hull_outline, lifted, line
+from testudo_deploy.markers.marker import Colour, Marker, Shape, area, capsule, circle, hull_outline, lifted, line
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, stop_tube_parameters
 from testudo_hardware.frames import quaternion_xyzw_from_yaw
 from testudo_hardware.motion import MotionState, motion_model
@@ -29,69 +28,69 @@ STATUS_COLOURS: dict[str, tuple[float, float, float]] = {
     "waiting": (0.25, 0.55, 0.95),
     "braked": (0.90, 0.20, 0.20),
 }
-"""What the shield did in the last tick: green let the command through, yellow changed it, orange shortened it, blue
-waits for space, red brakes."""
+"""Shield status of the last tick: green: command passed, yellow: changed, orange: shortened, blue: waits for a
+reservation, red: brakes."""
 UNKNOWN_COLOUR = (0.55, 0.55, 0.58)
-"""Nothing young was heard of the robot."""
+"""No recent message of the robot."""
 FRESH_S = 0.5
-"""What is older than this is shown as unknown; lanes stay, since the robot still owns them."""
-_WISH: Colour = (0.75, 0.75, 0.75, 0.8)
+"""Older data is shown as unknown, except segments, which the robot still holds."""
+_NOMINAL: Colour = (0.75, 0.75, 0.75, 0.8)
 _TEXT: Colour = (0.95, 0.95, 0.95, 1.0)
 _FLOOR_M, _STEP_M = 0.002, 0.002
-"""Areas lie above each other, so that viewers do not mix them."""
+"""Areas have different heights, so that viewers do not blend them."""
 _TEXT_M = 0.07
 _ARROW_M = (0.012, 0.03, 0.03)
 _ARROW_S = 1.0
-"""An arrow is as long as the way in this time."""
+"""The length of an arrow is the distance covered in this time."""
 _SLOW_M_S = 1e-3
 
 
 @dataclass(frozen=True)
 class RobotView:
-    """What is known of one robot when a picture is made; None where nothing was heard."""
+    """Data of one robot for one picture; None where no message came."""
 
     name: str
     spec: RobotSpec
     position_world: tuple[float, ...] | None = None
-    """(D,) [m]: as measured."""
+    """Measured position (D,) [m]."""
     yaw: float = 0.0
     """[rad]."""
     pose_age_s: float = math.inf
-    """Since the pose arrived."""
+    """Time since the pose arrived."""
     record: TickRecord | None = None
     record_age_s: float = math.inf
-    """Since the record of its last tick arrived."""
+    """Time since the record of its last tick arrived."""
     peer: PeerMessage | None = None
-    """Its last announcement, for a robot whose records do not come this far."""
+    """Its last peer message, for a robot whose records are not received here."""
     mode: str = ""
-    """Of its supervisor; empty if it was not heard."""
+    """Mode of its supervisor; empty without a message."""
     code: str = ""
-    """Why it does not drive; empty if it does."""
+    """Code of the reason for which it does not drive; empty if it drives."""
 
     @property
     def status(self) -> str:
-        """Return what the shield did in the last tick; empty if that is not known."""
+        """Return the shield status of the last tick; empty if it is not known."""
         return self.record.status if self.record is not None and self.record_age_s <= FRESH_S else ""
 
 
 def fleet_markers(views: Sequence[RobotView]) -> tuple[Marker, ...]:
-    """Return all markers of the robots, those of one robot after the other."""
+    """Return the markers of all robots, robot by robot."""
     return tuple(marker for view in views for marker in _robot(view))
 
 
 def _robot(view: RobotView) -> list[Marker]:
     space = stop_tube_parameters(view.spec)
-    made = _lanes(view, space)
+    made = _segments(view, space)
     if view.position_world is None:
         return made
     made += _body(view)
     if view.status:
-        made += [*_tube(view, space), *_velocities(view), *_way(view)]
+        made += [*_tube(view, space), *_velocities(view), *_goal_line(view)]
     return made
 
 
 def _body(view: RobotView) -> list[Marker]:
-    """Return the body with a line to its front, and its label."""
+    """Return the body with a heading line, and its label."""
     known = view.pose_age_s <= FRESH_S
     colour = (*(STATUS_COLOURS.get(view.status, UNKNOWN_COLOUR) if known else UNKNOWN_COLOUR), 0.9 if known else 0.4)
     radius, height = view.spec.body_radius_m, view.spec.body_height_m
@@ -127,7 +126,7 @@ def _body(view: RobotView) -> list[Marker]:
 
 
 def label(view: RobotView) -> str:
-    """Return the text above a robot: name, then what keeps it from driving as it wants."""
+    """Return the text above a robot: its name, then the reason for which it does not follow its policy."""
     if view.pose_age_s > FRESH_S:
         return f"{view.name}: no pose" + (f" for {view.pose_age_s:.0f} s" if math.isfinite(view.pose_age_s) else "")
     reason = view.code or (view.record.reason.partition(":")[0] if view.status else "")
@@ -139,20 +138,22 @@ def label(view: RobotView) -> str:
     return f"{view.name} {text}".rstrip()
 
 
-def _lanes(view: RobotView, space: StopTubeParameters) -> list[Marker]:
-    """Return the space that the robot owns, and in outline the one that it asks for."""
-    owned, announced = _lanes_of(view)
+def _segments(view: RobotView, space: StopTubeParameters) -> list[Marker]:
+    """Return the reserved space of a robot, and the outline of the requested one."""
+    reserved, requested = _segment_ends(view)
     colour, half_m = STATUS_COLOURS.get(view.status, UNKNOWN_COLOUR), space.clearance_m / 2
     made = (
-        [] if owned is None else _swept(f"owned/{view.name}", owned, half_m, _FLOOR_M, (*colour, 0.18), (*colour, 0.9))
+        []
+        if reserved is None
+        else _capsule_or_area(f"owned/{view.name}", reserved, half_m, _FLOOR_M, (*colour, 0.18), (*colour, 0.9))
     )
-    if announced is not None:
-        made += _swept(f"announced/{view.name}", announced, half_m, _FLOOR_M + _STEP_M, None, (*colour, 0.45))
+    if requested is not None:
+        made += _capsule_or_area(f"announced/{view.name}", requested, half_m, _FLOOR_M + _STEP_M, None, (*colour, 0.45))
     return made
 
 
-def _lanes_of(view: RobotView) -> tuple[SegmentEnds | None, SegmentEnds | None]:
-    """Return the owned lane and the one that is asked for, by what is newest of record and announcement."""
+def _segment_ends(view: RobotView) -> tuple[SegmentEnds | None, SegmentEnds | None]:
+    """Return the reserved and the requested segment, from the record or else from the peer message."""
     record, peer = view.record, view.peer
     if record is not None and record.reserved_segment_world is not None:
         return record.reserved_segment_world, record.requested_segment_world if record.request_pending else None
@@ -162,18 +163,18 @@ def _lanes_of(view: RobotView) -> tuple[SegmentEnds | None, SegmentEnds | None]:
     return peer.reserved_segment_world, None if first == last else peer.requested_segment_world
 
 
-def _swept(
-    namespace: str, lane: SegmentEnds, half_m: float, height_m: float, fill: Colour | None, edge: Colour
+def _capsule_or_area(
+    namespace: str, segment: SegmentEnds, half_m: float, height_m: float, fill: Colour | None, edge: Colour
 ) -> list[Marker]:
-    """Return all places within a distance of a lane: an area on the floor, or a body in space."""
-    first, last = lane
+    """Return all points within a distance of a segment: an area on the floor, or a capsule in space."""
+    first, last = segment
     if len(first) == 2:
         return area(namespace, hull_outline(np.array([first, last]).T, half_m), height_m, fill, edge)
     return capsule(namespace, first, last, half_m, fill or (*edge[:3], 0.08))
 
 
 def _tube(view: RobotView, space: StopTubeParameters) -> list[Marker]:
-    """Return where the body can be until it rests, worked out from the record by the shield's own function."""
+    """Return the stop tube, computed from the record by the function of the shield."""
     points = tube_of(view.record, view.spec, space)
     if points is None:
         return []
@@ -193,7 +194,7 @@ def _tube(view: RobotView, space: StopTubeParameters) -> list[Marker]:
 
 
 def tube_of(record: TickRecord, spec: RobotSpec, space: StopTubeParameters) -> np.ndarray | None:
-    """Return the points (D, P) [m] of the stop tube of the command that a record tells; None if it had no estimate."""
+    """Return the points (D, P) [m] of the stop tube of a record's command; None if the record has no estimate."""
     if record.estimate_position_world is None or record.measured_position_world is None:
         return None
     model = motion_model(spec)
@@ -211,11 +212,11 @@ def tube_of(record: TickRecord, spec: RobotSpec, space: StopTubeParameters) -> n
 
 
 def _velocities(view: RobotView) -> list[Marker]:
-    """Return arrows from the control point: what the policy wants in grey, what is sent in the colour of the shield."""
+    """Return arrows from the control point: nominal velocity in grey, shielded one in the colour of the status."""
     record = view.record
     made = []
     for number, (velocity, colour) in enumerate(
-        ((record.nominal_world, _WISH), (record.shielded_world, (*STATUS_COLOURS[view.status], 1.0)))
+        ((record.nominal_world, _NOMINAL), (record.shielded_world, (*STATUS_COLOURS[view.status], 1.0)))
     ):
         if velocity is None or record.control_point_world is None or math.hypot(*velocity) < _SLOW_M_S:
             continue
@@ -228,8 +229,8 @@ def _velocities(view: RobotView) -> list[Marker]:
     return made
 
 
-def _way(view: RobotView) -> list[Marker]:
-    """Return a thin line from the robot to where its policy heads."""
+def _goal_line(view: RobotView) -> list[Marker]:
+    """Return a thin line from the robot to its goal, and a circle there."""
     goal = view.record.goal_world
     ends = (lifted(view.position_world, _FLOOR_M), lifted(goal, _FLOOR_M))
     colour = (*UNKNOWN_COLOUR, 0.5)

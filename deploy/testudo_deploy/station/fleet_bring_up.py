@@ -1,4 +1,4 @@
-"""How a fleet is brought up: every robot armed, then all started; once, and never again by itself. Pure."""
+"""Bring-up of a fleet: arm every robot, then start all of them, each at most once; pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from enum import StrEnum
 from testudo_deploy.supervision.modes import READY, RESTING, Mode
 
 RETRY_S = 0.5
-"""A request that was refused is repeated after so long."""
+"""Time after which a refused request is repeated."""
 
 
 class Request(StrEnum):
-    """What the station asks of a robot."""
+    """A request of the station to a robot."""
 
     ACTIVATE = "activate"
     """The lifecycle transition: arm."""
@@ -22,58 +22,59 @@ class Request(StrEnum):
 
 @dataclass
 class _Robot:
-    waited_for: bool = True
+    required: bool = True
+    """The start of the others waits for it."""
     mode: Mode | None = None
     ready: bool = False
-    """Nothing speaks against the next step."""
+    """It reports no reason against the next step."""
     stopped: bool = False
-    """Its emergency stop stands."""
+    """Its emergency stop is active."""
     sentence: str = "not heard yet"
     asked_s: float = -float("inf")
     started: bool = False
-    """It has been active: from then on it is the operator's."""
+    """It has been active: from then on only an operator starts it."""
     flew: bool = False
-    """It has left the ground: should it come down, nobody but an operator lets it take off again."""
+    """It has left the ground: after a landing only an operator lets it take off again."""
     by_hand: bool = False
-    """An operator stopped it or let go of it before: until he starts it, nobody else is started."""
+    """An operator stopped or deactivated it: until the operator starts it, no other robot is started."""
 
 
 class BringUp:
     """The order in which robots are armed and started; times are seconds on one injected clock."""
 
     def __init__(self, robots: Sequence[str], untrusted: Sequence[str] = (), *, starts: bool = True) -> None:
-        """Begin; for untrusted robots, whom nobody answers, the others do not wait.
+        """Begin.
 
         Args:
-            robots: names of all.
-            untrusted: of them.
-            starts: False: robots are armed, and people start them.
+            robots: names of all robots.
+            untrusted: those of them for which the others do not wait.
+            starts: False: robots are armed only, and an operator starts them.
         """
         self._starts = starts
         self._halted = False
-        """An emergency stop stood meanwhile: to take it back permits motion and begins none (ISO 13850, 4.1.4)."""
-        self._robots = {name: _Robot(waited_for=name not in untrusted) for name in robots}
+        """An emergency stop was active: its reset permits motion and must not start it (ISO 13850, 4.1.4)."""
+        self._robots = {name: _Robot(required=name not in untrusted) for name in robots}
 
     @property
     def done(self) -> bool:
-        """Return whether nothing is left to do: every robot has been active, or is ready to be started by people."""
+        """Return whether every robot has been active, or is armed and waits for an operator."""
         return all(robot.started or (self.needs_operator and robot.mode in READY) for robot in self._robots.values())
 
     @property
     def needs_operator(self) -> bool:
-        """Return whether people start the robots: they asked for it, or pressed an emergency stop before the start."""
+        """Return whether an operator must start the robots: by choice, or after an emergency stop before the start."""
         return self._halted or not self._starts
 
     @property
     def missing(self) -> dict[str, str]:
-        """Return by robot that is waited for why it is not where this would bring it."""
+        """Return, for each required robot that is not brought up, the reason."""
         return {
             name: robot.sentence
             for name, robot in self._robots.items()
-            if robot.waited_for and not robot.started and not (self.needs_operator and robot.mode in READY)
+            if robot.required and not robot.started and not (self.needs_operator and robot.mode in READY)
         }
 
-    def hear(
+    def on_mode(
         self,
         name: str,
         mode: str,
@@ -84,16 +85,16 @@ class BringUp:
         flew: bool = False,
         by_hand: bool = False,
     ) -> None:
-        """Take what a robot says of itself; no robot or mode says nothing.
+        """Take the mode of a robot; an unknown robot or mode is ignored.
 
         Args:
             name: of the robot.
             mode: its `Mode`.
-            code: of what keeps it there.
-            sentence: for people.
-            was_active: it has been active in this life, maybe before anybody listened here.
-            flew: the same of having left the ground.
-            by_hand: an operator stopped it or let go of it.
+            code: code of the reason that keeps it in this mode; empty without one.
+            sentence: the reason as a sentence.
+            was_active: it has been active since its configuration, perhaps before this station was started.
+            flew: it has left the ground since its configuration.
+            by_hand: an operator stopped or deactivated it.
         """
         robot = self._robots.get(name)
         if robot is None or mode not in Mode:
@@ -106,12 +107,12 @@ class BringUp:
         robot.by_hand |= by_hand
 
     def next_requests(self, now_s: float) -> list[tuple[str, Request]]:
-        """Return what to ask of whom now; nobody is started before all are armed, or while an emergency stop stands."""
+        """Return the requests to send now; no robot is started before all are armed, or during an emergency stop."""
         if any(robot.stopped for robot in self._robots.values()):
             return []
         waiting = {name: robot for name, robot in self._robots.items() if not robot.started}
         all_armed = all(
-            robot.mode in READY and robot.ready and not robot.by_hand for robot in waiting.values() if robot.waited_for
+            robot.mode in READY and robot.ready and not robot.by_hand for robot in waiting.values() if robot.required
         )
         found = []
         for name, robot in waiting.items():

@@ -1,7 +1,8 @@
-"""What an operator wants to know of a fleet, from what its robots say of themselves; pure, on an injected clock.
+"""Collects the status messages of a fleet for operators: state of each robot, and confirmations of a stop; pure.
 
-A robot says its mode twice a second and its guard ten times a second (`diagnostic_msgs/DiagnosticStatus` with named
-values). Rates are worked out from the counters in them, so that nobody has to listen to commands.
+A robot publishes its mode twice a second and its guard status ten times a second (`diagnostic_msgs/DiagnosticStatus`
+with named values). Rates are computed from the counters in them, so that no listener has to subscribe to commands.
+Times are seconds on the clock of the listener.
 """
 
 from __future__ import annotations
@@ -13,82 +14,84 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 SILENT_S = 2.0
-"""A robot that said nothing for so long is silent."""
+"""A robot without a mode message for this time is silent."""
 _RATE_BEGIN_S, _RATE_WINDOW_S = 0.4, 5.0
-"""Rates are means over at least and at most so long."""
+"""Least and greatest time over which a rate is averaged."""
+_STOPPED = "estop"
+"""Code of the guard for an emergency stop, see `testudo_deploy.guard.command_guard`."""
 
 
 @dataclass(frozen=True)
 class RobotStatus:
-    """What is known of one robot; None where it was not said. Ages and rates by the listener's clock."""
+    """Status of one robot; None where it was not received."""
 
     name: str
     mode: str
-    """Of its supervisor; empty if it was never heard."""
+    """Mode of its supervisor; empty if none was received."""
     code: str
     """Stable code of what keeps it from driving; empty if nothing does."""
     sentence: str
-    """The same for people."""
+    """The same as a sentence."""
     guard: str | None
-    """Why its guard brakes; empty while it passes commands on; None if it is silent."""
+    """Code for which its guard brakes; empty while it passes commands on; None if it is silent."""
     heard_age_s: float | None
-    """Since it last said its mode."""
+    """Since its last mode message."""
     pose_age_s: float | None
     """Of its newest pose."""
     peer_age_s: float | None
-    """Of the oldest announcement that it uses of its peers."""
+    """Of the oldest peer message that it uses."""
     tick_rate_hz: float | None
     command_rate_hz: float | None
     """Commands that reached the guard."""
     ticks: int | None
     late_ticks: int | None
     interventions: int | None
-    """Ticks in which the shield changed or stopped what the policy wanted."""
+    """Ticks in which the shield changed or stopped the nominal command."""
     refused_commands: int | None
     battery: str
-    """As shown: `83 %` or `11.9 V`; empty without one."""
+    """As displayed: `83 %` or `11.9 V`; empty without a battery."""
 
     @property
     def is_silent(self) -> bool:
-        """Return whether it has not said its mode for `SILENT_S`."""
+        """Return whether no mode message came for `SILENT_S`."""
         return self.heard_age_s is None or self.heard_age_s > SILENT_S
 
 
 class FleetStatus:
-    """Collects what the robots of a fleet say."""
+    """The newest status of all robots of a fleet."""
 
     def __init__(self, robots: Iterable[str] = ()) -> None:
-        """Begin with nothing heard.
+        """Begin without any message.
 
         Args:
-            robots: that are expected; others are added when they are heard.
+            robots: names that are expected; others are added with their first message.
         """
-        self._heard: dict[str, _Heard] = {name: _Heard() for name in robots}
+        self._robots: dict[str, _StatusMessages] = {name: _StatusMessages() for name in robots}
 
     @property
     def is_silent(self) -> bool:
-        """Return whether nothing was ever heard of any robot."""
-        return not any(robot.mode or robot.guard for robot in self._heard.values())
+        """Return whether no message came from any robot."""
+        return not any(robot.mode or robot.guard for robot in self._robots.values())
 
     @property
     def is_complete(self) -> bool:
-        """Return whether of every robot mode, guard and both rates are known."""
-        return bool(self._heard) and all(robot.is_complete for robot in self._heard.values())
+        """Return whether mode, guard and both rates of every robot are known."""
+        return bool(self._robots) and all(robot.is_complete for robot in self._robots.values())
 
-    def hear_mode(self, robot: str, sentence: str, values: Mapping[str, str], received_s: float) -> None:
+    def on_mode(self, robot: str, sentence: str, values: Mapping[str, str], received_s: float) -> None:
         """Take a status of the topic `mode`."""
-        heard = self._of(robot)
-        heard.mode, heard.sentence, heard.mode_s = dict(values), sentence, received_s
-        heard.ticks.count(_whole(values.get("ticks")), received_s)
+        messages = self._of(robot)
+        messages.mode, messages.sentence, messages.mode_s = dict(values), sentence, received_s
+        messages.ticks.count(_whole(values.get("ticks")), received_s)
 
-    def hear_guard(self, robot: str, values: Mapping[str, str], received_s: float) -> None:
+    def on_guard_status(self, robot: str, values: Mapping[str, str], received_s: float) -> None:
         """Take a status of the topic `guard_status`."""
-        heard = self._of(robot)
-        heard.guard, heard.guard_s = dict(values), received_s
-        heard.commands.count(_whole(values.get("commands")), received_s)
+        messages = self._of(robot)
+        messages.guard, messages.guard_s = dict(values), received_s
+        messages.commands.count(_whole(values.get("commands")), received_s)
 
-    def hear_battery(self, robot: str, share: float, voltage_v: float) -> None:
-        """Take a `sensor_msgs/BatteryState`: its share 0 to 1 and voltage; NaN where it is not measured."""
+    def on_battery(self, robot: str, share: float, voltage_v: float) -> None:
+        """Take a `sensor_msgs/BatteryState`: its share 0 to 1 and voltage [V]; NaN where it is not measured."""
         if math.isfinite(share):
             self._of(robot).battery = f"{100 * share:.0f} %"
         elif math.isfinite(voltage_v):
@@ -96,10 +99,10 @@ class FleetStatus:
 
     def robots(self, now_s: float) -> tuple[RobotStatus, ...]:
         """Return all robots by name."""
-        return tuple(heard.status(name, now_s) for name, heard in sorted(self._heard.items()))
+        return tuple(messages.status(name, now_s) for name, messages in sorted(self._robots.items()))
 
-    def _of(self, robot: str) -> _Heard:
-        return self._heard.setdefault(robot, _Heard())
+    def _of(self, robot: str) -> _StatusMessages:
+        return self._robots.setdefault(robot, _StatusMessages())
 
 
 def status_values(robots: Iterable[RobotStatus], domain_id: int) -> dict[str, Any]:
@@ -112,16 +115,16 @@ def status_values(robots: Iterable[RobotStatus], domain_id: int) -> dict[str, An
 
 
 def silence_sentence(waited_s: float, domain_id: int, *, local: bool) -> str:
-    """Return what to tell somebody who hears no robot."""
+    """Return the message for an operator who receives nothing from any robot."""
     where = "on this machine only" if local else "on this network"
     other = "without --local for robots elsewhere" if local else "with --local for a fleet of `testudo up` here"
     return (
         f"no robot was heard for {waited_s:.0f} s on ROS_DOMAIN_ID={domain_id}, {where}. Is the fleet up, and in "
-        f"this domain? `testudo up` says its domain at the start: give it with --domain, and try {other}."
+        f"this domain? `testudo up` prints its domain at the start: give it with --domain, and try {other}."
     )
 
 
-class _Heard:
+class _StatusMessages:
     """The newest messages of one robot."""
 
     def __init__(self) -> None:
@@ -129,7 +132,7 @@ class _Heard:
         self.guard: dict[str, str] = {}
         self.sentence = self.battery = ""
         self.mode_s = self.guard_s = -math.inf
-        self.ticks, self.commands = _Counter(), _Counter()
+        self.ticks, self.commands = _RateMeter(), _RateMeter()
 
     @property
     def is_complete(self) -> bool:
@@ -157,8 +160,8 @@ class _Heard:
         )
 
 
-class _Counter:
-    """A counter that somebody else increments."""
+class _RateMeter:
+    """Rate of a counter in another process."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -166,18 +169,18 @@ class _Counter:
 
     @property
     def rate_hz(self) -> float | None:
-        """Return how fast it grew lately; None before it was read over `_RATE_BEGIN_S`."""
+        """Return the rate over the last `_RATE_WINDOW_S`; None before it was read over `_RATE_BEGIN_S`."""
         if not self._seen or self._seen[-1][0] - self._seen[0][0] < _RATE_BEGIN_S:
             return None
         (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
         return (last - first) / (last_s - first_s)
 
     def count(self, value: int | None, now_s: float) -> None:
-        # the first message was kept for late listeners, nobody knows how long
+        # the first message may be a latched one of unknown age
         began, self._began = self._began, True
         if value is None or not began:
             return
-        if self._seen and value < self._seen[-1][1]:  # another life of the process
+        if self._seen and value < self._seen[-1][1]:  # the process was restarted
             self._seen.clear()
         self._seen.append((now_s, value))
         while now_s - self._seen[0][0] > _RATE_WINDOW_S and len(self._seen) > 2:
@@ -195,3 +198,69 @@ def _number(text: str | None) -> float | None:
 def _whole(text: str | None) -> int | None:
     value = _number(text)
     return None if value is None else round(value)
+
+
+@dataclass(frozen=True)
+class EstopReply:
+    """Reaction of one robot to an emergency stop."""
+
+    robot: str
+    stopped: bool
+    """Its guard has reported, since the request, that it brakes for an emergency stop."""
+    guard: str | None
+    """Code for which its guard brakes; empty: it passes commands on; None: no message came."""
+    mode: str
+    """Mode of its supervisor; empty if no message came."""
+
+
+class EstopConfirmation:
+    """Collects the reactions of a fleet to an emergency stop; takes the same messages as `FleetStatus`."""
+
+    def __init__(self, robots: Iterable[str] = ()) -> None:
+        """Begin without any message.
+
+        Args:
+            robots: names that must confirm; others are added with their first message.
+        """
+        self._guards: dict[str, list[str]] = {name: [] for name in robots}
+        """The first code, which may be older than the stop, and the newest."""
+        self._modes: dict[str, str] = {}
+
+    def on_guard_status(self, robot: str, values: Mapping[str, str], received_s: float) -> None:
+        """Take a status of the topic `guard_status`."""
+        self._guards[robot] = [*self._guards.get(robot, [])[:1], values.get("code", "")]
+
+    def on_mode(self, robot: str, sentence: str, values: Mapping[str, str], received_s: float) -> None:
+        """Take a status of the topic `mode`; a robot with a mode must have a guard."""
+        self._guards.setdefault(robot, [])
+        self._modes[robot] = values.get("mode", "")
+
+    def on_battery(self, robot: str, share: float, voltage_v: float) -> None:
+        """Ignore the battery."""
+
+    @property
+    def answers(self) -> tuple[EstopReply, ...]:
+        """Return all robots by name."""
+        return tuple(self._answer(name, codes) for name, codes in sorted(self._guards.items()))
+
+    @property
+    def all_stopped(self) -> bool:
+        """Return whether there are robots, and every expected or found robot has confirmed."""
+        return bool(self._guards) and all(answer.stopped for answer in self.answers)
+
+    def _answer(self, name: str, codes: list[str]) -> EstopReply:
+        # the first message may be latched from before the stop, by a guard that hangs
+        stopped = len(codes) > 1 and codes[-1] == _STOPPED
+        return EstopReply(name, stopped, codes[-1] if codes else None, self._modes.get(name, ""))
+
+
+def unconfirmed_text(answers: Iterable[EstopReply]) -> str:
+    """Return a sentence with the robots that did not confirm; empty if all did."""
+    missing = [answer for answer in answers if not answer.stopped]
+    if not missing:
+        return ""
+    names = ", ".join(
+        f"{answer.robot} ({'not heard' if answer.guard is None else 'its guard did not brake for it'})"
+        for answer in missing
+    )
+    return f"not confirmed by {names}: stop it by hand"

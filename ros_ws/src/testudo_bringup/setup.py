@@ -1,4 +1,4 @@
-"""Installs launch files, what they share, and configuration with colcon."""
+"""Installs launch files, their shared module and configuration with colcon."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`testudo up` says what there is to think about before anything moves."""
+"""`testudo up` prints warnings before the start."""
 
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet

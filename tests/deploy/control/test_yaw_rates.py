@@ -11,7 +11,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.admission.fleet_admission import check_commands
-from testudo_deploy.commands.artefact_report import artefact_report
+from testudo_deploy.commands.inspect import artefact_report
 from testudo_deploy.contract.command_types import (
     CommandTypeError,
     check_velocities_alone,

@@ -6,9 +6,9 @@ from tests.deploy.turtlebots import load_turtlebots
 from testudo_deploy.fleet.fleet import FleetError
 from testudo_deploy.fleet.link_topics import absolute
 from testudo_deploy.fleet.pose_source import PoseSourceReader
-from testudo_deploy.launch import launch_plan, lock_step
+from testudo_deploy.launch import fleet_topics, lock_step
+from testudo_deploy.launch.launch_plan import WATCHERS, plan
 from testudo_deploy.launch.node_interfaces import process_interfaces
-from testudo_deploy.station import station_topics
 from testudo_hardware.links.link_profile import link_files
 
 MAP = {"source": "odom+initial", "frame": "map"}
@@ -110,15 +110,15 @@ def test_no_topic_of_our_own_nodes_can_be_taken_by_a_link(tmp_path):
     fleet = load(tmp_path, {}, profile="turtlebot4")
     links = {absolute(name, robot.name) for robot in fleet.robots for name in robot.link.topics.values()}
     ours = {
-        launch_plan.EVENTS_TOPIC,
-        launch_plan.DIAGNOSTICS_TOPIC,
-        launch_plan.ESTOP_TOPIC,
+        fleet_topics.EVENTS_TOPIC,
+        fleet_topics.DIAGNOSTICS_TOPIC,
+        fleet_topics.ESTOP_TOPIC,
         lock_step.CLOCK_TOPIC,
-        station_topics.MARKERS_TOPIC,
-        station_topics.SCORE_TOPIC,
-        station_topics.GOALS_TOPIC,
+        fleet_topics.MARKERS_TOPIC,
+        fleet_topics.SCORE_TOPIC,
+        fleet_topics.GOALS_TOPIC,
     }
-    for process in launch_plan.plan(fleet, run_folder=tmp_path, watch=launch_plan.WATCHERS):
+    for process in plan(fleet, run_folder=tmp_path, watch=WATCHERS):
         spoken = process_interfaces(process, fleet)
         ours |= {name for name in spoken.publishes | spoken.subscribes if "*" not in name}
     for name in sorted(ours - links):

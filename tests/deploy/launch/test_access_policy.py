@@ -1,4 +1,4 @@
-"""The policy file of a fleet: who may speak on what, and nobody else."""
+"""The sros2 access policy of a fleet: who may publish, subscribe, serve and call, and nobody else."""
 
 import json
 import subprocess
@@ -12,9 +12,9 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.cli import main
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_deploy.launch.access_policy import enclaves, environment_lines, keystore_script, policy_xml
-from testudo_deploy.launch.launch_plan import ESTOP_TOPIC, WATCHERS, ProcessPlan, plan
+from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC
+from testudo_deploy.launch.launch_plan import WATCHERS, ProcessPlan, plan
 from testudo_deploy.launch.node_interfaces import process_interfaces
-from testudo_deploy.launch.sros2_enclave import enclave_of, enclave_words
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import load_link
 
@@ -32,10 +32,10 @@ def who(found, rule, topic):
 def test_every_process_of_the_plan_has_an_enclave_and_is_started_with_it(fleet, tmp_path):
     found = {item.path: item for item in enclaves(fleet)}
     processes = plan(fleet, run_folder=tmp_path / "run", watch=WATCHERS)
-    assert {enclave_of(process) for process in processes} == set(found) - {"/testudo/operator"}
+    assert {process.enclave for process in processes} == set(found) - {"/testudo/operator"}
     for process in processes:
-        assert enclave_words(process) == ["--enclave", f"/testudo/{process.label}"]
-        assert found[enclave_of(process)].robot == process.namespace  # where the keys have to be
+        assert process.enclave_arguments == ["--enclave", f"/testudo/{process.label}"]
+        assert found[process.enclave].robot == process.namespace  # where the keys have to be
 
 
 @pytest.mark.parametrize("backend", ["sim", "hw"])
@@ -150,7 +150,7 @@ def test_the_environment_refuses_what_has_no_keys():
     assert "export ROS_SECURITY_KEYSTORE='/a b/keystore'" in lines
 
 
-def test_only_the_plant_conducts_lock_step_and_only_where_it_is_asked_for(fleet):
+def test_only_the_plant_serves_lock_step_and_only_if_requested(fleet):
     found = enclaves(fleet, lock_step=True)
     assert who(found, "publishes", "/clock") == who(found, "publishes", "/lock_step/turn") == {"/testudo/plant"}
     assert "/testudo/r0/guard" in who(found, "publishes", "/lock_step/done")

@@ -8,8 +8,10 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
+from testudo_deploy.fleet.link_topics import ROBOT_TOPICS
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
-from testudo_deploy.launch.launch_plan import ROBOT_TOPICS, ProcessPlan, plan, ros_arguments, topics
+from testudo_deploy.launch.fleet_topics import topics
+from testudo_deploy.launch.launch_plan import ProcessPlan, plan, ros_arguments
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import load_link
 

@@ -1,4 +1,4 @@
-"""Rounds of simulated time: nobody acts before everything sent is here, nor on anything sent later."""
+"""Rounds of simulated time: no node acts before all sent messages have arrived, nor on later ones."""
 
 from itertools import islice
 
@@ -8,61 +8,61 @@ import pytest
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.launch.lock_step import (
     START_S,
-    Mailbox,
-    RoundDone,
     Rounds,
-    RoundStage,
-    RoundTurn,
     SimTimer,
+    Stage,
+    StageDone,
+    StageStart,
+    TopicQueues,
     round_times_s,
     stage_of,
 )
 from testudo_hardware.errors import TestudoError
 
 
-def test_a_turn_waits_for_every_message_that_was_sent():
-    box = Mailbox()
-    box.open("/a")
-    box.open("/b")
-    box.post("/b", "b1")
-    assert not box.is_complete({"/a": 1, "/b": 1})
-    box.post("/a", "a1")
-    assert box.is_complete({"/a": 1, "/b": 1})
+def test_a_stage_waits_for_every_message_that_was_sent():
+    queues = TopicQueues()
+    queues.open("/a")
+    queues.open("/b")
+    queues.put("/b", "b1")
+    assert not queues.is_complete({"/a": 1, "/b": 1})
+    queues.put("/a", "a1")
+    assert queues.is_complete({"/a": 1, "/b": 1})
 
 
-def test_topics_that_nobody_opened_are_not_waited_for():
-    box = Mailbox()
-    box.open("/a")
-    assert box.is_complete({"/elsewhere": 7})
+def test_unopened_topics_are_not_waited_for():
+    queues = TopicQueues()
+    queues.open("/a")
+    assert queues.is_complete({"/elsewhere": 7})
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_taken_does_not_depend_on_the_order_of_arrival(seed):
-    """DDS orders within a topic only: any interleaving, and messages of the next turn among them, give the same."""
-    box, chance = Mailbox(), np.random.default_rng(seed)
+    """DDS orders within a topic only: any interleaving, and messages of the next stage among them, give the same."""
+    queues, chance = TopicQueues(), np.random.default_rng(seed)
     for topic in ("/a", "/b", "/c"):
-        box.open(topic)
+        queues.open(topic)
     coming = {"/a": [1, 2, 3], "/b": [1, 2], "/c": [1]}
     while any(coming.values()):
         topic = chance.choice([name for name, items in coming.items() if items])
-        box.post(topic, coming[topic].pop(0))
+        queues.put(topic, coming[topic].pop(0))
     first, second = {"/a": 2, "/b": 1}, {"/a": 3, "/b": 2, "/c": 1}
-    assert box.take(first) == [("/a", 1), ("/a", 2), ("/b", 1)]
-    assert box.take(second) == [("/a", 3), ("/b", 2), ("/c", 1)]
-    assert box.take_all() == []
+    assert queues.take(first) == [("/a", 1), ("/a", 2), ("/b", 1)]
+    assert queues.take(second) == [("/a", 3), ("/b", 2), ("/c", 1)]
+    assert queues.take_all() == []
 
 
-def test_what_came_after_the_last_turn_is_not_lost():
-    box = Mailbox()
-    box.open("/a")
-    box.post("/a", 1)
-    box.post("/a", 2)
-    assert box.take({"/a": 1}) == [("/a", 1)]
-    assert box.take_all() == [("/a", 2)]
-    assert box.take({"/a": 2}) == []
+def test_messages_after_the_last_stage_are_not_lost():
+    queues = TopicQueues()
+    queues.open("/a")
+    queues.put("/a", 1)
+    queues.put("/a", 2)
+    assert queues.take({"/a": 1}) == [("/a", 1)]
+    assert queues.take_all() == [("/a", 2)]
+    assert queues.take({"/a": 2}) == []
 
 
-def test_a_timer_goes_by_simulated_time_and_begins_anew_when_reset():
+def test_a_timer_follows_simulated_time_and_restarts_when_reset():
     rung = []
     timer = SimTimer(0.1, lambda: rung.append(1), 1.0)
     timer.advance(1.09)
@@ -78,7 +78,7 @@ def test_a_timer_goes_by_simulated_time_and_begins_anew_when_reset():
 
 
 def answer(rounds, node, number, **sent):
-    rounds.take(RoundDone(node, number, {f"/{topic}": count for topic, count in sent.items()}))
+    rounds.take(StageDone(node, number, {f"/{topic}": count for topic, count in sent.items()}))
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ def test_a_stage_begins_when_all_of_the_last_have_answered_and_knows_what_they_s
         answer(rounds, node, -1)
     assert rounds.missing == ("station",)
     answer(rounds, "station", -1)
-    turn = rounds.turn(1.0)
-    assert (turn.number, turn.stage, rounds.missing) == (0, "sense", ("r0/policy",))
+    start = rounds.start_stage(1.0)
+    assert (start.number, start.stage, rounds.missing) == (0, "sense", ("r0/policy",))
     answer(rounds, "r0/policy", 0, command=1)
-    turn = rounds.turn(1.0)
-    assert (turn.number, turn.stage, turn.sent) == (0, "act", {"/command": 1})
+    start = rounds.start_stage(1.0)
+    assert (start.number, start.stage, start.sent) == (0, "act", {"/command": 1})
     assert rounds.missing == ("r0/guard", "station")
 
 
-def test_answers_to_another_turn_or_of_strangers_count_for_nothing():
+def test_answers_to_another_stage_or_of_unknown_nodes_are_ignored():
     rounds = Rounds(["r0/policy"])
     answer(rounds, "r0/policy", 3, command=9)
     answer(rounds, "r9/policy", -1, command=9)
@@ -134,33 +134,33 @@ def test_a_node_that_is_dropped_is_not_waited_for_again():
     answer(rounds, "r0/policy", -1)
     rounds.drop("recorder")
     assert rounds.missing == ()
-    rounds.turn(1.0)
+    rounds.start_stage(1.0)
     assert rounds.missing == ("r0/policy",)
 
 
-def test_only_nodes_with_a_part_in_rounds_take_part():
-    assert stage_of("r0/policy") is RoundStage.SENSE
-    assert stage_of("r0/guard") is RoundStage.ACT
-    with pytest.raises(TestudoError, match="'markers' has no part"):
+def test_only_nodes_with_a_stage_take_part():
+    assert stage_of("r0/policy") is Stage.SENSE
+    assert stage_of("r0/guard") is Stage.ACT
+    with pytest.raises(TestudoError, match="'markers' has no stage"):
         Rounds(["markers"])
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: RoundTurn(0, "later", 1.0, {}),
-        lambda: RoundTurn(0, "sense", None, {}),
-        lambda: RoundTurn(0, "sense", 1.0, {"/a": 1.5}),
-        lambda: RoundTurn(True, "sense", 1.0, {}),
-        lambda: RoundDone("r0/policy", 0, None),
-        lambda: RoundDone("r0/policy", "0", {}),
+        lambda: StageStart(0, "later", 1.0, {}),
+        lambda: StageStart(0, "sense", None, {}),
+        lambda: StageStart(0, "sense", 1.0, {"/a": 1.5}),
+        lambda: StageStart(True, "sense", 1.0, {}),
+        lambda: StageDone("r0/policy", 0, None),
+        lambda: StageDone("r0/policy", "0", {}),
     ],
 )
-def test_turns_and_answers_of_a_wrong_type_are_refused(make):
+def test_starts_and_answers_of_a_wrong_type_are_refused(make):
     with pytest.raises(EnvelopeError):
         make()
 
 
-def test_turns_travel_without_loss():
-    turn = RoundTurn(4, "act", 1.0 / 3.0, {"/a": 2})
-    assert RoundTurn.decode(turn.encode()) == turn
+def test_a_start_is_encoded_without_loss():
+    start = StageStart(4, "act", 1.0 / 3.0, {"/a": 2})
+    assert StageStart.decode(start.encode()) == start

@@ -8,7 +8,7 @@ from testudo_deploy.station.fleet_bring_up import RETRY_S, BringUp, Request
 def fleet(**modes):
     made = BringUp(["r0", "r1"])
     for name, mode in modes.items():
-        made.hear(name, mode, "", f"{mode}, says {name}")
+        made.on_mode(name, mode, "", f"{mode}, says {name}")
     return made
 
 
@@ -20,7 +20,7 @@ def test_nobody_is_asked_before_it_was_heard():
 def test_nobody_is_started_before_all_are_armed():
     made = fleet(r0="armed", r1="idle")
     assert made.next_requests(0.0) == [("r1", Request.ACTIVATE)]
-    made.hear("r1", "armed", "", "")
+    made.on_mode("r1", "armed", "", "")
     assert made.next_requests(RETRY_S) == [("r0", Request.START), ("r1", Request.START)]
 
 
@@ -35,42 +35,42 @@ def test_a_robot_that_was_active_is_left_alone_whatever_becomes_of_it():
     made = fleet(r0="active", r1="active")
     assert made.done
     for mode in ("idle", "armed", "stopped", "fault"):
-        made.hear("r0", mode, "", "")
+        made.on_mode("r0", mode, "", "")
         assert made.next_requests(100.0) == []
 
 
 @pytest.mark.parametrize("mode", ["idle", "armed"])
 def test_a_station_that_was_started_anew_starts_nobody_whom_an_operator_stopped(mode):
     made = fleet(r1="active")
-    made.hear("r0", mode, "", "", was_active=True)
+    made.on_mode("r0", mode, "", "", was_active=True)
     assert made.next_requests(100.0) == []
     assert made.done
     made = fleet(r1="active")
-    made.hear("r0", "disarmed", "", "", flew=True)
+    made.on_mode("r0", "disarmed", "", "", flew=True)
     assert made.next_requests(100.0) == []
 
 
 def test_nobody_is_armed_or_started_while_an_emergency_stop_stands():
     """Also not a robot that came after the press, and whose guard knows nothing of it."""
     made = fleet(r0="idle", r1="armed")
-    made.hear("r1", "stopped", "estop", "emergency stop")
+    made.on_mode("r1", "stopped", "estop", "emergency stop")
     assert made.next_requests(0.0) == []
-    made.hear("r1", "armed", "", "")
+    made.on_mode("r1", "armed", "", "")
     assert made.next_requests(0.0) == [("r0", Request.ACTIVATE)]
 
 
 def test_who_takes_an_emergency_stop_back_before_the_start_starts_nobody_by_that():
     """To take it back permits motion and begins none: robots on the ground are armed, drones do not take off."""
     made = fleet(r0="idle", r1="armed")
-    made.hear("r0", "idle", "estop", "emergency stop")
-    made.hear("r0", "idle", "", "")
+    made.on_mode("r0", "idle", "estop", "emergency stop")
+    made.on_mode("r0", "idle", "", "")
     assert made.next_requests(10.0) == [("r0", Request.ACTIVATE)]
-    made.hear("r0", "armed", "", "")
+    made.on_mode("r0", "armed", "", "")
     assert made.next_requests(20.0) == []
     assert made.done  # people start them
     drones = fleet(r0="disarmed", r1="disarmed")
-    drones.hear("r0", "disarmed", "estop", "emergency stop")
-    drones.hear("r0", "disarmed", "", "")
+    drones.on_mode("r0", "disarmed", "estop", "emergency stop")
+    drones.on_mode("r0", "disarmed", "", "")
     assert drones.next_requests(10.0) == []
 
 
@@ -78,20 +78,20 @@ def test_who_takes_an_emergency_stop_back_before_the_start_starts_nobody_by_that
 def test_once_a_person_intervened_before_the_start_nobody_is_started_by_itself(mode):
     """Who deactivates an armed robot goes to carry it, and who presses a button has a reason."""
     made = fleet(r0="armed", r1="armed")
-    made.hear("r0", mode, "", "", by_hand=True)
+    made.on_mode("r0", mode, "", "", by_hand=True)
     assert made.next_requests(10.0) == []
     assert "r0" in made.missing
-    made.hear("r0", "active", "", "")
+    made.on_mode("r0", "active", "", "")
     assert made.next_requests(20.0) == [("r1", Request.START)]
 
 
 def test_people_may_keep_the_start_for_themselves():
     made = BringUp(["r0", "r1"], starts=False)
-    made.hear("r0", "idle", "", "")
-    made.hear("r1", "armed", "", "ready to be started")
+    made.on_mode("r0", "idle", "", "")
+    made.on_mode("r1", "armed", "", "ready to be started")
     assert made.next_requests(0.0) == [("r0", Request.ACTIVATE)]
     assert (made.done, list(made.missing)) == (False, ["r0"])
-    made.hear("r0", "armed", "", "")
+    made.on_mode("r0", "armed", "", "")
     assert made.next_requests(10.0) == []
     assert (made.done, made.missing) == (True, {})
 
@@ -110,35 +110,35 @@ def test_strange_names_and_modes_say_nothing():
 
 def test_what_speaks_against_a_step_is_waited_for():
     made = fleet(r0="armed", r1="armed")
-    made.hear("r1", "armed", "guard_brakes", "the guard brakes")
+    made.on_mode("r1", "armed", "guard_brakes", "the guard brakes")
     assert made.next_requests(0.0) == []
-    made.hear("r0", "idle", "peer_unheard", "r1 was never heard")
+    made.on_mode("r0", "idle", "peer_unheard", "r1 was never heard")
     assert made.next_requests(1.0) == []
     assert made.missing == {"r0": "r1 was never heard", "r1": "the guard brakes"}
 
 
 def test_nobody_waits_for_a_robot_that_is_not_trusted():
     made = BringUp(["r0", "r1"], untrusted=["r1"])
-    made.hear("r0", "armed", "", "")
-    made.hear("r1", "idle", "peer_unheard", "nobody answers")
+    made.on_mode("r0", "armed", "", "")
+    made.on_mode("r1", "idle", "peer_unheard", "nobody answers")
     assert made.next_requests(0.0) == [("r0", Request.START)]
 
 
 def test_drones_take_off_one_by_one_and_are_started_when_all_hover():
     made = fleet(r0="disarmed", r1="disarmed")
     assert made.next_requests(0.0) == [("r0", Request.ACTIVATE), ("r1", Request.ACTIVATE)]
-    made.hear("r0", "take_off", "", "")
-    made.hear("r1", "hold", "", "")
+    made.on_mode("r0", "take_off", "", "")
+    made.on_mode("r1", "hold", "", "")
     assert made.next_requests(1.0) == []
-    made.hear("r0", "hold", "guard_brakes", "")
+    made.on_mode("r0", "hold", "guard_brakes", "")
     assert made.next_requests(2.0) == []
-    made.hear("r0", "hold", "", "")
+    made.on_mode("r0", "hold", "", "")
     assert made.next_requests(3.0) == [("r0", Request.START), ("r1", Request.START)]
 
 
 def test_a_drone_that_came_down_before_it_was_started_does_not_take_off_again_by_itself():
     made = fleet(r0="take_off", r1="hold")
     for mode in ("land", "disarmed"):
-        made.hear("r0", mode, "", "")
+        made.on_mode("r0", mode, "", "")
     assert made.next_requests(10.0) == []
     assert "r0" in made.missing

@@ -1,4 +1,4 @@
-"""`testudo status` without ROS: what is made of the robots' messages, and how it is shown."""
+"""Status of a fleet without ROS: robots' messages, the table of `testudo status`, confirmations of a stop."""
 
 import json
 from io import StringIO
@@ -7,10 +7,16 @@ import pytest
 from rich.console import Console
 
 from testudo_deploy import cli
-from testudo_deploy.commands.status_table import MODE_STYLES, status_table
 from testudo_deploy.guard.command_guard import SENTENCES
-from testudo_deploy.station.fleet_status import FleetStatus, silence_sentence, status_values
+from testudo_deploy.station.fleet_status import (
+    EstopConfirmation,
+    FleetStatus,
+    silence_sentence,
+    status_values,
+    unconfirmed_text,
+)
 from testudo_deploy.supervision.supervisor import Mode
+from testudo_nodes.station.status import MODE_STYLES, status_table
 
 MODE = {
     "mode": "active",
@@ -29,8 +35,8 @@ def heard(*, mode=None, sentence="active", guard=None, seconds=4.0, rate_hz=30.0
     for k in range(int(2 * seconds) + 1):
         now_s = 100.0 - seconds + 0.5 * k
         values = MODE | {"ticks": str(int(rate_hz * 0.5 * k))} | (mode or {})
-        fleet.hear_mode(name, sentence, values, now_s)
-        fleet.hear_guard(name, GUARD | {"commands": str(int(rate_hz * 0.5 * k))} | (guard or {}), now_s)
+        fleet.on_mode(name, sentence, values, now_s)
+        fleet.on_guard_status(name, GUARD | {"commands": str(int(rate_hz * 0.5 * k))} | (guard or {}), now_s)
     return fleet
 
 
@@ -93,7 +99,7 @@ def test_a_robot_of_the_fleet_file_that_was_never_heard_is_a_row():
 )
 def test_a_battery_is_a_column_if_there_is_one(share, voltage, text):
     fleet = heard()
-    fleet.hear_battery("r0", share, voltage)
+    fleet.on_battery("r0", share, voltage)
     (robot,) = fleet.robots(100.0)
     assert robot.battery == text
     assert ("battery" in shown([robot])) == bool(text)
@@ -102,17 +108,17 @@ def test_a_battery_is_a_column_if_there_is_one(share, voltage, text):
 def test_a_process_that_began_again_counts_anew():
     fleet = heard(seconds=3.0)
     for k in range(5):
-        fleet.hear_mode("r0", "", MODE | {"ticks": str(10 * k)}, 101.0 + 0.5 * k)
+        fleet.on_mode("r0", "", MODE | {"ticks": str(10 * k)}, 101.0 + 0.5 * k)
     (robot,) = fleet.robots(103.0)
     assert robot.tick_rate_hz == pytest.approx(20.0)
 
 
 def test_the_first_message_which_may_be_old_makes_no_rate():
     fleet = FleetStatus()
-    fleet.hear_mode("r0", "", MODE | {"ticks": "0"}, 1.0)
-    fleet.hear_mode("r0", "", MODE | {"ticks": "15"}, 1.01)  # half a second passed between the two
+    fleet.on_mode("r0", "", MODE | {"ticks": "0"}, 1.0)
+    fleet.on_mode("r0", "", MODE | {"ticks": "15"}, 1.01)  # half a second passed between the two
     assert fleet.robots(1.1)[0].tick_rate_hz is None
-    fleet.hear_mode("r0", "", MODE | {"ticks": "30"}, 1.51)
+    fleet.on_mode("r0", "", MODE | {"ticks": "30"}, 1.51)
     assert fleet.robots(1.6)[0].tick_rate_hz == pytest.approx(30.0)
 
 
@@ -120,7 +126,7 @@ def test_the_first_message_which_may_be_old_makes_no_rate():
 def test_values_that_are_missing_or_no_numbers_are_shown_as_unknown(values):
     fleet = FleetStatus()
     for k in range(4):
-        fleet.hear_mode("r0", "", values, 1.0 + k)
+        fleet.on_mode("r0", "", values, 1.0 + k)
     (robot,) = fleet.robots(4.5)
     assert (robot.ticks, robot.pose_age_s, robot.tick_rate_hz, robot.late_ticks) == (None,) * 4
     assert "-" in shown([robot])
@@ -181,3 +187,43 @@ def test_bad_input_is_one_sentence_and_status_2(words, message, tmp_path, monkey
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error
+
+
+def receive(answers, robot, *codes):
+    for code in codes:
+        answers.on_guard_status(robot, {"code": code}, 0.0)
+
+
+def test_all_have_stopped_when_every_expected_guard_says_so():
+    answers = EstopConfirmation(["r0", "r1"])
+    assert not answers.all_stopped
+    receive(answers, "r0", "", "estop")
+    assert not answers.all_stopped
+    assert unconfirmed_text(answers.answers) == "not confirmed by r1 (not heard): stop it by hand"
+    receive(answers, "r1", "silence", "estop")
+    assert answers.all_stopped
+    assert unconfirmed_text(answers.answers) == ""
+
+
+@pytest.mark.parametrize("codes", [[""], ["estop"], ["estop", ""], ["", "silence"]])
+def test_a_guard_that_said_so_only_before_or_says_otherwise_has_not_confirmed(codes):
+    answers = EstopConfirmation()
+    receive(answers, "r0", *codes)
+    assert not answers.all_stopped
+    assert "r0 (its guard did not brake for it)" in unconfirmed_text(answers.answers)
+
+
+def test_a_robot_whose_guard_is_dead_is_missed_even_without_a_fleet_file():
+    answers = EstopConfirmation()
+    receive(answers, "r0", "estop", "estop")
+    assert answers.all_stopped
+    answers.on_mode("r1", "drives", {"mode": "active"}, 0.0)
+    assert not answers.all_stopped
+    assert [(item.robot, item.stopped, item.guard, item.mode) for item in answers.answers] == [
+        ("r0", True, "estop", ""),
+        ("r1", False, None, "active"),
+    ]
+
+
+def test_nobody_heard_is_nobody_stopped():
+    assert not EstopConfirmation().all_stopped

@@ -11,9 +11,9 @@ import pytest
 from tests.deploy.tiny_policy import draft_contract
 from tests.sim.sliding_box import sliding_environment
 
+from testudo_deploy.launch.fleet_topics import body_topic
 from testudo_deploy.shield.arena import Arena, Ball
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.station.station_topics import body_topic
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot

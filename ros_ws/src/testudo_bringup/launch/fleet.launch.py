@@ -6,5 +6,5 @@ from testudo_bringup.launching import arguments, description
 
 
 def generate_launch_description() -> LaunchDescription:
-    """Return the arguments and what they lead to."""
+    """Return the arguments and nodes."""
     return description(__file__, arguments(robot=False))

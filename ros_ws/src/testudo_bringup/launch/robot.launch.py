@@ -1,6 +1,6 @@
 """Starts guard and policy of one robot: `ros2 launch testudo_bringup robot.launch.py robot:=tb1 fleet:=fleet.yaml`.
 
-The station starts the rest with the same fleet file, see `station.launch.py`.
+The station starts the other nodes with the same fleet file, see `station.launch.py`.
 """
 
 from launch import LaunchDescription
@@ -9,5 +9,5 @@ from testudo_bringup.launching import arguments, description
 
 
 def generate_launch_description() -> LaunchDescription:
-    """Return the arguments and what they lead to."""
+    """Return the arguments and nodes."""
     return description(__file__, arguments(plant=False))

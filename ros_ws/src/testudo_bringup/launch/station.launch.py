@@ -1,4 +1,4 @@
-"""Starts what runs for no robot: `ros2 launch testudo_bringup station.launch.py fleet:=fleet.yaml backend:=hw`."""
+"""Starts the nodes of the station: `ros2 launch testudo_bringup station.launch.py fleet:=fleet.yaml backend:=hw`."""
 
 from launch import LaunchDescription
 
@@ -6,5 +6,5 @@ from testudo_bringup.launching import arguments, description
 
 
 def generate_launch_description() -> LaunchDescription:
-    """Return the arguments and what they lead to."""
+    """Return the arguments and nodes."""
     return description(__file__, arguments(robot=False), station=True)

@@ -1,1 +1,5 @@
-"""What the launch files of a fleet share."""
+"""Shared by the launch files.
+
+In: a fleet file and launch arguments.
+Out: nodes of `launch`.
+"""

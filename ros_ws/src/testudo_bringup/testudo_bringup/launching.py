@@ -1,4 +1,4 @@
-"""Turns a launch plan, or the part of one computer, into nodes of `launch`; `launch_plan` says which."""
+"""Turns the launch plan of a fleet, or the part of one computer, into nodes of `launch`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
 from testudo_deploy.launch.ros_domain import LOOPBACK
-from testudo_deploy.launch.sros2_enclave import enclave_words
 from testudo_hardware.errors import TestudoError
 
 _PACKAGE = "testudo_bringup"
 _REFUSED = 2
-"""Exit status of a node that refuses what it was given, before it does anything."""
+"""Exit status of a node that refuses its parameters at the start."""
 
 DATED, _NOTHING = "dated", ("", "none")
 """Values of `run_folder`."""
@@ -41,13 +40,13 @@ _KNOWN = (
     DeclareLaunchArgument(
         "policy",
         default_value="",
-        description="Policy file; empty: the one that the fleet file names.",
+        description="Policy file; empty: the one in the fleet file.",
     ),
     DeclareLaunchArgument(
         "backend",
         default_value="sim",
         choices=list(BACKENDS),
-        description="What moves the robots: sim (MuJoCo plant on the station) or hw (their own drivers).",
+        description="Source of motion: sim (MuJoCo plant on the station) or hw (the drivers of the robots).",
     ),
     DeclareLaunchArgument(
         "run_folder",
@@ -56,25 +55,25 @@ _KNOWN = (
     ),
     _switch(
         "start",
-        "Start the robots once all are armed; false: they are armed, and people start them.",
+        "Start the robots once all are armed; false: an operator starts them.",
         default=True,
     ),
     DeclareLaunchArgument(
         "localhost",
         default_value="auto",
         choices=["auto", "true", "false"],
-        description="Speak on this machine only; auto: with the plant, not with real robots.",
+        description="Use DDS on this machine only; auto: true for sim, false for hw.",
     ),
     DeclareLaunchArgument("seed", default_value="0", description="Seed of the plant."),
     DeclareLaunchArgument(
         "duration",
         default_value=str(DEFAULT_DURATION_S),
-        description="Time [s] after which the plant says timeout.",
+        description="Time-out of a run on the plant [s].",
     ),
     DeclareLaunchArgument(
         "watch",
         default_value="",
-        description="Also start on the station: task (scores it) and markers (for RViz, Foxglove), with a comma.",
+        description="Further nodes of the station, separated by commas: task (scores), markers (RViz, Foxglove).",
     ),
     DeclareLaunchArgument(
         "log_level",
@@ -84,12 +83,12 @@ _KNOWN = (
     ),
     _switch(
         "lock_step",
-        "Rounds of simulated time in which the plant waits for every robot; backend sim only.",
+        "Run on simulated time; the plant waits for every robot; backend sim only.",
         default=False,
     ),
     _switch(
         "use_sim_time",
-        "Stamp log messages by /clock; control runs on the steady clock but in lock-step.",
+        "Stamp log messages by /clock; control uses the steady clock, except in lock-step.",
         default=False,
     ),
 )
@@ -99,8 +98,8 @@ def arguments(*, robot: bool = True, plant: bool = True) -> tuple[DeclareLaunchA
     """Return the arguments of a launch file.
 
     Args:
-        robot: whether it starts a single robot, which has to be named.
-        plant: whether it starts the plant and the recorder, too.
+        robot: whether it starts a single robot, whose name is an argument.
+        plant: whether it also starts the plant and the recorder.
     """
     left_out = {
         *(() if robot else ("robot",)),
@@ -112,12 +111,12 @@ def arguments(*, robot: bool = True, plant: bool = True) -> tuple[DeclareLaunchA
 def planned_nodes(
     context: LaunchContext, declared: Sequence[DeclareLaunchArgument], *, station: bool = False
 ) -> list[Node]:
-    """Return the nodes of the plan, of one robot if that is an argument, or of the station.
+    """Return the nodes of the plan: all, those of one robot if that is an argument, or those of the station.
 
     Args:
         context: holds the values of the arguments.
         declared: the arguments of the launch file.
-        station: leave out what runs for a robot.
+        station: leave out the nodes of robots.
 
     Raises:
         TestudoError: the fleet file, or a value, is refused.
@@ -127,7 +126,7 @@ def planned_nodes(
     if value["policy"]:
         fleet = replace(fleet, policy=Path(value["policy"]).absolute())
     if "robot" in value:
-        fleet.robot(value["robot"])  # an empty name would mean all of them
+        fleet.robot(value["robot"])  # refuses an empty name, which would mean all robots
     options: dict[str, Any] = {}
     if "watch" in value:
         options["watch"] = [kind for kind in value["watch"].split(",") if kind]
@@ -154,25 +153,24 @@ def planned_nodes(
             namespace=process.namespace,
             parameters=[dict(process.parameters), common | (starts if process.name == "station" else {})],
             additional_env=LOOPBACK if here else {},
-            ros_arguments=[*process.arguments, *enclave_words(process)],
+            ros_arguments=[*process.arguments, *process.enclave_arguments],
             output="screen",
-            on_exit=_judge_exit,
+            on_exit=_end_if_refused,
         )
         for process in processes
     ]
 
 
 def refuse_unknown(file: str, known: Sequence[str], words: Sequence[str]) -> None:
-    """Refuse an argument that the launch file does not have: `launch` takes `strat:=false` and starts the robots.
+    """Refuse unknown arguments: `launch` itself accepts `strat:=false`, and starts the robots.
 
     Args:
         file: the launch file.
         known: its arguments.
-        words: of the command line. One that names another launch file, which includes this one, has arguments of its
-            own.
+        words: the command line. If it names another launch file, which includes this one, nothing is refused.
 
     Raises:
-        TestudoError: an argument is unknown; the known ones are named.
+        TestudoError: an argument is unknown.
     """
     if not any(_names(before, word, Path(file)) for before, word in pairwise(words)):
         return
@@ -183,13 +181,13 @@ def refuse_unknown(file: str, known: Sequence[str], words: Sequence[str]) -> Non
 
 
 def _names(before: str, word: str, file: Path) -> bool:
-    """Return whether a word, or with the one before it `testudo_bringup fleet.launch.py`, names a launch file."""
+    """Return whether a word names the launch file: as a path, or after `testudo_bringup`."""
     path = Path(word)
     return path.name == file.name and (before == _PACKAGE or (path.exists() and path.samefile(file)))
 
 
 def _run_folder(text: str) -> Path | None:
-    """Return where to record; a dated folder is one of the directory in which the launch was begun."""
+    """Return the run folder; a dated one is below the working directory of the launch."""
     if text in _NOTHING:
         return None
     return dated_folder("runs") if text == DATED else Path(text)
@@ -203,14 +201,14 @@ def _number(name: str, values: Mapping[str, str], kind: type[int | float]) -> in
         raise TestudoError(f"{name}: found {values[name]!r}, expected {expected}") from error
 
 
-def _judge_exit(event: Any, _: LaunchContext) -> None:
-    """End the launch, with status 1, for a node that refused; without one that dies later the robots still brake."""
+def _end_if_refused(event: Any, _: LaunchContext) -> None:
+    """End the launch, with status 1, if a node refused to start; if a node ends later, the guards brake the robots."""
     if event.returncode == _REFUSED:
-        raise TestudoError(f"{event.process_name} refused to start; its own line above says why")
+        raise TestudoError(f"{event.process_name} refused to start; its own line above gives the reason")
 
 
 def description(file: str, declared: Sequence[DeclareLaunchArgument], *, station: bool = False) -> LaunchDescription:
-    """Return the arguments of a launch file and the nodes that they lead to; see `planned_nodes`.
+    """Return the arguments of a launch file and its nodes; see `planned_nodes`.
 
     Raises:
         TestudoError: see `refuse_unknown`.

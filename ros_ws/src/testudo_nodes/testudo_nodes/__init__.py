@@ -1,1 +1,1 @@
-"""Thin ROS 2 nodes around the robot side and the plant."""
+"""Thin ROS 2 nodes around the robot side, the station and the plant."""

@@ -1,1 +1,5 @@
-"""Shared by all nodes: clock, quality of service, conversions, scheduling."""
+"""Shared by all nodes.
+
+In: a node.
+Out: its clock and timers, quality of service, messages, parameters and main loop.
+"""

@@ -1,8 +1,8 @@
-"""The one clock of a node, and the topics and timers that go by it: real time, or rounds of simulated time.
+"""The clock of a node, with the topics and timers that follow it: real time, or lock-step on simulated time.
 
-In real time a message is acted on when it comes and the clock is the steady one. In lock-step
-(`testudo_deploy.launch.lock_step`) messages wait for the node's turn, timers run on simulated time, and every message
-that is sent is counted.
+In real time a message is handled when it arrives and the clock is the steady one. In lock-step
+(`testudo_deploy.launch.lock_step`) messages wait for the node's stage, timers run on simulated time, and every message
+sent is counted.
 """
 
 from __future__ import annotations
@@ -22,34 +22,33 @@ from std_msgs.msg import UInt8MultiArray
 
 from testudo_deploy.launch.lock_step import (
     DONE_TOPIC,
+    STAGE_TOPIC,
     START_S,
-    TURN_TOPIC,
-    Mailbox,
-    RoundDone,
-    RoundTurn,
     SimTimer,
+    StageDone,
+    StageStart,
+    TopicQueues,
     stage_of,
 )
-from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
-from testudo_nodes.common.node_runner import both_clocks, flag_parameter, guarded
-from testudo_nodes.common.qos import in_rounds
-from testudo_nodes.common.scheduling import PRIORITIES
+from testudo_nodes.common.messages import envelope_bytes, envelope_message
+from testudo_nodes.common.node_runner import PRIORITIES, both_clocks, logging_errors, parameter
+from testudo_nodes.common.qos import lock_step_profile
 
 
 class TimerHandle(Protocol):
-    """A timer that begins anew when it is reset."""
+    """A timer that can be restarted."""
 
     def reset(self) -> None:
-        """Begin to wait anew, also after `cancel`."""
+        """Restart the period, also after `cancel`."""
 
     def cancel(self) -> None:
-        """Wait no more."""
+        """Stop the timer."""
 
 
-class RealTime:
-    """Everything at once, on the steady clock."""
+class RealTimeClock:
+    """The steady clock; messages are handled when they arrive."""
 
-    in_rounds = False
+    in_lock_step = False
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -57,11 +56,11 @@ class RealTime:
 
     @property
     def priority(self) -> int:
-        """Return the node's priority of real-time scheduling; 0: none."""
+        """Return the node's real-time priority; 0: none."""
         return PRIORITIES.get(self._node.get_name(), 0)
 
     def now_s(self) -> float:
-        """Return the clock on which every age and watchdog of the node is [s]."""
+        """Return the clock of all ages and watchdogs of the node [s]."""
         return time.monotonic()
 
     def clocks(self) -> tuple[float, float]:
@@ -72,27 +71,27 @@ class RealTime:
         """Return a publisher."""
         return self._node.create_publisher(kind, topic, profile, **options)
 
-    def listen(
+    def subscribe(
         self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
     ) -> Subscription:
         """Call back for each message of a topic."""
-        return self._node.create_subscription(kind, topic, guarded(self._node, callback), profile, **options)
+        return self._node.create_subscription(kind, topic, logging_errors(self._node, callback), profile, **options)
 
-    def listen_outside(
+    def subscribe_outside(
         self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
     ) -> None:
-        """Call back for each message of a topic on which people, and not the fleet's nodes, speak."""
-        self.listen(kind, topic, callback, profile, **options)
+        """Call back for each message of a topic whose publishers are not nodes of the fleet."""
+        self.subscribe(kind, topic, callback, profile, **options)
 
     def every(self, period_s: float, callback: Callable[[], None]) -> TimerHandle:
-        """Call back at a period."""
-        return self._node.create_timer(period_s, guarded(self._node, callback), clock=self._steady)
+        """Call back at a period [s]."""
+        return self._node.create_timer(period_s, logging_errors(self._node, callback), clock=self._steady)
 
     def wait_for(self, future: Future) -> None:
-        """Let nothing go on before a service has answered; in real time nothing waits."""
+        """Hold the clock until a service has answered; in real time do nothing."""
 
-    def drop(self, entity: Any) -> None:
-        """End a publisher, a subscription or a timer."""
+    def destroy(self, entity: Any) -> None:
+        """Destroy a publisher, a subscription or a timer."""
         node = self._node
         if isinstance(entity, Publisher):
             node.destroy_publisher(entity)
@@ -102,68 +101,67 @@ class RealTime:
             node.destroy_timer(entity)
 
 
-class LockStep:
-    """Topics and timers on simulated time; what a participant and the plant have in common."""
+class LockStepClock:
+    """Topics and timers on simulated time; the common part of the participants and of the lock-step server."""
 
-    in_rounds = True
+    in_lock_step = True
+    priority = 0
+    """No real-time priority: a node that waits for others must not take the processors from them."""
 
     def __init__(self, node: Node) -> None:
         self._node, self._time_s = node, START_S
-        self._mailbox = Mailbox()
+        self._queues = TopicQueues()
         self._callbacks: dict[str, list[Callable[[Any], None]]] = {}
         self._timers: list[SimTimer] = []
         self.sent: dict[str, int] = {}
-        """By absolute topic: messages that this node sent."""
-
-    @property
-    def priority(self) -> int:
-        """Return 0: who waits for all others must not take the processors from them."""
-        return 0
+        """By absolute topic: messages that this node has sent."""
 
     def now_s(self) -> float:
         """Return simulated time [s]."""
         return self._time_s
 
     def clocks(self) -> tuple[float, float]:
-        """Return simulated time [s] twice: the ROS clock is no other."""
+        """Return simulated time [s] twice, as the ROS clock and the node's clock."""
         return self._time_s, self._time_s
 
     def publisher(self, kind: type, topic: str, profile: QoSProfile, **options: Any) -> CountedPublisher:
         """Return a publisher whose messages are counted."""
-        return CountedPublisher(self._node.create_publisher(kind, topic, in_rounds(profile), **options), self.sent)
+        profile = lock_step_profile(profile)
+        return CountedPublisher(self._node.create_publisher(kind, topic, profile, **options), self.sent)
 
-    def listen(
+    def subscribe(
         self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
     ) -> TopicSubscription:
-        """Call back for each message of a topic, in the node's turn."""
+        """Call back for each message of a topic, in the node's stage."""
         absolute = self._node.resolve_topic_name(topic)
-        if absolute not in self._callbacks:  # listened to for ever: the count of messages must not begin anew
+        if absolute not in self._callbacks:  # never destroyed: the count of messages must not restart
             self._callbacks[absolute] = []
-            self._mailbox.open(absolute)
+            self._queues.open(absolute)
 
-            def keep(message: Any) -> None:
-                self._mailbox.post(absolute, message)
+            def enqueue(message: Any) -> None:
+                self._queues.put(absolute, message)
                 self._try()
 
-            self._node.create_subscription(kind, absolute, guarded(self._node, keep), in_rounds(profile), **options)
-        hearing = TopicSubscription(absolute, guarded(self._node, callback))
-        self._callbacks[absolute].append(hearing.callback)
-        return hearing
+            enqueue_safely = logging_errors(self._node, enqueue)
+            self._node.create_subscription(kind, absolute, enqueue_safely, lock_step_profile(profile), **options)
+        subscription = TopicSubscription(absolute, logging_errors(self._node, callback))
+        self._callbacks[absolute].append(subscription.callback)
+        return subscription
 
-    def listen_outside(
+    def subscribe_outside(
         self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
     ) -> None:
-        """Call back for each message of a topic on which people speak, at once: who stops a robot waits for no turn."""
-        self._node.create_subscription(kind, topic, guarded(self._node, callback), profile, **options)
+        """Call back immediately for each message of a topic from outside the fleet: a stop waits for no stage."""
+        self._node.create_subscription(kind, topic, logging_errors(self._node, callback), profile, **options)
 
     def every(self, period_s: float, callback: Callable[[], None]) -> TimerHandle:
-        """Call back at a period of simulated time."""
-        timer = SimTimer(period_s, guarded(self._node, callback), self._time_s)
+        """Call back at a period of simulated time [s]."""
+        timer = SimTimer(period_s, logging_errors(self._node, callback), self._time_s)
         self._timers.append(timer)
         return timer
 
-    def drop(self, entity: Any) -> None:
-        """Send or hear a topic no more, or end a timer."""
+    def destroy(self, entity: Any) -> None:
+        """Destroy a publisher, a subscription or a timer."""
         if isinstance(entity, SimTimer):
             self._timers.remove(entity)
         elif isinstance(entity, TopicSubscription):
@@ -172,8 +170,8 @@ class LockStep:
             self._node.destroy_publisher(entity.publisher)
 
     def deliver(self, sent: Mapping[str, int] | None = None) -> None:
-        """Hand on what counts among the messages sent; left out, whatever has come."""
-        for topic, message in self._mailbox.take_all() if sent is None else self._mailbox.take(sent):
+        """Call back for the messages that are among those sent; by default for all that have arrived."""
+        for topic, message in self._queues.take_all() if sent is None else self._queues.take(sent):
             for callback in tuple(self._callbacks[topic]):
                 callback(message)
 
@@ -185,13 +183,13 @@ class LockStep:
             timer.advance(self._time_s)
 
     def _try(self) -> None:
-        """Go on if everything has come."""
+        """Continue if everything has arrived."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class TopicSubscription:
-    """Somebody who listens to a topic in lock-step."""
+    """One callback of a topic in lock-step."""
 
     topic: str
     """Absolute."""
@@ -199,7 +197,7 @@ class TopicSubscription:
 
 
 class CountedPublisher:
-    """A publisher that counts what it sends."""
+    """A publisher that counts its messages."""
 
     def __init__(self, publisher: Publisher, sent: dict[str, int]) -> None:
         self.publisher, self._sent = publisher, sent
@@ -214,63 +212,64 @@ class CountedPublisher:
         return getattr(self.publisher, name)
 
 
-class LockStepParticipant(LockStep):
-    """The tempo of a node that acts when the plant calls its stage."""
+class LockStepParticipant(LockStepClock):
+    """The clock of a node that acts when the plant starts the node's stage."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self._label = node.get_fully_qualified_name().lstrip("/")
         self._stage = stage_of(self._label)
-        self._turn: RoundTurn | None = None
-        self._held: set[Future] = set()
-        self._done = node.create_publisher(UInt8MultiArray, DONE_TOPIC, in_rounds())
-        node.create_subscription(UInt8MultiArray, TURN_TOPIC, guarded(node, self._on_turn), in_rounds())
+        self._start: StageStart | None = None
+        self._acted = False
+        self._pending: set[Future] = set()
+        self._done = node.create_publisher(UInt8MultiArray, DONE_TOPIC, lock_step_profile())
+        on_start = logging_errors(node, self._on_start)
+        node.create_subscription(UInt8MultiArray, STAGE_TOPIC, on_start, lock_step_profile())
         self._answer(-1)
 
     def wait_for(self, future: Future) -> None:
         """Answer the plant only after a service has answered."""
-        self._held.add(future)
+        self._pending.add(future)
 
         def release(_: Future) -> None:
-            self._held.discard(future)
+            self._pending.discard(future)
             self._finish()
 
         future.add_done_callback(release)
 
-    def _on_turn(self, message: UInt8MultiArray) -> None:
-        turn = RoundTurn.decode(envelope_bytes(message))
-        if turn.stage == self._stage:
-            self._turn, self._acted = turn, False
+    def _on_start(self, message: UInt8MultiArray) -> None:
+        start = StageStart.decode(envelope_bytes(message))
+        if start.stage == self._stage:
+            self._start, self._acted = start, False
             self._try()
 
     def _try(self) -> None:
-        if self._turn is None or self._acted or not self._mailbox.is_complete(self._turn.sent):
+        if self._start is None or self._acted or not self._queues.is_complete(self._start.sent):
             return
         self._acted = True
-        self._move_to(self._turn.time_s)
-        self.deliver(self._turn.sent)
+        self._move_to(self._start.time_s)
+        self.deliver(self._start.sent)
         self._run_timers()
         self._finish()
 
     def _finish(self) -> None:
-        if self._turn is None or not self._acted or self._held:
+        if self._start is None or not self._acted or self._pending:
             return
-        number, self._turn = self._turn.number, None
+        number, self._start = self._start.number, None
         self._answer(number)
 
     def _answer(self, number: int) -> None:
-        self._done.publish(envelope_message(RoundDone(self._label, number, dict(self.sent)).encode()))
+        self._done.publish(envelope_message(StageDone(self._label, number, dict(self.sent)).encode()))
 
 
-Tempo = RealTime | LockStepParticipant
+NodeClock = RealTimeClock | LockStepParticipant
 
 
 def is_lock_step(node: Node) -> bool:
     """Declare the parameter `lock_step` and return it."""
-    description = "rounds of simulated time that the plant conducts; false: real time"
-    return flag_parameter(node, "lock_step", default=False, description=description)
+    return parameter(node, "lock_step", False, "lock-step on simulated time with the plant; false: real time")
 
 
-def clock_of(node: Node) -> Tempo:
-    """Return the tempo of a node, as its parameter `lock_step` says."""
-    return LockStepParticipant(node) if is_lock_step(node) else RealTime(node)
+def clock_of(node: Node) -> NodeClock:
+    """Return the clock of a node, by its parameter `lock_step`."""
+    return LockStepParticipant(node) if is_lock_step(node) else RealTimeClock(node)

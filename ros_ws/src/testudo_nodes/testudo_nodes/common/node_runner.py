@@ -1,11 +1,11 @@
-"""Runs one node as a process: refusal, executor, signals, and what the supervisor reads.
+"""Runs one node as a process: parameters, executor, process priority, signals, and events for the supervisor.
 
-Under `testudo up` a node prints one line of JSON for each event on its standard output, and ends
-when its supervisor does.
+Under `testudo up` a node prints one line of JSON for each event on its standard output, and ends with its supervisor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import rclpy
@@ -31,13 +32,16 @@ from rclpy.task import Future
 
 from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE
 from testudo_hardware.errors import TestudoError
-from testudo_nodes.common.scheduling import go_first
 
+PRIORITIES = {"observer": 4, "plant": 3, "driver": 3, "guard": 2, "policy": 1}
+"""Real-time priority by node: observer before plant and driver, then the guard, then the policy; all others have none.
+
+An observer that waits for a core would report its own delay, and would relay messages late."""
 REFUSED, FAILED = 2, 1
 _WAKE_S = 0.2
-_LEAVE_S = 3.0
+_EXIT_TIMEOUT_S = 3.0
 _GARBAGE = (20_000, 20, 20)
-"""Nodes make few cycles: collecting as often as Python does by default costs more than it frees."""
+"""Nodes create few cycles: collecting at Python's default rate costs more than it frees."""
 _SET_PARENT_DEATH_SIGNAL = 1
 WARN_EVERY_S = 5.0
 """Between two warnings of one kind."""
@@ -45,22 +49,22 @@ _NANO = 1_000_000_000
 
 
 class Closable(Protocol):
-    """A node that has something to do before it goes."""
+    """A node with a last action before its process ends."""
 
     failed: bool
-    """It ended by itself, and not as it should."""
+    """The node ended by itself because of an error."""
 
     def close(self) -> None:
-        """Do the last things; ROS still works."""
+        """Do the last action; ROS still works."""
 
 
 def run(build: Callable[[Future], Any]) -> int:
-    """Run a node until a signal comes or it ends itself; returns the exit status.
+    """Run a node until a signal comes or it ends itself; return the exit status.
 
     Args:
-        build: makes the node (a `Closable`); ends it by setting the result of the future.
+        build: creates the node (a `Closable`), which ends by setting the result of the future.
     """
-    _die_with_supervisor()
+    _end_with_supervisor()
     stop = Future()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.done() or stop.set_result(None))
@@ -70,23 +74,23 @@ def run(build: Callable[[Future], Any]) -> int:
         node = build(stop)
     except (TestudoError, ParameterException, rclpy_implementation.RCLError) as error:
         sys.stderr.write(f"refused: {' '.join(str(error).split())}\n")
-        _leave_within(_LEAVE_S, REFUSED)
+        _exit_within(_EXIT_TIMEOUT_S, REFUSED)
         rclpy.try_shutdown()
         return REFUSED
     node.add_on_set_parameters_callback(functools.partial(_refuse_changes, node))
-    go_first(getattr(node, "priority", 0))
+    set_realtime_priority(getattr(node, "priority", 0))
     gc.freeze()
     gc.set_threshold(*_GARBAGE)
     try:
         executor = _executor()
         executor.add_node(node)
         while not stop.done() and rclpy.ok():
-            # a wait without an end spins at full load in the wheels' EventsExecutor (overflow)
+            # a wait without a time-out spins at full load in the wheels' EventsExecutor (overflow)
             executor.spin_until_future_complete(stop, timeout_sec=_WAKE_S)
     finally:
         node.close()
-        _leave_within(_LEAVE_S, FAILED if node.failed else 0)
-        # `launch` repeats Ctrl-C, of which a process that ends well would die
+        _exit_within(_EXIT_TIMEOUT_S, FAILED if node.failed else 0)
+        # `launch` repeats Ctrl-C, which would kill a process that is ending properly
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         node.destroy_node()
@@ -95,19 +99,20 @@ def run(build: Callable[[Future], Any]) -> int:
 
 
 def report_status(event: str, values: Mapping[str, Any]) -> None:
-    """Print an event for the supervisor; nothing without one."""
+    """Print an event for the supervisor; without a supervisor print nothing."""
     if SUPERVISOR_VARIABLE not in os.environ:
         return
     try:
         sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # the supervisor is gone: its death ends this process too
+    except BrokenPipeError:  # the supervisor has died, which ends this process, too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def guarded(node: Node, callback: Callable[..., None]) -> Callable[..., None]:
-    """Return ``callback`` so that what it raises is logged, and the node lives on."""
-    quiet_until_s = 0.0  # of this callback: the logger's own throttle goes by the line, which all callbacks share
+def logging_errors(node: Node, callback: Callable[..., None]) -> Callable[..., None]:
+    """Return ``callback`` so that its exceptions are logged and do not end the node."""
+    name = getattr(callback, "func", callback).__name__  # a `partial` has no name
+    quiet_until_s = 0.0  # per callback: the logger's own throttle is per source line, which all callbacks share
 
     @functools.wraps(callback)
     def call(*arguments: Any) -> None:
@@ -118,16 +123,16 @@ def guarded(node: Node, callback: Callable[..., None]) -> Callable[..., None]:
             now_s = time.monotonic()
             if now_s >= quiet_until_s:
                 quiet_until_s = now_s + WARN_EVERY_S
-                node.get_logger().warning(f"{callback.__name__}: {type(error).__name__}: {error}")
+                node.get_logger().warning(f"{name}: {type(error).__name__}: {error}")
 
     call.__signature__ = inspect.signature(callback)  # rclpy asks for it at each run of a timer
     return call
 
 
-def told(transition: Callable[..., TransitionCallbackReturn]) -> Callable[..., TransitionCallbackReturn]:
-    """Return a transition of a managed node that tells what it raises, by the node's `tell_failure`.
+def reporting_errors(transition: Callable[..., TransitionCallbackReturn]) -> Callable[..., TransitionCallbackReturn]:
+    """Return a transition of a managed node that passes its exceptions to the node's `report_failure`.
 
-    `rclpy` swallows what a transition raises, says nothing, and goes on with `on_error`.
+    `rclpy` drops an exception of a transition without a message, and continues with `on_error`.
     """
 
     @functools.wraps(transition)
@@ -136,14 +141,14 @@ def told(transition: Callable[..., TransitionCallbackReturn]) -> Callable[..., T
             return transition(node, state)
         except Exception as error:  # noqa: BLE001 -- as rclpy does
             name = transition.__name__.removeprefix("on_")
-            node.tell_failure(f"{name}: {type(error).__name__}: {error}")
+            node.report_failure(f"{name}: {type(error).__name__}: {error}")
             return TransitionCallbackReturn.ERROR
 
     return call
 
 
 def text_parameter(node: Node, name: str, description: str) -> str:
-    """Declare a read-only text that must be given, and return it.
+    """Declare a required read-only text and return it.
 
     Raises:
         TestudoError: it is not given.
@@ -155,35 +160,21 @@ def text_parameter(node: Node, name: str, description: str) -> str:
     return value
 
 
-def optional_text(node: Node, name: str, description: str, default: str = "") -> str:
-    """Declare a read-only text that may be left out, and return it."""
+def parameter[T: (bool, int, float, str)](
+    node: Node, name: str, default: T, description: str, bounds: tuple[T, T] | None = None
+) -> T:
+    """Declare an optional read-only parameter of the type of its default, numbers within bounds, and return it."""
     descriptor = ParameterDescriptor(description=description, read_only=True)
-    return node.declare_parameter(name, default, descriptor).value
-
-
-def integer_parameter(node: Node, name: str, default: int, bounds: tuple[int, int], description: str) -> int:
-    """Declare a read-only whole number within bounds and return it."""
-    span = IntegerRange(from_value=bounds[0], to_value=bounds[1], step=1)
-    descriptor = ParameterDescriptor(description=description, read_only=True, integer_range=[span])
-    return node.declare_parameter(name, default, descriptor).value
-
-
-def flag_parameter(node: Node, name: str, default: bool, description: str) -> bool:
-    """Declare a read-only true or false and return it."""
-    descriptor = ParameterDescriptor(description=description, read_only=True)
-    return node.declare_parameter(name, default, descriptor).value
-
-
-def number_parameter(node: Node, name: str, default: float, bounds: tuple[float, float], description: str) -> float:
-    """Declare a read-only number within bounds and return it."""
-    span = FloatingPointRange(from_value=bounds[0], to_value=bounds[1], step=0.0)
-    descriptor = ParameterDescriptor(description=description, read_only=True, floating_point_range=[span])
+    if bounds is not None and isinstance(default, float):
+        descriptor.floating_point_range = [FloatingPointRange(from_value=bounds[0], to_value=bounds[1], step=0.0)]
+    elif bounds is not None:
+        descriptor.integer_range = [IntegerRange(from_value=bounds[0], to_value=bounds[1], step=1)]
     return node.declare_parameter(name, default, descriptor).value
 
 
 def both_clocks(node: Node) -> tuple[float, float]:
-    """Return the ROS clock and the steady clock [s] of one moment; a stamp brought to the second is never too young."""
-    now_s = time.monotonic()
+    """Return the ROS clock and the steady clock [s] of one moment."""
+    now_s = time.monotonic()  # read first, so that a stamp converted to it is never too young
     return node.get_clock().now().nanoseconds / _NANO, now_s
 
 
@@ -194,25 +185,48 @@ class CpuMeter:
         self._start_s, self._used_s = time.monotonic(), time.process_time()
 
     def share(self) -> float:
-        """Return the share since the beginning."""
+        """Return the share since the start of the measurement."""
         return (time.process_time() - self._used_s) / max(time.monotonic() - self._start_s, 1e-9)
 
 
+def set_realtime_priority(priority: int, *, alone: bool = False) -> None:
+    """Ask for real-time scheduling of all threads, those of DDS included; continue without the permission for it.
+
+    Args:
+        priority: the higher one runs first; 0 changes nothing.
+        alone: threads and processes that are started later do not inherit it.
+    """
+    if priority and sys.platform.startswith("linux"):
+        _schedule(os.SCHED_RR | (os.SCHED_RESET_ON_FORK if alone else 0), priority)
+
+
+def reset_scheduling() -> None:
+    """Return all threads of this process to the default scheduling."""
+    if sys.platform.startswith("linux"):
+        _schedule(os.SCHED_OTHER, 0)
+
+
+def _schedule(policy: int, priority: int) -> None:
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(int(thread.name), policy, os.sched_param(priority))
+
+
 def _refuse_changes(node: Node, parameters: Sequence[Parameter]) -> SetParametersResult:
-    """Refuse what was declared before, `use_sim_time` included, which ROS itself leaves open."""
+    """Refuse changes of declared parameters, also of `use_sim_time`, which ROS itself permits."""
     known = ", ".join(parameter.name for parameter in parameters if node.has_parameter(parameter.name))
     reason = f"{known}: parameters are read once, at the start" if known else ""
     return SetParametersResult(successful=not known, reason=reason)
 
 
-def _leave_within(seconds: float, status: int) -> None:
-    """End the process after a time, whatever then hangs: DDS sometimes waits for ever for a thread of its own."""
+def _exit_within(seconds: float, status: int) -> None:
+    """End the process after a time even if a thread hangs: DDS sometimes waits without end for one of its threads."""
     sys.stderr.flush()
-    leaver = threading.Timer(seconds, os._exit, (status,))
-    leaver.daemon = True
-    leaver.start()
+    timer = threading.Timer(seconds, os._exit, (status,))
+    timer.daemon = True
+    timer.start()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(round(seconds) + 1)  # should Python itself be gone when it hangs
+    signal.alarm(round(seconds) + 1)  # in case Python itself has ended when DDS hangs
 
 
 def _executor() -> Any:
@@ -225,7 +239,7 @@ def _executor() -> Any:
     return EventsExecutor()
 
 
-def _die_with_supervisor() -> None:
+def _end_with_supervisor() -> None:
     supervisor = os.environ.get(SUPERVISOR_VARIABLE)
     if supervisor is None or not sys.platform.startswith("linux"):
         return

@@ -1,8 +1,7 @@
 """Quality of service of every topic, offered and requested, in one place.
 
-What a robot senses is offered reliable and requested best effort, so that any partner matches and
-an old sample never holds up a new one. Commands keep only the newest. What peers say may be lost:
-ages are checked.
+Measurements are offered reliable and requested best effort, so that any partner matches and an old sample never delays
+a new one. Commands keep only the newest. Peer messages may be lost: their ages are checked.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ OFFERED: dict[str, QoSProfile] = {
     "cmd_vel": _profile(1),
     "cmd_vel_policy": _profile(1),
     "applied_cmd_vel": _profile(10),
-    "peer_state": _profile(100),  # peers ask for the newest only; a recorder gets every one, or replay cannot tell ages
-    "tick": _profile(100, latched=True),  # a recorder that comes late still gets the first ticks
+    "peer_state": _profile(100),  # peers request the newest only; a recorder needs all, for the ages in a replay
+    "tick": _profile(100, latched=True),  # a late recorder still gets the first ticks
     "truth": _profile(10),
     "events": _profile(50, latched=True),
     "guard_status": _profile(1, latched=True),
@@ -65,11 +64,11 @@ REQUESTED: dict[str, QoSProfile] = {
     "flight_request": _profile(10),
     "vehicle_state": _profile(1, reliable=False),
     "plant_fault": _profile(5),
-    "estop": _profile(1),  # not latched: a partner that only publishes, as most do, still matches
-    "estop_level": _profile(1, latched=True),  # and beside it: what was pressed before the listener came
-    "estop_button": _profile(1, reliable=False),  # and: buttons on small controllers offer best effort only
+    "estop": _profile(1),  # not latched: matches publishers that are not latched, as most are
+    "estop_level": _profile(1, latched=True),  # in addition: receives a stop from before the subscription
+    "estop_button": _profile(1, reliable=False),  # in addition: buttons on small controllers offer best effort only
 }
-"""What the nodes that act on a topic ask for."""
+"""Requested by nodes that act on a topic."""
 
 SHOWN: dict[str, QoSProfile] = {
     "odom": _profile(1, reliable=False),
@@ -79,32 +78,32 @@ SHOWN: dict[str, QoSProfile] = {
     "mode": _profile(1, latched=True),
     "guard_status": _profile(1, latched=True),
 }
-"""What those ask for who only look on: the newest, and never anything again."""
+"""Requested by nodes that only display: the newest message, without repetition."""
 
 _RECORDER_DEPTH = 200
-_ROUNDS_DEPTH = 100
+_LOCK_STEP_DEPTH = 100
 
 
 def measured(*, reliable: bool) -> QoSProfile:
-    """Return what a stand-in for a robot's driver offers on the topics of the pose source."""
+    """Return the profile that the plant, or a driver of ours, offers on the topics of the pose source."""
     return _profile(10, reliable=reliable)
 
 
 def offered(topic: str) -> QoSProfile:
-    """Return what is offered on a topic, given by its absolute name."""
+    """Return the offered profile of a topic, given by its absolute name."""
     return OFFERED[topic.rpartition("/")[2]]
 
 
 def recorded(topic: str, *, reliable: bool = True) -> QoSProfile:
-    """Return what the recorder asks for: as good as what is offered, with room for a burst.
+    """Return the profile of the recorder: that of the offer, with a queue for bursts.
 
     Args:
-        topic: by its absolute name, or the last part of it.
-        reliable: whether the driver of a robot offers that.
+        topic: its absolute name, or the last part of it.
+        reliable: whether the robot's driver offers reliable messages.
     """
     profile = offered(topic)
     if topic.rpartition("/")[2] == "estop":
-        return REQUESTED["estop_button"]  # whoever presses, whatever he offers; guards say reliably that they stopped
+        return REQUESTED["estop_button"]  # matches every publisher; guards report the stop reliably
     return _profile(
         _RECORDER_DEPTH,
         reliable=reliable and profile.reliability == ReliabilityPolicy.RELIABLE,
@@ -112,20 +111,20 @@ def recorded(topic: str, *, reliable: bool = True) -> QoSProfile:
     )
 
 
-def in_rounds(profile: QoSProfile | None = None, *, depth: int = _ROUNDS_DEPTH) -> QoSProfile:
-    """Return the profile in lock-step: nothing is lost and who comes late still gets all; with room for a burst."""
+def lock_step_profile(profile: QoSProfile | None = None, *, depth: int = _LOCK_STEP_DEPTH) -> QoSProfile:
+    """Return the profile in lock-step: nothing is lost, late subscribers get everything, with a queue for bursts."""
     return _profile(max(depth, profile.depth if profile else 0), latched=True)
 
 
 def mismatch_of_offer(topic: str, report: Callable[[str], None]) -> PublisherEventCallbacks:
-    """Return the callbacks of a publisher that report a partner which asks for more than is offered."""
+    """Return the callbacks of a publisher that report a subscriber which requests more than is offered."""
     return PublisherEventCallbacks(
-        incompatible_qos=lambda info: report(f"{topic}: a subscriber wants more {_policy(info)} than is offered")
+        incompatible_qos=lambda info: report(f"{topic}: a subscriber requests more {_policy(info)} than is offered")
     )
 
 
 def mismatch_of_request(topic: str, report: Callable[[str], None]) -> SubscriptionEventCallbacks:
-    """Return the callbacks of a subscription that report a partner which offers less than is asked for."""
+    """Return the callbacks of a subscription that report a publisher which offers less than is requested."""
     return SubscriptionEventCallbacks(
         incompatible_qos=lambda info: report(f"{topic}: a publisher offers less {_policy(info)} than is needed")
     )

@@ -1,5 +1,5 @@
-"""The node that stands in for the robots, and the lock-step server.
+"""The node that simulates the robots, and the lock-step server.
 
-In: commands of robots.
-Out: odometry and events.
+In: commands to robots.
+Out: odometry, vehicle states and events.
 """

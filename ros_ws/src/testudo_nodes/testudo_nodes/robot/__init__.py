@@ -1,5 +1,5 @@
 """The nodes of one robot: policy, guard, driver.
 
-In: poses, peer messages, stops.
+In: poses, peer messages, requests of the operator.
 Out: shielded commands.
 """

@@ -1,6 +1,6 @@
-"""The driver of a Crazyflie without Crazyswarm2: the guard's commands to its radio, its logs to odometry and battery.
+"""The driver of a Crazyflie without Crazyswarm2: the guard's commands to the radio, its logs to odometry and battery.
 
-All that decides is in `testudo_hardware.links.crazyflie`; needs `cflib`, which the extra `crazyflie` brings.
+The logic is in `testudo_hardware.links.crazyflie`; needs `cflib`, which the extra `crazyflie` installs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from std_msgs.msg import UInt8MultiArray
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMessage
-from testudo_deploy.launch.launch_plan import DIAGNOSTICS_TOPIC
+from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
@@ -28,13 +28,13 @@ from testudo_hardware.links.flight_link import FlightAct, VehicleState
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import WireError
 from testudo_nodes.common.clock import clock_of
-from testudo_nodes.common.message_conversions import (
+from testudo_nodes.common.messages import (
     diagnostics_message,
     envelope_bytes,
     envelope_message,
+    message_class,
     status_message,
 )
-from testudo_nodes.common.message_definitions import message_class
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, measured
 
@@ -46,92 +46,94 @@ class DriverNode(Node):
     """The driver of one drone, in its namespace."""
 
     def __init__(self, _stop: Future) -> None:
-        """Connect the radio, and speak once all is checked.
+        """Connect the radio, check the drone, and then create the topics.
 
         Raises:
-            TestudoError: the fleet is refused, or the drone is not there or not as it has to be.
+            TestudoError: the fleet is refused, or the drone is not reached or has a wrong configuration.
         """
         super().__init__("driver")
         self.failed = False
-        self._tempo = clock_of(self)
-        self.priority = self._tempo.priority
+        self._node_clock = clock_of(self)
+        self.priority = self._node_clock.priority
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
-        text_parameter(self, "policy", "the policy file, which is not looked at")
+        text_parameter(self, "policy", "the policy file, which is not used")
         name = text_parameter(self, "robot", "the name of this robot in the fleet file")
         self._robot = fleet.robot(name)
         link = self._robot.link
         if link.profile.driver is None:
-            raise TestudoError(f"{name}: link {link.profile.name!r}: has a driver of its own, expected crazyflie_radio")
+            raise TestudoError(
+                f"{name}: found link {link.profile.name!r}, which has its own driver, expected crazyflie_radio"
+            )
         self._wire = CommandWire(name, self._robot.spec, link.profile)
         self._measured = MeasurementWire.odometry(name, self._robot.spec, link.profile)
-        self._asked: FlightRequestMessage | None = None
-        self._told, self._holds = ("", ""), ""
-        self._odometry = self._tempo.publisher(Odometry, link.topics["odom"], measured(reliable=True))
+        self._request: FlightRequestMessage | None = None
+        self._reported, self._holds = ("", ""), ""
+        self._odometry = self._node_clock.publisher(Odometry, link.topics["odom"], measured(reliable=True))
         self._radio = CrazyflieRadio(name, self._robot.spec, link.uri, on_sample=self._on_sample)
         self._radio.open()
         self._connect()
         self._cpu = CpuMeter()
 
     def close(self) -> None:
-        """Land what still flies."""
+        """Land the drone if it flies."""
         self._radio.close()
         report_status("driver", {"robot": self._robot.name, "cpu_share": self._cpu.share()})
 
     def _connect(self) -> None:
-        tempo, topics = self._tempo, self._robot.link.topics
-        self._battery = tempo.publisher(BatteryState, topics["battery_state"], OFFERED["battery_state"])
-        self._vehicle = tempo.publisher(UInt8MultiArray, "vehicle_state", OFFERED["vehicle_state"])
-        self._diagnostics = tempo.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
-        tempo.listen(message_class(self._wire.type), topics["cmd_vel"], self._on_command, REQUESTED["cmd_vel"])
-        tempo.listen(UInt8MultiArray, "flight_request", self._on_request, REQUESTED["flight_request"])
+        clock, topics = self._node_clock, self._robot.link.topics
+        self._battery = clock.publisher(BatteryState, topics["battery_state"], OFFERED["battery_state"])
+        self._vehicle = clock.publisher(UInt8MultiArray, "vehicle_state", OFFERED["vehicle_state"])
+        self._diagnostics = clock.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
+        clock.subscribe(message_class(self._wire.type), topics["cmd_vel"], self._on_command, REQUESTED["cmd_vel"])
+        clock.subscribe(UInt8MultiArray, "flight_request", self._on_request, REQUESTED["flight_request"])
         if self._robot.pose.source == "mocap":
             kind = message_class(self._robot.link.profile.pose.type.value)
-            tempo.listen(kind, topics["pose"], self._on_poses, REQUESTED["pose"])
-        tempo.every(_STATUS_S, self._tell)
+            clock.subscribe(kind, topics["pose"], self._on_poses, REQUESTED["pose"])
+        clock.every(_STATUS_S, self._publish_status)
 
     def _on_sample(self, sample: RadioSample) -> None:
-        """Publish where the drone was; called from a thread of `cflib`."""
+        """Publish the measured pose; called from a thread of `cflib`."""
         self._odometry.publish(self._measured.encode(Odometry(), sample.odometry))
 
     def _on_command(self, message: TwistStamped) -> None:
         try:
-            self._radio.send(self._wire.decode(message, self._tempo.now_s()))
+            self._radio.send(self._wire.decode(message, self._node_clock.now_s()))
         except WireError as error:
             self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
-        if self._radio.holds != self._holds:  # at once: who is not obeyed must know
-            self._tell_vehicle()
+        if self._radio.holds != self._holds:  # the guard must know immediately that commands are not followed
+            self._publish_vehicle()
 
     def _on_request(self, message: UInt8MultiArray) -> None:
         try:
-            asked = FlightRequestMessage.decode(envelope_bytes(message))
-            if asked.robot != self._robot.name or asked == self._asked:
+            found = FlightRequestMessage.decode(envelope_bytes(message))
+            if found.robot != self._robot.name or found == self._request:
                 return
-            self._asked = asked  # a guard that starts anew counts anew, but at another time
-            if time.monotonic() - asked.stamp_s > _OLDEST_REQUEST_S and asked.request.act != FlightAct.EMERGENCY:
-                self.get_logger().warning(f"{asked.robot}: {asked.act}: more than {_OLDEST_REQUEST_S:g} s old, refused")
+            self._request = found  # a restarted guard may repeat a number, but never the stamp
+            if time.monotonic() - found.stamp_s > _OLDEST_REQUEST_S and found.request.act != FlightAct.EMERGENCY:
+                self.get_logger().warning(f"{found.robot}: {found.act}: more than {_OLDEST_REQUEST_S:g} s old, refused")
                 return
-            self._radio.ask(asked.request)
+            self._radio.ask(found.request)
         except (EnvelopeError, WireError) as error:
             self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
 
     def _on_poses(self, message: object) -> None:
-        """Pass on to the estimator of the drone what motion capture saw."""
+        """Send the pose of motion capture to the estimator of the drone."""
         for body in message.poses:
             if body.name == self._robot.name:
-                place, turn = body.pose.position, body.pose.orientation
-                self._radio.send_pose((place.x, place.y, place.z), (turn.x, turn.y, turn.z, turn.w))
+                at, turn = body.pose.position, body.pose.orientation
+                self._radio.send_pose((at.x, at.y, at.z), (turn.x, turn.y, turn.z, turn.w))
 
-    def _tell_vehicle(self) -> VehicleState | None:
-        """Publish what the drone says of itself, and return it; None before it has spoken."""
+    def _publish_vehicle(self) -> VehicleState | None:
+        """Publish the state of the drone, and return it; None before the first one."""
         vehicle = self._radio.vehicle
         if vehicle is not None:
             self._holds = vehicle.holds
             self._vehicle.publish(envelope_message(VehicleMessage.of(self._robot.name, vehicle).encode()))
         return vehicle
 
-    def _tell(self) -> None:
-        """Say how drone and radio are."""
-        standing, vehicle = self._radio.standing, self._tell_vehicle()
+    def _publish_status(self) -> None:
+        """Publish the state of drone and radio."""
+        standing, vehicle = self._radio.standing, self._publish_vehicle()
         if vehicle is not None and vehicle.battery_v is not None:
             self._battery.publish(BatteryState(voltage=float(vehicle.battery_v), present=True))
         values = {
@@ -143,8 +145,8 @@ class DriverNode(Node):
         level = Level.ERROR if standing.code else Level.OK
         status = Status(level, f"{self._robot.name}: driver", self._robot.name, standing.sentence, values)
         self._diagnostics.publish(diagnostics_message(status_message(status), self))
-        if (standing.code, standing.refusal) != self._told:
-            self._told = (standing.code, standing.refusal)
+        if (standing.code, standing.refusal) != self._reported:
+            self._reported = (standing.code, standing.refusal)
             for text in filter(None, (standing.code and standing.sentence, standing.refusal)):
                 self.get_logger().warning(text)
 

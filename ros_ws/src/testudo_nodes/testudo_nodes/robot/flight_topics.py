@@ -1,4 +1,4 @@
-"""The flight of one robot on ROS: what its vehicle says, and what is asked of it, by topics or by Crazyswarm2."""
+"""Flight of one robot on ROS: states of its vehicle and requests to it, by topics or by services of Crazyswarm2."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from testudo_deploy.guard.flight_guard import FlightGuard, GuardPhase
 from testudo_deploy.guard.flight_messages import FlightOrder, FlightRequestMessage, VehicleMessage
 from testudo_hardware.links.crazyswarm2_flight import CALLS, STATUS, read_status
 from testudo_hardware.links.flight_link import FlightRequest, VehicleState
-from testudo_nodes.common.clock import Tempo
-from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
-from testudo_nodes.common.message_definitions import message_class
-from testudo_nodes.common.node_runner import WARN_EVERY_S, flag_parameter
+from testudo_nodes.common.clock import NodeClock
+from testudo_nodes.common.messages import envelope_bytes, envelope_message, message_class
+from testudo_nodes.common.node_runner import WARN_EVERY_S, parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
+from testudo_nodes.robot.subscriptions import Subscribe
 
 Take = Callable[[VehicleState, float], None]
 
 
-def speaks_topics(node: Node, robot: FleetRobot) -> bool:
-    """Return whether a vehicle is reached by topics: as its link says, or because the plant stands in for it."""
-    stands_in = flag_parameter(node, "plant_flies", default=False, description="the plant stands in for the vehicle")
-    return stands_in or robot.link.profile.flight.wire.value == "topics"
+def uses_topics(node: Node, robot: FleetRobot) -> bool:
+    """Return whether a vehicle is reached by topics: by its link, or because the plant simulates it."""
+    simulated = parameter(node, "plant_flies", False, "the plant simulates the vehicle")
+    return simulated or robot.link.profile.flight.wire.value == "topics"
 
 
-def hear_vehicle(
-    listen: Callable[..., None],
+def subscribe_vehicle(
+    subscribe: Subscribe,
     now_s: Callable[[], float],
     robot: FleetRobot,
     take: Take,
@@ -38,15 +38,15 @@ def hear_vehicle(
     *,
     topics: bool,
 ) -> None:
-    """Hear what a vehicle says of itself.
+    """Subscribe to the state of a vehicle.
 
     Args:
-        listen: subscribes: type, topic, callback, and the name of a quality of service.
+        subscribe: makes a subscription.
         now_s: the clock of the node.
-        robot: whose vehicle.
-        take: is given each state, and when it came.
-        refuse: is given why a message cannot be read.
-        topics: see `speaks_topics`.
+        robot: the robot of the vehicle.
+        take: receives each state, and its time of arrival [s].
+        refuse: receives the error of each message that cannot be read.
+        topics: see `uses_topics`.
     """
 
     def on_message(message: UInt8MultiArray) -> None:
@@ -63,26 +63,26 @@ def hear_vehicle(
         take(read_status(message, received_s), received_s)
 
     if topics:
-        listen(UInt8MultiArray, "vehicle_state", on_message, "vehicle_state")
+        subscribe(UInt8MultiArray, "vehicle_state", on_message, "vehicle_state")
     else:
-        listen(message_class(STATUS), robot.link.topics["battery_state"], on_status, "vehicle_state")
+        subscribe(message_class(STATUS), robot.link.topics["battery_state"], on_status, "vehicle_state")
 
 
 class GuardFlight:
-    """The flight of a robot, in its guard's node."""
+    """Flight of a robot, in the node of its guard; `FlightGuard` decides."""
 
-    def __init__(self, node: Node, tempo: Tempo, robot: FleetRobot) -> None:
-        """Connect.
+    def __init__(self, node: Node, clock: NodeClock, robot: FleetRobot) -> None:
+        """Create the topics and service clients.
 
         Raises:
             TestudoError: a message or service type is not installed.
         """
-        self._node, self._tempo, self._name = node, tempo, robot.name
-        self.pure = FlightGuard()
-        self._sequence = round(1000 * tempo.now_s())  # grows over the lives of the guard
-        self._wake: Callable[[], None] = _nothing
-        topics = speaks_topics(node, robot)
-        self._requests = tempo.publisher(UInt8MultiArray, "flight_request", OFFERED["flight_request"])
+        self._node, self._clock, self._name = node, clock, robot.name
+        self.guard = FlightGuard()
+        self._sequence = round(1000 * clock.now_s())  # also grows over restarts of the guard
+        self._on_order_taken: Callable[[], None] = lambda: None
+        topics = uses_topics(node, robot)
+        self._requests = clock.publisher(UInt8MultiArray, "flight_request", OFFERED["flight_request"])
         self._clients = (
             {}
             if topics
@@ -92,37 +92,37 @@ class GuardFlight:
             }
         )
 
-        def listen(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
-            tempo.listen(kind, topic, callback, REQUESTED[quality])
+        def subscribe(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
+            clock.subscribe(kind, topic, callback, REQUESTED[quality])
 
-        listen(UInt8MultiArray, "flight_order", self._on_order, "flight_order")
-        hear_vehicle(listen, tempo.now_s, robot, self.pure.hear_vehicle, self._refuse, topics=topics)
+        subscribe(UInt8MultiArray, "flight_order", self._on_order, "flight_order")
+        subscribe_vehicle(subscribe, clock.now_s, robot, self.guard.hear_vehicle, self._refuse, topics=topics)
 
-    def begin(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` when an order came, which may change whether set-points leave."""
-        self._wake = wake
+    def begin(self, on_order: Callable[[], None]) -> None:
+        """Call ``on_order`` after each order, which may change whether set-points are sent."""
+        self._on_order_taken = on_order
 
-    def step(self, *, stopped: bool, blind: bool) -> None:
-        """Go on, and ask the vehicle what is to be asked; who is blind does not take off."""
-        stays = blind and self.pure.phase is GuardPhase.GROUND
-        self.ask(self.pure.step(self._tempo.now_s(), stopped=stopped or stays))
+    def step(self, *, stopped: bool, has_pose: bool) -> None:
+        """Advance the flight guard and send its requests; a robot without a pose does not take off."""
+        stays = not has_pose and self.guard.phase is GuardPhase.GROUND
+        self.send(self.guard.step(self._clock.now_s(), stopped=stopped or stays))
 
     def close(self, spin: Callable[[], bool]) -> None:
-        """Land what flies, and stay until its planner has it.
+        """Land a flying vehicle, and wait until its own planner controls the landing.
 
         Args:
-            spin: lets callbacks and timers run for a moment; False once there is no more time.
+            spin: runs callbacks and timers for a moment; False when the time is over.
         """
-        self.ask(self.pure.close(self._tempo.now_s()))
-        while not self.pure.ended and spin():
+        self.send(self.guard.close(self._clock.now_s()))
+        while not self.guard.ended and spin():
             pass
-        self.ask(self.pure.farewell(self._tempo.now_s()))
+        self.send(self.guard.farewell(self._clock.now_s()))
 
-    def ask(self, requests: tuple[FlightRequest, ...]) -> None:
-        """Ask the vehicle; the record has it in any case."""
+    def send(self, requests: tuple[FlightRequest, ...]) -> None:
+        """Send requests to the vehicle, and publish them for the recorder in any case."""
         for request in requests:
             self._sequence += 1
-            message = FlightRequestMessage.of(self._name, self._sequence, self._tempo.now_s(), request)
+            message = FlightRequestMessage.of(self._name, self._sequence, self._clock.now_s(), request)
             self._requests.publish(envelope_message(message.encode()))
             client = self._clients.get(request.act)
             if client is None:
@@ -144,12 +144,8 @@ class GuardFlight:
             self._refuse(error)
             return
         if order.robot == self._name:
-            self.pure.hear_order(order, self._tempo.now_s())
-            self._wake()
+            self.guard.hear_order(order, self._clock.now_s())
+            self._on_order_taken()
 
     def _refuse(self, error: Exception) -> None:
         self._node.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
-
-
-def _nothing() -> None:
-    pass

@@ -1,7 +1,7 @@
-"""Runs the policy of one robot as a managed node: poses and peers in, one shielded command a tick out.
+"""The policy of one robot as a managed node: poses and peer messages in, one shielded command per tick out.
 
-configure loads and checks policy, fleet and robot; activate arms; the service `~/start` lets it drive. All that
-decides is in `testudo_deploy.supervision.robot`; this node carries messages to it and from it.
+configure loads and checks policy, fleet and robot; activate arms; the service `~/start` lets it drive. The logic is in
+`testudo_deploy.supervision.robot`; this node connects it to ROS.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -24,7 +25,7 @@ from std_srvs.srv import Trigger
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage
 from testudo_deploy.control.peer_tracker import PeerMeasurement
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
-from testudo_deploy.launch.launch_plan import DIAGNOSTICS_TOPIC
+from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC, PEER_TOPIC, unknown_robots
 from testudo_deploy.monitoring.diagnostics import Level, Status
 from testudo_deploy.supervision.modes import READY, RESTING
 from testudo_deploy.supervision.robot import Robot, TickOutput
@@ -33,8 +34,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import Measurement
 from testudo_hardware.links.wire import CommandReading, OdometryReading, body_forward_command
 from testudo_nodes.common.clock import clock_of
-from testudo_nodes.common.connections import Connections
-from testudo_nodes.common.message_conversions import (
+from testudo_nodes.common.messages import (
     command_message,
     diagnostics_message,
     envelope_message,
@@ -46,22 +46,21 @@ from testudo_nodes.common.message_conversions import (
 from testudo_nodes.common.node_runner import (
     WARN_EVERY_S,
     CpuMeter,
-    flag_parameter,
+    parameter,
     report_status,
+    reporting_errors,
     run,
     text_parameter,
-    told,
 )
 from testudo_nodes.common.qos import OFFERED
-from testudo_nodes.common.unknown_nodes import find_unknown_robots
-from testudo_nodes.robot.flight_topics import hear_vehicle, speaks_topics
-from testudo_nodes.robot.pose_subscription import PoseSubscription
+from testudo_nodes.robot.flight_topics import subscribe_vehicle, uses_topics
+from testudo_nodes.robot.subscriptions import Connections, PoseSubscription
 
-_LAST_WORD_S = 0.2
+_ACKNOWLEDGE_S = 0.2
 _LOOKS, _LOOK_S = 20, 0.05
-"""So often, and at this distance, a process that refuses looks for somebody who hears why."""
+"""Number and period of the checks for a subscriber to the reason of a refusal, before the process ends."""
 _UNREAD = 1000
-"""More than all peers say between two ticks; a flood costs memory no more."""
+"""More than all peer messages between two ticks; bounds the memory that a flood of messages takes."""
 _STATUS_S = 0.5
 _ORDER_S = 0.1
 _DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
@@ -71,7 +70,7 @@ class PolicyNode(LifecycleNode):
     """The node of one robot, in the robot's namespace."""
 
     def __init__(self, _stop: Future) -> None:
-        """Declare the parameters and, where that is wanted, configure.
+        """Declare the parameters and, with the parameter `configure`, configure.
 
         Raises:
             TestudoError: policy, fleet or robot is refused.
@@ -81,28 +80,26 @@ class PolicyNode(LifecycleNode):
         self._files = (
             text_parameter(self, "fleet", "the fleet file"),
             text_parameter(self, "robot", "the name of this robot in the fleet file"),
-            text_parameter(self, "policy", "the policy file; its hash stands in the fleet file"),
+            text_parameter(self, "policy", "the policy file, whose hash is in the fleet file"),
         )
-        self._configures = flag_parameter(
-            self, "configure", default=False, description="configure at once; refused: end"
-        )
-        self._tempo = clock_of(self)
-        self.priority = self._tempo.priority
-        # from the beginning: what refuses a configuration is told, too
-        self._diagnostics = self._tempo.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
+        self._configures = parameter(self, "configure", False, "configure at the start; end if that is refused")
+        self._node_clock = clock_of(self)
+        self.priority = self._node_clock.priority
+        # created here, so that a refused configuration is reported, too
+        self._diagnostics = self._node_clock.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
         self._robot: Robot | None = None
         self._past: Supervisor | None = None
-        """Of the configuration before."""
+        """Supervisor of the previous configuration."""
         self._command: Any = None
         self._ticks: Any = None
         self._poses: list[PoseSubscription] = []
-        """Of the robot itself, and where a tracking system sees them of its peers."""
+        """Of the robot itself and, with a tracking system, of its peers."""
         self._unread: deque[tuple[bytes, float]] = deque(maxlen=_UNREAD)
-        """What peers said since the last tick, and when it came; of too many the newest."""
+        """Peer messages since the last tick with their times of arrival; if there are too many, the newest."""
         self._refusal: TestudoError | None = None
-        self._connections = Connections(self._tempo, self._on_mismatch)
+        self._connections = Connections(self._node_clock, self._on_mismatch)
         self._flight_order: Any = None
-        """Publishes what the guard of a robot with flight phases is told."""
+        """Publisher of orders to the guard of a robot with flight phases."""
         self._flight_topics: bool | None = None
         self._braked_for = ""
         self._cpu = CpuMeter()
@@ -110,13 +107,13 @@ class PolicyNode(LifecycleNode):
             raise self._refusal or TestudoError("policy: could not be configured")
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Load and verify everything; from then on the robot listens and says where it stands."""
+        """Load and check everything, and connect; from then on the robot publishes its mode."""
         try:
             self._configure()
         except TestudoError as error:
             self._refuse_configuration(error)
             return _REFUSED
-        except Exception as error:  # noqa: BLE001 -- rclpy would swallow it
+        except Exception as error:  # noqa: BLE001 -- rclpy would drop it
             self._disconnect()
             self._refuse_configuration(TestudoError(f"{type(error).__name__}: {error}"))
             return _REFUSED
@@ -130,23 +127,23 @@ class PolicyNode(LifecycleNode):
             name,
             policy,
             epoch=self._new_epoch(),
-            now_s=self._tempo.now_s(),
-            simulated_time=self._tempo.in_rounds,
+            now_s=self._node_clock.now_s(),
+            simulated_time=self._node_clock.in_lock_step,
         )
-        clocks = self._tempo.clocks
+        clocks = self._node_clock.clocks
         self._poses = [PoseSubscription(clocks, fleet.robot(name))]
         if fleet.tracking:
             self._poses += [PoseSubscription(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
         if self._past is not None:
             robot.supervisor.remember(self._past)
         self._robot = robot
-        self._everybody = fleet.names
+        self._fleet_names = fleet.names
         self._connect(fleet, robot)
 
     def _refuse_configuration(self, error: TestudoError) -> None:
-        """Say why; a process that ends after that says it as its last line, too."""
+        """Publish the reason; a process that ends then also prints it as its last line."""
         self._refusal = error
-        status = self._broken("not_configured", str(error))
+        status = self._error_status("not_configured", str(error))
         if not self._configures:
             self.get_logger().error(f"refused: {error}")
             self._diagnose(status)
@@ -156,67 +153,67 @@ class PolicyNode(LifecycleNode):
                 break
             time.sleep(_LOOK_S)
         self._diagnose(status)
-        self._diagnostics.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+        self._diagnostics.wait_for_all_acked(Duration(seconds=_ACKNOWLEDGE_S))
 
-    def tell_failure(self, sentence: str) -> None:
-        """Say what a transition raised; see `told`."""
+    def report_failure(self, sentence: str) -> None:
+        """Publish the exception of a transition; see `reporting_errors`."""
         self.get_logger().error(sentence)
-        self._diagnose(self._broken("transition_failed", sentence))
+        self._diagnose(self._error_status("transition_failed", sentence))
 
-    def _broken(self, code: str, sentence: str) -> Status:
+    def _error_status(self, code: str, sentence: str) -> Status:
         name = self._files[1]
         return Status(Level.ERROR, f"{name}: policy", name, sentence, {"code": code})
 
     def _diagnose(self, status: Status) -> None:
         self._diagnostics.publish(diagnostics_message(status_message(status), self))
 
-    @told
+    @reporting_errors
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Arm, if nothing speaks against it."""
+        """Arm, if all arming checks pass."""
         return _DONE if self._ask(Event.ARM)[0] else _REFUSED
 
-    @told
+    @reporting_errors
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Brake, and be silent; a robot in the air lands."""
+        """Brake, and send no further commands; a robot in the air lands."""
         self._ask(Event.DEACTIVATE)
         self._send_brake()
         return _DONE
 
-    @told
+    @reporting_errors
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Forget everything; the next configuration is a new life of the robot."""
+        """Disconnect; the next configuration begins a new epoch of the robot."""
         self._disconnect()
         return _DONE
 
-    @told
+    @reporting_errors
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Brake as the last command."""
         self._disconnect()
         return _DONE
 
-    @told
+    @reporting_errors
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Brake, and wait to be configured anew."""
+        """Brake as the last command; the node can be configured again."""
         self._disconnect()
         return _DONE
 
     def close(self) -> None:
-        """Brake as the last command, and tell what happened."""
+        """Brake as the last command, and report the summary."""
         robot = self._robot
         self._disconnect()
         if robot is not None:
             report_status("summary", {**robot.summary(), "cpu_share": self._cpu.share()})
 
     def _new_epoch(self) -> str:
-        """Return the name of this life of the robot; a run in lock-step has one, the same in each run."""
-        return "lock-step" if self._tempo.in_rounds else uuid.uuid4().hex
+        """Return the name of a new epoch of the robot; in lock-step it is the same in every run."""
+        return "lock-step" if self._node_clock.in_lock_step else uuid.uuid4().hex
 
     def _connect(self, fleet: Fleet, robot: Robot) -> None:
         self._command = self._connections.publisher(TwistStamped, "cmd_vel_policy")
         self._peer_state = self._connections.publisher(UInt8MultiArray, "peer_state")
         self._record = self._connections.publisher(UInt8MultiArray, "tick")
         self._mode = self._connections.publisher(DiagnosticStatus, "mode")
-        pose, *sightings = self._poses
+        pose, *peer_poses = self._poses
         pose.begin(self._connections.subscribe, self._on_pose, self._refuse)
         self._connections.subscribe(DiagnosticStatus, "guard_status", self._on_guard)
         peers = fleet.peers(robot.name)
@@ -225,58 +222,58 @@ class PolicyNode(LifecycleNode):
         follows = fleet.robot(robot.name).follows
         if follows is not None:
             self._connections.subscribe(UInt8MultiArray, f"/{follows.robot}/peer_state", self._on_leader, raw=True)
-        for peer, sighting in zip(peers if sightings else (), sightings, strict=True):
-            sighting.begin(self._connections.subscribe, self._sighter(peer), self._refuse)
-        words = [("~/start", Event.START), ("~/stop", Event.STOP)]
+        for peer, peer_pose in zip(peers if peer_poses else (), peer_poses, strict=True):
+            peer_pose.begin(self._connections.subscribe, partial(self._on_peer_pose, peer), self._refuse)
+        services = [("~/start", Event.START), ("~/stop", Event.STOP)]
         if robot.flight is not None:
-            words.append(("~/land", Event.LAND))
+            services.append(("~/land", Event.LAND))
             self._connect_flight(fleet, robot)
-        for name, event in words:
-            service = self.create_service(Trigger, name, self._operator(event))
+        for name, event in services:
+            service = self.create_service(Trigger, name, self._request_callback(event))
             self._connections.on_close(lambda service=service: self.destroy_service(service))
-        if self._tempo.in_rounds:
-            self._ticks = self._tempo.every(robot.spec.control_period_s, lambda: self._tick(on_pose=True))
-        else:  # runs out where no pose begins the tick; set anew by each tick
-            self._ticks = self._tempo.every(robot.pacer.alone_s(0.0), lambda: self._tick(on_pose=False))
-        show = self._tempo.every(_STATUS_S, self._tell)
-        self._connections.on_close(lambda: self._tempo.drop(show))
+        if self._node_clock.in_lock_step:
+            self._ticks = self._node_clock.every(robot.spec.control_period_s, partial(self._tick, on_pose=True))
+        else:  # starts a tick if no pose does; restarted by each tick
+            self._ticks = self._node_clock.every(robot.pacer.alone_s(0.0), partial(self._tick, on_pose=False))
+        status = self._node_clock.every(_STATUS_S, self._publish_mode)
+        self._connections.on_close(lambda: self._node_clock.destroy(status))
 
     def _connect_flight(self, fleet: Fleet, robot: Robot) -> None:
         if self._flight_topics is None:
-            self._flight_topics = speaks_topics(self, fleet.robot(robot.name))
+            self._flight_topics = uses_topics(self, fleet.robot(robot.name))
         self._flight_order = self._connections.publisher(UInt8MultiArray, "flight_order")
-        hear_vehicle(
+        subscribe_vehicle(
             self._connections.subscribe,
-            self._tempo.now_s,
+            self._node_clock.now_s,
             fleet.robot(robot.name),
             robot.hear_vehicle,
             self._refuse,
             topics=self._flight_topics,
         )
-        orders = self._tempo.every(_ORDER_S, self._order_flight)
-        self._connections.on_close(lambda: self._tempo.drop(orders))
+        orders = self._node_clock.every(_ORDER_S, self._publish_flight_order)
+        self._connections.on_close(lambda: self._node_clock.destroy(orders))
 
-    def _order_flight(self) -> None:
+    def _publish_flight_order(self) -> None:
         if self._flight_order is not None:
-            order = self._robot.flight_order(self._tempo.now_s())
+            order = self._robot.flight_order(self._node_clock.now_s())
             self._flight_order.publish(envelope_message(order.encode()))
 
     def _disconnect(self) -> None:
-        """Brake as the last command, and be silent and deaf."""
+        """Brake as the last command, and destroy all publishers and subscriptions of the configuration."""
         if self._robot is None:
             return
         if self._ticks is not None:
-            self._tempo.drop(self._ticks)  # nothing may follow the brake
+            self._node_clock.destroy(self._ticks)  # no command may follow the brake
             self._ticks = None
         if self._command is not None:
             self._send_brake()
-            self._command.wait_for_all_acked(Duration(seconds=_LAST_WORD_S))
+            self._command.wait_for_all_acked(Duration(seconds=_ACKNOWLEDGE_S))
             self._command = None
         self._connections.close()
         self._past = self._robot.supervisor
         self._robot, self._flight_order = None, None
 
-    def _operator(self, event: Event) -> Callable[..., Trigger.Response]:
+    def _request_callback(self, event: Event) -> Callable[..., Trigger.Response]:
         def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
             response.success, response.message = self._ask(event)
             return response
@@ -284,20 +281,17 @@ class PolicyNode(LifecycleNode):
         return answer
 
     def _ask(self, event: Event) -> tuple[bool, str]:
-        answer = self._robot.request(event, self._tempo.now_s())
-        self.get_logger().info(answer.sentence)  # who asked is answered, and the mode is told
+        answer = self._robot.request(event, self._node_clock.now_s())
+        self.get_logger().info(answer.sentence)
         if not answer.granted:
             name = self._robot.name
             self._diagnose(Status(Level.WARN, f"{name}: request", name, answer.sentence, {"code": answer.code}))
-        self._tell()
-        self._order_flight()
+        self._publish_mode()
+        self._publish_flight_order()
         return answer.granted, answer.sentence
 
-    def _sighter(self, peer: str) -> Callable[[Measurement, float], None]:
-        def on_sighting(reading: Measurement, _: float) -> None:
-            self._robot.loop.on_sighting(peer, PeerMeasurement(reading.stamp_s, reading.position_world))
-
-        return on_sighting
+    def _on_peer_pose(self, peer: str, reading: Measurement, _: float) -> None:
+        self._robot.loop.on_sighting(peer, PeerMeasurement(reading.stamp_s, reading.position_world))
 
     def _on_pose(self, reading: OdometryReading, received_s: float) -> None:
         robot = self._robot
@@ -306,14 +300,14 @@ class PolicyNode(LifecycleNode):
         taken = robot.loop.on_odometry(
             reading.stamp_s, received_s, reading.position_world, reading.yaw, reading.velocity
         )
-        if self._tempo.in_rounds:
-            return  # the tick comes when everything of the round is here
-        # a pose that is not believed ends in a brake at once, not at the next tick
+        if self._node_clock.in_lock_step:
+            return  # the tick begins when all messages of the stage have arrived
+        # a rejected pose leads to a brake now, not at the next tick
         if taken and (robot.pacer.is_due(received_s) or not robot.loop.located):
             self._tick(on_pose=True)
 
     def _on_peer(self, data: bytes) -> None:
-        self._unread.append((data, self._tempo.now_s()))
+        self._unread.append((data, self._node_clock.now_s()))
 
     def _on_leader(self, data: bytes) -> None:
         try:
@@ -322,7 +316,7 @@ class PolicyNode(LifecycleNode):
             self._refuse(error)
 
     def _read_peers(self) -> None:
-        """Read what the peers said since the last tick; read one after the other they cost half the time."""
+        """Decode the peer messages since the last tick; decoding them together takes half the time."""
         unread = tuple(self._unread)
         self._unread.clear()
         for data, received_s in unread:
@@ -332,7 +326,7 @@ class PolicyNode(LifecycleNode):
                 self._refuse(error)
 
     def _on_guard(self, message: DiagnosticStatus) -> None:
-        self._robot.hear_guard(GuardReport.of(status_values(message), self._tempo.now_s()))
+        self._robot.hear_guard(GuardReport.of(status_values(message), self._node_clock.now_s()))
 
     def _on_mismatch(self, sentence: str) -> None:
         self.get_logger().warning(sentence)
@@ -345,46 +339,51 @@ class PolicyNode(LifecycleNode):
 
     def _tick(self, *, on_pose: bool) -> None:
         self._read_peers()
-        now_s = self._tempo.now_s()
+        now_s = self._node_clock.now_s()
         outcome = self._robot.tick(now_s, on_pose=on_pose)
-        if not self._tempo.in_rounds:
+        if not self._node_clock.in_lock_step:
             self._ticks.timer_period_ns = round(1e9 * self._robot.pacer.alone_s(now_s))
             self._ticks.reset()
         record = outcome.record
         if outcome.commands:
-            # without an estimate the command is zero, which no angle turns
+            # without an estimate the command is zero, which is the same at every yaw
             yaw = record.estimate_yaw or 0.0
-            travels = body_forward_command(self._robot.spec, record.sent_command, yaw)
-            self._send(CommandReading(record.stamp_s, travels, record.sent_yaw_rate))
+            command = body_forward_command(self._robot.spec, record.sent_command, yaw)
+            self._send(CommandReading(record.stamp_s, command, record.sent_yaw_rate))
         if outcome.announcement is not None:
             self._peer_state.publish(raw_envelope(outcome.announcement.encode()))
         self._record.publish(raw_envelope(record.encode()))
-        self._note(outcome)
+        self._report_changes(outcome)
 
-    def _note(self, outcome: TickOutput) -> None:
-        """Tell when the mode changes, and when the robot begins or ends to brake."""
+    def _report_changes(self, outcome: TickOutput) -> None:
+        """Publish a change of the mode, and report the start and the end of braking."""
         robot, record = self._robot, outcome.record
         code = code_of(record.reason)
         if code != self._braked_for:
             self._braked_for = code
             report_status("brake", {"robot": robot.name, "stamp_s": record.stamp_s, "reason": record.reason})
         if outcome.changed:
-            self._tell()
-            self._order_flight()
+            self._publish_mode()
+            self._publish_flight_order()
             self.get_logger().info(f"{robot.supervisor.mode}: {robot.supervisor.sentence}")
         if robot.supervisor.mode in RESTING and self._state_machine.current_state[1] == "active":
             self.trigger_deactivate()
 
-    def _tell(self) -> None:
-        now_s, supervisor = self._tempo.now_s(), self._robot.supervisor
-        if supervisor.mode in (*RESTING, *READY):  # what drives has no time to look around
-            supervisor.see_unknown_robots(find_unknown_robots(self, self._everybody))
+    def _publish_mode(self) -> None:
+        now_s, supervisor = self._node_clock.now_s(), self._robot.supervisor
+        if supervisor.mode in (*RESTING, *READY):  # the search takes too long for a robot that drives
+            supervisor.see_unknown_robots(self._unknown_robots())
         status = self._robot.status(now_s)
         self._mode.publish(status_message(status))
         self._diagnose(status)
 
+    def _unknown_robots(self) -> list[str]:
+        """Return the robots that publish for peers and are not in the fleet; topics without publishers are ignored."""
+        found = unknown_robots([topic for topic, _ in self.get_topic_names_and_types()], self._fleet_names)
+        return [name for name in found if self.count_publishers(f"/{name}/{PEER_TOPIC}")]
+
     def _send_brake(self) -> None:
-        self._send(CommandReading(self._tempo.now_s(), (0.0,) * self._robot.spec.dimension))
+        self._send(CommandReading(self._node_clock.now_s(), (0.0,) * self._robot.spec.dimension))
 
     def _send(self, reading: CommandReading) -> None:
         self._command.publish(command_message(self._robot.name, self._robot.spec, reading))

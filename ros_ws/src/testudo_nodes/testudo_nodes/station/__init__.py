@@ -1,5 +1,5 @@
 """The nodes and verbs of the operator station.
 
-In: what robots say of themselves.
+In: status messages of robots and guards.
 Out: requests, markers, recordings, scores.
 """

@@ -1,4 +1,4 @@
-"""`testudo estop`: stops a fleet, and says whose guard confirmed it."""
+"""`testudo estop` and `testudo rearm`: stop a fleet and show the confirmations, and take the stop back by hand."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from rich.text import Text
 
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.launch_plan import ESTOP_TOPIC
+from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC
 from testudo_deploy.launch.ros_domain import ros_domain_id
-from testudo_deploy.station.estop_confirmation import EstopConfirmation, unconfirmed_text
-from testudo_deploy.station.fleet_status import silence_sentence
-from testudo_nodes.station.ros_availability import check_wait, fleet_listener
+from testudo_deploy.station.fleet_status import EstopConfirmation, FleetStatus, silence_sentence, unconfirmed_text
+from testudo_hardware.errors import TestudoError
+from testudo_nodes.station.status import check_wait, fleet_listener
 
 _FAILED = 1
 _REPEAT_S = 0.1
-_LOOK_ON_S = 1.0
-"""Without a fleet file: for so long after the first confirmation there may be others who are not found yet."""
-_ACKNOWLEDGED_S = 1.0
+_DISCOVERY_S = 1.0
+"""Without a fleet file: time after the last confirmation for the discovery of further robots."""
+_ACKNOWLEDGE_S = 1.0
+_RETRY_S = 0.5
 
 
 def estop(
@@ -33,9 +34,9 @@ def estop(
     local: bool = False,
     json: Path | None = None,
 ) -> int:
-    """Stop a fleet at once by its emergency stop, and show which guards confirmed that they brake.
+    """Stop a fleet by its emergency stop, and show which guards confirmed that they brake.
 
-    The stop stays when this program ends. To drive again: `--release`, then `testudo rearm` for each robot. The exit
+    The stop remains when this program ends. To drive again: `--release`, then `testudo rearm` for each robot. The exit
     status is 0 only if every robot of the file, or without one every robot that was found, confirmed.
 
     Example:
@@ -43,28 +44,28 @@ def estop(
         testudo estop --release
 
     Args:
-        fleet: a fleet file, whose robots must all confirm; left out, all robots that are heard.
-        release: take the stop's level back instead; robots stay stopped until they are rearmed.
-        wait: longest time to wait for them [s].
-        domain: ROS_DOMAIN_ID; left out, that of the environment.
-        local: reach fleets of this machine only, as `testudo up` starts them.
+        fleet: a fleet file, whose robots must all confirm; by default all robots that are heard.
+        release: reset the stop's level instead; robots stay stopped until they are rearmed.
+        wait: longest time to wait for confirmations [s].
+        domain: ROS_DOMAIN_ID; by default that of the environment.
+        local: reach fleets on this machine only, as `testudo up` starts them.
         json: also write the values to this file.
     """
     domain_id = ros_domain_id(domain)
     check_wait(wait)
-    heard = EstopConfirmation(() if fleet is None else load_fleet(fleet).names)
-    with fleet_listener("estop", heard, domain_id, local=local) as listener:
-        begin_s = time.monotonic()  # ROS takes its time to start on a busy machine
+    confirmation = EstopConfirmation(() if fleet is None else load_fleet(fleet).names)
+    with fleet_listener("estop", confirmation, domain_id, local=local) as listener:
+        begin_s = time.monotonic()  # after the start of ROS, which takes long on a busy machine
         button = _Button(listener.node, pressed=not release)
-        reached = _press(button, listener, heard, begin_s + wait, is_known=fleet is not None)
-    answers = heard.answers
+        reached = _press(button, listener, confirmation, begin_s + wait, is_known=fleet is not None)
+    answers = confirmation.answers
     if all(answer.guard is None for answer in answers):
         sentence = silence_sentence(time.monotonic() - begin_s, domain_id, local=local)
     elif release:
         sentence = "" if reached else "not every guard acknowledged the release: give it again"
     else:
         sentence = unconfirmed_text(answers)
-    _report(heard, domain_id).show(json)
+    _report(confirmation, domain_id).show(json)
     return _end(sentence, release=release)
 
 
@@ -72,55 +73,55 @@ class _Button:
     """The publisher of the emergency stop's level."""
 
     def __init__(self, node: Any, *, pressed: bool) -> None:
-        from std_msgs.msg import Bool  # noqa: PLC0415 -- ROS is within reach from here on
+        from std_msgs.msg import Bool  # noqa: PLC0415 -- the listener has found ROS
 
         from testudo_nodes.common.qos import OFFERED  # noqa: PLC0415
 
         self.pressed, self._level = pressed, Bool(data=pressed)
         self._publisher = node.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
 
-    def say(self) -> None:
-        """Send the level once more: a guard that is found late does not get what was sent before."""
+    def publish(self) -> None:
+        """Send the level again: a guard that is discovered late does not get earlier messages."""
         self._publisher.publish(self._level)
 
-    def is_heard_by(self, count: int) -> bool:
-        """Return whether so many subscribers have acknowledged all that was sent."""
+    def is_acknowledged_by(self, count: int) -> bool:
+        """Return whether at least this number of subscribers has acknowledged all messages."""
         from rclpy.duration import Duration  # noqa: PLC0415
 
         if self._publisher.get_subscription_count() < count:
             return False
-        self.say()
-        return self._publisher.wait_for_all_acked(Duration(seconds=_ACKNOWLEDGED_S))
+        self.publish()
+        return self._publisher.wait_for_all_acked(Duration(seconds=_ACKNOWLEDGE_S))
 
 
-def _press(button: _Button, listener: Any, heard: EstopConfirmation, end_s: float, *, is_known: bool) -> bool:
-    """Send the level until all have it; returns whether they have.
+def _press(button: _Button, listener: Any, confirmation: EstopConfirmation, end_s: float, *, is_known: bool) -> bool:
+    """Send the level until all robots have it; return whether they have.
 
     Args:
-        button: whose level.
-        listener: hears the robots.
-        heard: what it hears.
-        end_s: when to give up, on the steady clock.
-        is_known: nobody but who is expected already has to be waited for.
+        button: the publisher of the level.
+        listener: receives the messages of the robots.
+        confirmation: collects them.
+        end_s: time-out on the steady clock.
+        is_known: all robots are known from a fleet file; else further ones may be discovered.
     """
     done_s = float("inf")
     while (now_s := time.monotonic()) < min(end_s, done_s):
-        button.say()
+        button.publish()
         listener.listen(_REPEAT_S)
-        guards = [answer for answer in heard.answers if answer.guard is not None]
-        everybody = len(guards) == len(heard.answers) > 0
-        done = heard.all_stopped if button.pressed else everybody and button.is_heard_by(len(guards))
+        guards = [answer for answer in confirmation.answers if answer.guard is not None]
+        complete = len(guards) == len(confirmation.answers) > 0
+        done = confirmation.all_stopped if button.pressed else complete and button.is_acknowledged_by(len(guards))
         if not done:
             done_s = float("inf")
         elif is_known:
             return True
         elif done_s == float("inf"):
-            done_s = now_s + _LOOK_ON_S
+            done_s = now_s + _DISCOVERY_S
     return done_s < float("inf")
 
 
-def _report(heard: EstopConfirmation, domain_id: int) -> Report:
-    answers = heard.answers
+def _report(confirmation: EstopConfirmation, domain_id: int) -> Report:
+    answers = confirmation.answers
     rows = [(answer.robot, "yes" if answer.stopped else "NO", answer.guard, answer.mode) for answer in answers]
     values = {
         "schema": "testudo/estop/1",
@@ -139,3 +140,67 @@ def _end(sentence: str, *, release: bool) -> int:
     stopped = "all stopped; to drive again: `testudo estop --release`, then `testudo rearm ROBOT`"
     Console().print(Text(after if release else stopped), soft_wrap=True)
     return 0
+
+
+def rearm(
+    robots: tyro.conf.Positional[tuple[str, ...]],
+    start: bool = False,
+    wait: float = 10.0,
+    domain: int | None = None,
+    local: bool = False,
+) -> int:
+    """Rearm stopped robots after the emergency stop is released; they brake until they are started.
+
+    Shows the answer of each guard, and with --start of each policy; the exit status is 0 only if none refused.
+
+    Example:
+        testudo rearm r0 r1 --start
+
+    Args:
+        robots: names of the robots, as in the fleet file.
+        start: also start them.
+        wait: longest time to wait for a robot [s].
+        domain: ROS_DOMAIN_ID; by default that of the environment.
+        local: reach fleets on this machine only, as `testudo up` starts them.
+    """
+    if not robots:
+        raise TestudoError("rearm: no robot is named; expected one or more, as in `testudo rearm r0 r1`")
+    check_wait(wait)
+    domain_id = ros_domain_id(domain)
+    with fleet_listener("rearm", FleetStatus(), domain_id, local=local) as listener:
+        rows = [(name, *_rearm(listener, wait, name, start=start)) for name in robots]
+    shown = [(name, "yes" if granted else "NO", answer) for name, granted, answer in rows]
+    Console().print(table("Rearmed", ("robot", "done", "answer"), shown))
+    return 0 if all(granted for _, granted, _ in rows) else _FAILED
+
+
+def _rearm(listener: Any, wait_s: float, robot: str, *, start: bool) -> tuple[bool, str]:
+    granted, sentence = _call(listener, wait_s, f"/{robot}/guard/rearm")
+    if not granted or not start:
+        return granted, sentence
+    # the policy gets the new state with the next status of the guard
+    return _call(listener, wait_s, f"/{robot}/policy/start", until_granted=True)
+
+
+def _call(listener: Any, wait_s: float, service: str, *, until_granted: bool = False) -> tuple[bool, str]:
+    """Call a service of the type Trigger, if wanted repeatedly; return whether it was granted, and the answer."""
+    from std_srvs.srv import Trigger  # noqa: PLC0415 -- the listener has found ROS
+
+    end_s = time.monotonic() + wait_s
+    client = listener.node.create_client(Trigger, service)
+    answer = (False, f"{service} was not found in this domain within {wait_s:g} s")
+    while time.monotonic() < end_s:
+        if not client.service_is_ready():
+            listener.listen(_REPEAT_S)
+            continue
+        future = client.call_async(Trigger.Request())
+        listener.listen(end_s - time.monotonic(), enough=future.done)
+        if not future.done():
+            answer = (False, f"{service} did not answer within {wait_s:g} s")
+            break
+        answer = (future.result().success, future.result().message)
+        if answer[0] or not until_granted:
+            break
+        listener.listen(_RETRY_S)
+    listener.node.destroy_client(client)
+    return answer

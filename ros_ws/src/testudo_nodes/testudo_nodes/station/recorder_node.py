@@ -1,6 +1,6 @@
-"""Records every topic of a fleet into a run folder, as the messages come, without decoding them.
+"""Records every topic of a fleet into a run folder, without decoding the messages.
 
-Nothing waits for the recorder: when the disk refuses, it says so once and ends; control goes on.
+No control loop waits for the recorder: if the disk refuses, it reports that once and ends; control continues.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from rclpy.task import Future
 
 from testudo_deploy.files.bag_writer import RecordedTopic, RunWriteError
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.launch_plan import BACKENDS, MOST_SEED, TopicPlan, topics
+from testudo_deploy.launch.fleet_topics import TopicPlan, topics
+from testudo_deploy.launch.launch_plan import BACKENDS, MOST_SEED
 from testudo_deploy.launch.run_folder import RunWriter
-from testudo_nodes.common.clock import clock_of
-from testudo_nodes.common.message_definitions import message_class, message_definition, type_hash
-from testudo_nodes.common.node_runner import CpuMeter, integer_parameter, report_status, run, text_parameter
+from testudo_nodes.common.clock import LockStepParticipant, clock_of
+from testudo_nodes.common.messages import message_class, message_definition, type_hash
+from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import offered, recorded
 
 _NICE = 5
-"""Control comes first where processors are short; what waits is in the queues."""
+"""Lower priority than control on a busy machine; messages wait in the queues."""
 
 
 class RecorderNode(Node):
@@ -43,21 +44,21 @@ class RecorderNode(Node):
         self._stop, self._cpu = stop, CpuMeter()
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         policy = Path(text_parameter(self, "policy", "the policy file, of which a copy is kept"))
-        folder = text_parameter(self, "run_folder", "the folder to write, which holds no run yet")
+        folder = text_parameter(self, "run_folder", "the folder to write, which must not hold a run")
         backend = text_parameter(self, "backend", f"what moves the robots: {' or '.join(BACKENDS)}")
-        seed = integer_parameter(self, "seed", 0, (0, MOST_SEED), "seed of the plant, for the record")
+        seed = parameter(self, "seed", 0, "seed of the plant, for the record", (0, MOST_SEED))
         planned = topics(fleet)
-        self._tempo = clock_of(self)
+        self._node_clock = clock = clock_of(self)
         self._writer = RunWriter(
             folder,
             [_recorded_topic(topic) for topic in planned],
             replace(fleet, policy=policy.absolute()),
             facts={"seed": seed, "backend": backend},
-            clock=self._tempo.now_s,
+            clock=clock.now_s,
         )
         for topic in planned:
-            listen = self._tempo.listen_outside if topic.kind == "estop" else self._tempo.listen
-            listen(
+            subscribe = clock.subscribe_outside if topic.kind == "estop" else clock.subscribe
+            subscribe(
                 message_class(topic.type),
                 topic.name,
                 partial(self._take, topic.name),
@@ -70,17 +71,17 @@ class RecorderNode(Node):
     def close(self) -> None:
         """Complete the run."""
         if not self.failed:
-            if self._tempo.in_rounds:
-                self._tempo.deliver()  # what was sent after the last round
-            self._guarded(self._writer.close)
+            if isinstance(self._node_clock, LockStepParticipant):
+                self._node_clock.deliver()  # messages sent after the last round
+            self._write(self._writer.close)
         report_status("recorded", {"messages": self._writer.message_count, "cpu_share": self._cpu.share()})
 
     def _take(self, topic: str, data: bytes) -> None:
         if not self.failed:
-            self._guarded(partial(self._writer.write, topic, data, self._tempo.now_s()))
+            self._write(partial(self._writer.write, topic, data, self._node_clock.now_s()))
 
-    def _guarded(self, write: Callable[[], None]) -> None:
-        """Write; if the disk refuses, say so once and end."""
+    def _write(self, write: Callable[[], None]) -> None:
+        """Write; if the disk refuses, report that once and end."""
         try:
             write()
         except RunWriteError as error:

@@ -1,7 +1,7 @@
-"""Brings a fleet up: arms every robot, then starts all; which and when is in `testudo_deploy.station.fleet_bring_up`.
+"""Brings a fleet up: arms every robot, then starts all; the logic is in `testudo_deploy.station.fleet_bring_up`.
 
-A robot that was active once, or that somebody stopped or let go of, is the operator's: after a stop, a fault or a
-restart, of the robot or of the station, nothing starts it by itself.
+A robot that was active once, or that an operator stopped or deactivated, is never started by this node again: after a
+stop, a fault or a restart, of the robot or of the station, only an operator starts it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from std_srvs.srv import Trigger
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.station.fleet_bring_up import BringUp, Request
 from testudo_nodes.common.clock import clock_of
-from testudo_nodes.common.message_conversions import status_values
-from testudo_nodes.common.node_runner import CpuMeter, flag_parameter, report_status, run, text_parameter
+from testudo_nodes.common.messages import status_values
+from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import REQUESTED
 
 _STEP_S = 0.1
-_SERVICE_S = 5.0
-_COMPLAIN_S = 15.0
-"""For so long a fleet may take to start on a slow machine before the station says who is missing."""
+_SERVICE_TIMEOUT_S = 5.0
+_WARN_S = 15.0
+"""Time for the start on a slow machine, before the station warns which robots are not ready."""
 
 
 class StationNode(Node):
     """The node of the station."""
 
     def __init__(self, _stop: Future) -> None:
-        """Listen to the robots.
+        """Subscribe to the modes of the robots.
 
         Raises:
             TestudoError: the fleet is refused.
@@ -43,62 +43,61 @@ class StationNode(Node):
         self.failed = False
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         text_parameter(self, "policy", "the policy file")
-        self._tempo = clock_of(self)
-        starts = flag_parameter(self, "start", default=True, description="start the robots once all are armed")
+        self._node_clock = clock_of(self)
+        starts = parameter(self, "start", True, "start the robots once all are armed")
         self._bring_up = BringUp(fleet.names, fleet.untrusted, starts=starts)
         self._modes: dict[str, tuple[str, str]] = {}
-        self._said = not starts
-        """People know that the start is theirs."""
+        self._informed = not starts
+        """The operator has been told to start the robots."""
         self._activate, self._start = {}, {}
         for name in fleet.names:
             self._activate[name] = self.create_client(ChangeState, f"/{name}/policy/change_state")
             self._start[name] = self.create_client(Trigger, f"/{name}/policy/start")
-            self._tempo.listen(DiagnosticStatus, f"/{name}/mode", self._hearer(name), REQUESTED["mode"])
-        self._complain_s = self._tempo.now_s() + _COMPLAIN_S
-        self._timer = self._tempo.every(_STEP_S, self._step)
+            self._node_clock.subscribe(DiagnosticStatus, f"/{name}/mode", self._mode_callback(name), REQUESTED["mode"])
+        self._warn_s = self._node_clock.now_s() + _WARN_S
+        self._timer = self._node_clock.every(_STEP_S, self._step)
         self._cpu = CpuMeter()
 
     def close(self) -> None:
-        """Tell what it cost."""
+        """Report the processor time."""
         report_status("station", {"cpu_share": self._cpu.share()})
 
-    def _hearer(self, name: str) -> Callable[[DiagnosticStatus], None]:
+    def _mode_callback(self, name: str) -> Callable[[DiagnosticStatus], None]:
         def on_mode(message: DiagnosticStatus) -> None:
             values = status_values(message)
             mode, code = values.get("mode", ""), values.get("code", "")
             past = {key: values.get(key) == "true" for key in ("was_active", "flew", "by_hand")}
-            self._bring_up.hear(name, mode, code, message.message, **past)
+            self._bring_up.on_mode(name, mode, code, message.message, **past)
             if self._modes.get(name) != (mode, code):
                 self._modes[name] = (mode, code)
-                told = {"robot": name, "mode": mode, "code": code, "sentence": message.message}
-                report_status("mode", told)
+                report_status("mode", {"robot": name, "mode": mode, "code": code, "sentence": message.message})
             self._step()
 
         return on_mode
 
     def _step(self) -> None:
-        now_s = self._tempo.now_s()
-        if self._bring_up.needs_operator and not self._said:
-            self._said = True
+        now_s = self._node_clock.now_s()
+        if self._bring_up.needs_operator and not self._informed:
+            self._informed = True
             self.get_logger().warning(
-                "the start is left to people: testudo rearm ROBOT --start, or the service ~/start of each policy"
+                "an operator must start the robots: testudo rearm ROBOT --start, or the service ~/start of each policy"
             )
         for name, request in self._bring_up.next_requests(now_s):
             if request is Request.ACTIVATE:
-                order = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_ACTIVATE))
-                self._call(self._activate[name], order)
+                transition = Transition(id=Transition.TRANSITION_ACTIVATE)
+                self._call(self._activate[name], ChangeState.Request(transition=transition))
             else:
                 self._call(self._start[name], Trigger.Request())
-        if now_s >= self._complain_s and not self._bring_up.done:
-            self._complain_s = now_s + _COMPLAIN_S
+        if now_s >= self._warn_s and not self._bring_up.done:
+            self._warn_s = now_s + _WARN_S
             for name, sentence in self._bring_up.missing.items():
                 self.get_logger().warning(f"{name} is not ready: {sentence}")
 
     def _call(self, client: Client, request: object) -> None:
-        if self._tempo.in_rounds:  # asked in every run at the same time
-            client.wait_for_service(_SERVICE_S)
+        if self._node_clock.in_lock_step:  # requested at the same time in every run
+            client.wait_for_service(_SERVICE_TIMEOUT_S)
         if client.service_is_ready():
-            self._tempo.wait_for(client.call_async(request))
+            self._node_clock.wait_for(client.call_async(request))
 
 
 def main() -> None:

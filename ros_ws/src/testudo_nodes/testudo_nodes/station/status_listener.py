@@ -1,4 +1,4 @@
-"""Subscribes to the status of the robots of a ROS domain; `testudo_deploy.station.fleet_status` interprets it."""
+"""Subscribes to the status of all robots of a ROS domain; `testudo_deploy.station.fleet_status` interprets it."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from rclpy.qos import qos_profile_sensor_data
 from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import BatteryState
 
+from testudo_deploy.launch.launch_plan import ENCLAVES
 from testudo_deploy.launch.node_interfaces import OPERATOR, TOOL_NODES
 from testudo_deploy.launch.ros_domain import LOOPBACK
-from testudo_deploy.launch.sros2_enclave import ENCLAVES
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.qos import SHOWN
 
-_LOOK_S = 0.5
-"""How often it looks for robots that are new."""
+_DISCOVERY_S = 0.5
+"""Period of the search for new robots."""
 _STEP_S = 0.05
 _TYPES = {"mode": DiagnosticStatus, "guard_status": DiagnosticStatus, "battery_state": BatteryState}
 _TOPIC = re.compile(rf"/([a-z][a-z0-9_]*)/({'|'.join(_TYPES)})")
 
 
-class Heard(Protocol):
-    """Takes what is heard, such as `testudo_deploy.station.fleet_status.FleetStatus`."""
+class StatusReceiver(Protocol):
+    """Takes the messages, such as `testudo_deploy.station.fleet_status.FleetStatus`."""
 
-    def hear_mode(self, robot: str, sentence: str, values: dict[str, str], received_s: float) -> None:
+    def on_mode(self, robot: str, sentence: str, values: dict[str, str], received_s: float) -> None:
         """Take a status of the topic `mode`."""
 
-    def hear_guard(self, robot: str, values: dict[str, str], received_s: float) -> None:
+    def on_guard_status(self, robot: str, values: dict[str, str], received_s: float) -> None:
         """Take a status of the topic `guard_status`."""
 
-    def hear_battery(self, robot: str, share: float, voltage_v: float) -> None:
+    def on_battery(self, robot: str, share: float, voltage_v: float) -> None:
         """Take a `sensor_msgs/BatteryState`."""
 
 
 class StatusListener:
-    """Hears the robots of a domain; a context manager. Between its ends, ``node`` is for others to use, too."""
+    """Receives the status of the robots of a domain; a context manager, whose ``node`` is open to its user."""
 
-    def __init__(self, heard: Heard, domain_id: int, *, local: bool) -> None:
+    def __init__(self, receiver: StatusReceiver, domain_id: int, *, local: bool) -> None:
         """Prepare.
 
         Args:
-            heard: takes what is heard.
+            receiver: takes the messages.
             domain_id: the ROS domain.
-            local: hear this machine only, as `testudo up` speaks.
+            local: reach this machine only, as `testudo up` does.
         """
-        self._heard, self._domain_id, self._local = heard, domain_id, local
+        self._receiver, self._domain_id, self._local = receiver, domain_id, local
         self._known: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class StatusListener:
         self._context.try_shutdown()
 
     def _begin(self) -> None:
-        # Ctrl-C is the terminal's way to end, not an error of ROS
+        # Ctrl-C ends the verb; ROS must not handle it
         rclpy.init(
             args=["--ros-args", "--enclave", f"{ENCLAVES}/{OPERATOR}"],
             context=self._context,
@@ -87,16 +87,16 @@ class StatusListener:
         )
 
     def listen(self, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
-        """Listen for some time [s], or until it is enough."""
-        end_s, look_s = time.monotonic() + seconds, 0.0
+        """Receive messages for some time [s], or until ``enough`` returns True."""
+        end_s, next_s = time.monotonic() + seconds, 0.0
         while (now_s := time.monotonic()) < end_s and not enough():
-            if now_s >= look_s:
-                look_s = now_s + _LOOK_S
-                self._look_around()
+            if now_s >= next_s:
+                next_s = now_s + _DISCOVERY_S
+                self._discover()
             self._executor.spin_once(timeout_sec=_STEP_S)
 
-    def _look_around(self) -> None:
-        """Subscribe to what robots publish that are new."""
+    def _discover(self) -> None:
+        """Subscribe to the topics of new robots."""
         for topic, types in self.node.get_topic_names_and_types():
             match = _TOPIC.fullmatch(topic)
             if match is None or topic in self._known:
@@ -113,10 +113,10 @@ class StatusListener:
     def _take(self, robot: str, kind: str, message: Any) -> None:
         now_s = time.monotonic()
         if kind == "battery_state":
-            self._heard.hear_battery(robot, message.percentage, message.voltage)
+            self._receiver.on_battery(robot, message.percentage, message.voltage)
             return
         values = {pair.key: pair.value for pair in message.values}
         if kind == "mode":
-            self._heard.hear_mode(robot, message.message, values, now_s)
+            self._receiver.on_mode(robot, message.message, values, now_s)
         else:
-            self._heard.hear_guard(robot, values, now_s)
+            self._receiver.on_guard_status(robot, values, now_s)

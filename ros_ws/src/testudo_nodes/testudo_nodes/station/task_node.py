@@ -1,6 +1,6 @@
 """Runs the task of a fleet on measured poses and scores the run as training does.
 
-All that decides is in `testudo_sim.online_task`; this node carries poses to it, and scores and goals from it.
+The logic is in `testudo_sim.online_task`; this node connects it to ROS.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
 from testudo_deploy.fleet.measured_pose_topics import record_topic, recorded_pose, shared_odometry
-from testudo_deploy.markers import goal_markers
-from testudo_deploy.station.station_topics import GOALS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_deploy.launch.fleet_topics import GOALS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_deploy.markers.scene import goal_markers
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry, read_pose, read_stamp
 from testudo_nodes.common.clock import clock_of
-from testudo_nodes.common.message_conversions import envelope_bytes
-from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, optional_text, report_status, run, text_parameter
+from testudo_nodes.common.messages import envelope_bytes, status_values
+from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
-from testudo_nodes.station.marker_messages import marker_array
+from testudo_nodes.station.markers_node import marker_array
 from testudo_sim.online_task import OnlineTask, Pose, make_task, scoring_of
 from testudo_sim.online_task.task_status import (
     ACTIVE,
@@ -46,67 +46,67 @@ from testudo_sim.online_task.task_status import (
 )
 
 _STEP_S = 0.05
-_SHOW_S = 1.0
+_GOALS_PERIOD_S = 1.0
 
 
 class TaskNode(Node):
     """The node of the task."""
 
     def __init__(self, _stop: Future) -> None:
-        """Build the scenario that the policy was trained in; listen to every robot, never to the truth.
+        """Build the scenario of the policy, and subscribe to every robot, never to the truth.
 
         Raises:
             TestudoError: fleet, policy, task or a parameter is refused.
         """
         super().__init__("task")
         self.failed = False
-        self._tempo = clock_of(self)
-        self._now_s = self._tempo.now_s
-        # of several teams the first is scored: a scenario knows one kind of robot
+        self._node_clock = clock_of(self)
+        self._now_s = self._node_clock.now_s
+        # of several policy groups the first is scored: a scenario has one kind of robot
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file")).teams[0]
         policy = text_parameter(self, "policy", "the policy file, which names scenario and arena")
         values = _values(
-            optional_text(self, "task", "values of the task by name, as a JSON object; empty: from the fleet")
+            parameter(self, "task", "", "values of the task by name, as a JSON object; empty: from the fleet")
         )
-        self._start_on = optional_text(self, "start_on", f"when an episode begins: {' or '.join(START_ON)}", ACTIVE)
+        self._start_on = parameter(self, "start_on", ACTIVE, f"when an episode begins: {' or '.join(START_ON)}")
         if self._start_on not in START_ON:
             found = f"found {self._start_on!r}, expected {' or '.join(START_ON)}"
             raise TestudoError(f"parameter start_on: {found}")
         spec = fleet.robots[0].spec
         contract = PolicyArtefact.load(policy, robot=spec, sha256=fleet.policy_sha256).contract
-        jax.config.update("jax_platforms", "cpu")  # some numbers a second: no accelerator is worth it
+        jax.config.update("jax_platforms", "cpu")  # too little computation for an accelerator
         scoring = scoring_of(contract, spec)
         task = make_task(scoring.scenario, [robot.goal_world for robot in fleet.robots], values)
         self._live, self._frame = OnlineTask(scoring, fleet.names, task), fleet.frame
         self._modes: dict[str, str] = {}
-        self._waits, self._show_s = True, 0.0
+        self._waits, self._goals_due_s = True, 0.0
         self._connect(fleet.robots)
         self._cpu = CpuMeter()
 
     def close(self) -> None:
-        """Tell what it cost."""
+        """Report the processor time."""
         report_status("task", {"cpu_share": self._cpu.share()})
 
     def _connect(self, robots: tuple[FleetRobot, ...]) -> None:
-        self._score = self._tempo.publisher(String, SCORE_TOPIC, OFFERED["score"])
-        self._goals = self._tempo.publisher(MarkerArray, GOALS_TOPIC, OFFERED["goals"])
+        self._score = self._node_clock.publisher(String, SCORE_TOPIC, OFFERED["score"])
+        self._goals = self._node_clock.publisher(MarkerArray, GOALS_TOPIC, OFFERED["goals"])
         self._topics = {body: body_topic(body) for body in self._live.bodies}
         for body, topic in self._topics.items():
-            self._tempo.listen_outside(PoseStamped, topic, self._body_hearer(body), SHOWN["pose"])
+            self._node_clock.subscribe_outside(PoseStamped, topic, self._body_callback(body), SHOWN["pose"])
         for robot in robots:
             name, shared = robot.name, shared_odometry(robot)
-            self._tempo.listen(DiagnosticStatus, f"/{name}/mode", self._mode_hearer(name), SHOWN["mode"])
+            self._node_clock.subscribe(DiagnosticStatus, f"/{name}/mode", self._mode_callback(name), SHOWN["mode"])
             self._topics[name] = record_topic(robot) if shared is None else shared[0]
             if shared is not None:
-                hears = self._hearer(robot, shared[1])
-                self._tempo.listen(Odometry, shared[0], hears, REQUESTED["odom"])
+                callback = self._odometry_callback(robot, shared[1])
+                self._node_clock.subscribe(Odometry, shared[0], callback, REQUESTED["odom"])
             if shared is None or self._live.scoring.change_price:
-                hears = self._tick_hearer(name, takes_pose=shared is None)
-                self._tempo.listen(UInt8MultiArray, record_topic(robot), hears, SHOWN["tick"])
+                callback = self._tick_callback(name, takes_pose=shared is None)
+                self._node_clock.subscribe(UInt8MultiArray, record_topic(robot), callback, SHOWN["tick"])
         self.create_service(Trigger, "~/restart", self._on_restart)
-        self._timer = self._tempo.every(_STEP_S, self._step)
+        self._timer = self._node_clock.every(_STEP_S, self._step)
 
-    def _hearer(self, robot: FleetRobot, frames: tuple[str, str]) -> Callable[[Odometry], None]:
+    def _odometry_callback(self, robot: FleetRobot, frames: tuple[str, str]) -> Callable[[Odometry], None]:
         def on_odometry(message: Odometry) -> None:
             reading = read_odometry(message, robot.name, robot.spec, frames)
             self._take_pose(robot.name, reading, self._now_s())
@@ -117,7 +117,7 @@ class TaskNode(Node):
         pose = Pose(reading.position_world, reading.yaw, reading.velocity)
         self._live.on_pose(robot, reading.stamp_s, received_s, pose)
 
-    def _body_hearer(self, body: str) -> Callable[[PoseStamped], None]:
+    def _body_callback(self, body: str) -> Callable[[PoseStamped], None]:
         def on_body(message: PoseStamped) -> None:
             if message.header.frame_id != self._frame:
                 found = f"found frame {message.header.frame_id!r}, expected {self._frame!r}"
@@ -128,14 +128,13 @@ class TaskNode(Node):
 
         return on_body
 
-    def _mode_hearer(self, name: str) -> Callable[[DiagnosticStatus], None]:
+    def _mode_callback(self, name: str) -> Callable[[DiagnosticStatus], None]:
         def on_mode(message: DiagnosticStatus) -> None:
-            modes = [pair.value for pair in message.values if pair.key == "mode"]
-            self._modes[name] = modes[0] if modes else ""
+            self._modes[name] = status_values(message).get("mode", "")
 
         return on_mode
 
-    def _tick_hearer(self, name: str, *, takes_pose: bool) -> Callable[[UInt8MultiArray], None]:
+    def _tick_callback(self, name: str, *, takes_pose: bool) -> Callable[[UInt8MultiArray], None]:
         def on_tick(message: UInt8MultiArray) -> None:
             received_s = self._now_s()
             record = TickRecord.decode(envelope_bytes(message))
@@ -147,7 +146,7 @@ class TaskNode(Node):
         return on_tick
 
     def _on_restart(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        self._waits, self._show_s = True, 0.0
+        self._waits, self._goals_due_s = True, 0.0
         response.success, response.message = True, "a new episode begins once all robots are ready"
         return response
 
@@ -157,29 +156,29 @@ class TaskNode(Node):
             self._wait(now_s)
         else:
             for score in self._live.advance(now_s):
-                self._say(score_values(self._live, score))
+                self._publish_score(score_values(self._live, score))
                 if score.outcome:
                     report_status("task_finished", finish_values(self._live, score))
                     self.get_logger().info(f"{score.outcome} after {score.decision} decisions")
-        if now_s >= self._show_s:
-            self._show_s = now_s + _SHOW_S
-            self._show()
+        if now_s >= self._goals_due_s:
+            self._goals_due_s = now_s + _GOALS_PERIOD_S
+            self._publish_goals()
 
     def _wait(self, now_s: float) -> None:
-        """Begin an episode, or say what it waits for."""
+        """Begin an episode, or publish the reasons for waiting."""
         reasons = waits_for(self._live, self._topics, self._modes, self._start_on, now_s)
         if not reasons:
             self._waits = False
             self._live.begin(now_s)
             report_status("task_started", {"scenario": self._live.scoring.scenario.name, "stamp_s": now_s})
-        elif now_s >= self._show_s:
-            self._say(waiting_values(self._live, reasons))
+        elif now_s >= self._goals_due_s:
+            self._publish_score(waiting_values(self._live, reasons))
             self.get_logger().info(f"waiting: {'; '.join(reasons)}", throttle_duration_sec=WARN_EVERY_S)
 
-    def _say(self, values: dict[str, Any]) -> None:
+    def _publish_score(self, values: dict[str, Any]) -> None:
         self._score.publish(String(data=json.dumps(values, allow_nan=False)))
 
-    def _show(self) -> None:
+    def _publish_goals(self) -> None:
         shown = goal_markers(goal_views(self._live), body_markers(self._live))
         self._goals.publish(marker_array(self, shown, self._frame, 0.0))
 

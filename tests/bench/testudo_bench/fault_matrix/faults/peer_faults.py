@@ -21,7 +21,7 @@ from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.shield.segment_distance import point_distance
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.links.wire import CommandReading, fill_command
-from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
+from testudo_nodes.common.messages import envelope_bytes, envelope_message
 from testudo_nodes.common.qos import OFFERED
 
 _WATCH_S = 4.0

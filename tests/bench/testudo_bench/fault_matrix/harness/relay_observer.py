@@ -28,11 +28,11 @@ from std_srvs.srv import Trigger
 
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
-from testudo_deploy.launch.launch_plan import ESTOP_TOPIC, EVENTS_TOPIC
+from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC, EVENTS_TOPIC
 from testudo_hardware.links.wire import read_command, read_odometry
-from testudo_nodes.common.message_conversions import envelope_bytes, status_values
+from testudo_nodes.common.messages import envelope_bytes, status_values
+from testudo_nodes.common.node_runner import PRIORITIES, reset_scheduling, set_realtime_priority
 from testudo_nodes.common.qos import OFFERED, REQUESTED, recorded
-from testudo_nodes.common.scheduling import PRIORITIES, go_as_usual, go_first
 
 MOVING_M_S = 0.02
 _WAKE_S = 0.2
@@ -138,11 +138,11 @@ class Observer:
         self._closing = False
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
-        go_first(PRIORITIES["observer"], alone=True)
+        set_realtime_priority(PRIORITIES["observer"], alone=True)
 
     def close(self) -> None:
         """Stop listening."""
-        go_as_usual()
+        reset_scheduling()
         self.host.close()
         self._closing = True
         self._thread.join(5)  # a context that ends while the executor logs waits for it, and it for the context

@@ -1,13 +1,14 @@
-"""The walls of the arena and the obstacles in it."""
+"""Markers of the scene: walls, obstacles, goals, and bodies of the task."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.markers.marker import Colour, Marker, Shape
-from testudo_deploy.markers.shapes import area, capsule, hull_outline, lifted
+from testudo_deploy.markers.marker import Colour, Marker, Shape, area, capsule, circle, hull_outline, lifted, line
 from testudo_deploy.shield.arena import Arena, Ball, Block, Obstacle
 from testudo_hardware.frames import quaternion_xyzw_from_yaw
 
@@ -15,11 +16,16 @@ _WALL: Colour = (0.45, 0.47, 0.50, 0.5)
 _OBSTACLE: Colour = (0.35, 0.30, 0.28, 0.9)
 _WALL_HEIGHT_M, _WALL_WIDTH_M = 0.08, 0.02
 _OBSTACLE_HEIGHT_M = 0.2
-"""In the plane an obstacle has no height of its own."""
+"""Drawn height of an obstacle in the plane."""
+_OPEN: Colour = (0.25, 0.45, 0.95, 0.35)
+_REACHED: Colour = (0.20, 0.80, 0.35, 0.6)
+_BODY: Colour = (0.85, 0.65, 0.30, 0.8)
+_TEXT: Colour = (0.9, 0.9, 0.9, 1.0)
+_HEIGHT_M, _TEXT_M = 0.004, 0.06
 
 
 def arena_markers(arena: Arena | None) -> tuple[Marker, ...]:
-    """Return walls and obstacles; none where there is no arena."""
+    """Return walls and obstacles; none without an arena."""
     if arena is None:
         return ()
     obstacles = [
@@ -91,3 +97,55 @@ def _obstacle(namespace: str, obstacle: Obstacle) -> list[Marker]:
         return capsule(namespace, obstacle.start_world, obstacle.end_world, obstacle.radius_m, _OBSTACLE)
     ends = [[a, b] for a, b in zip(obstacle.start_world, obstacle.end_world, strict=True)]
     return area(namespace, hull_outline(np.array(ends), obstacle.radius_m), 0.0, _OBSTACLE, _OBSTACLE)
+
+
+@dataclass(frozen=True)
+class GoalView:
+    """One goal."""
+
+    name: str
+    """Name of the robot or body that this goal is for."""
+    position_world: tuple[float, ...]
+    """(D,) [m]."""
+    tolerance_m: float
+    reached: bool
+
+
+def goal_markers(goals: Sequence[GoalView], bodies: Sequence[Marker] = ()) -> tuple[Marker, ...]:
+    """Return for each goal a disc (in space a ball) of the tolerance, green if reached, and a name; then the bodies."""
+    made: list[Marker] = []
+    for goal in goals:
+        colour, place = _REACHED if goal.reached else _OPEN, lifted(goal.position_world, _HEIGHT_M)
+        width, flat = 2 * goal.tolerance_m, len(goal.position_world) == 2
+        made += [
+            Marker(
+                f"goals/{goal.name}",
+                0,
+                Shape.CYLINDER if flat else Shape.SPHERE,
+                colour,
+                place,
+                size_m=(width, width, _HEIGHT_M if flat else width),
+            ),
+            line(
+                f"goals/{goal.name}",
+                1,
+                circle(goal.position_world, goal.tolerance_m, 2 * _HEIGHT_M),
+                (*colour[:3], 1.0),
+            ),
+            Marker(
+                f"goals/{goal.name}",
+                2,
+                Shape.TEXT,
+                _TEXT,
+                (place[0], place[1], place[2] + _TEXT_M),
+                size_m=(0.0, 0.0, _TEXT_M),
+                text=goal.name,
+            ),
+        ]
+    return (*made, *bodies)
+
+
+def body_marker(name: str, position_world: tuple[float, ...], yaw: float, size_m: tuple[float, float, float]) -> Marker:
+    """Return a box on the floor, given by its centre from above (2,) [m], its yaw [rad] and its sides [m]."""
+    centre = lifted(position_world, size_m[2] / 2)
+    return Marker(f"bodies/{name}", 0, Shape.CUBE, _BODY, centre, quaternion_xyzw_from_yaw(yaw), size_m)

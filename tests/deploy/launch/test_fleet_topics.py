@@ -1,4 +1,6 @@
-from testudo_deploy.station.publisher_check import foreign_publishers, unknown_robots
+"""Who may publish on a topic of commands, and which robots are not in the fleet."""
+
+from testudo_deploy.launch.fleet_topics import foreign_publishers, unknown_robots
 
 GUARD, JOYSTICK = "/tb1/guard", "/tb1/teleop_twist_joy_node"
 
@@ -9,7 +11,7 @@ def test_the_own_node_counts_once():
     assert foreign_publishers([GUARD, GUARD], GUARD) == [GUARD]
 
 
-def test_who_is_allowed_by_name_is_no_stranger_in_any_namespace():
+def test_a_node_allowed_by_name_is_not_foreign_in_any_namespace():
     found = [JOYSTICK, GUARD, "/teleop_twist_joy_node", JOYSTICK, "/tb1/nav2"]
     assert foreign_publishers(found, GUARD, ["teleop_twist_joy_node"]) == ["/tb1/nav2"]
     assert foreign_publishers(found, GUARD) == [JOYSTICK, "/teleop_twist_joy_node", JOYSTICK, "/tb1/nav2"]
@@ -20,7 +22,7 @@ def test_part_of_a_name_is_not_enough():
     assert foreign_publishers(found, GUARD, ["joy", "teleop"]) == found
 
 
-def test_a_stranger_is_a_robot_with_a_topic_for_peers_that_the_fleet_does_not_know():
+def test_an_unknown_robot_has_a_topic_for_peers_and_is_not_in_the_fleet():
     topics = [
         "/r9/peer_state",
         "/r0/peer_state",

@@ -1,0 +1,160 @@
+"""ROS topics of one simulated robot: commands and requests in, measurements, truth and vehicle state out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from geometry_msgs.msg import TwistStamped
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from sensor_msgs.msg import BatteryState
+from std_msgs.msg import String, UInt8MultiArray
+
+from testudo_deploy.contract.messages import EnvelopeError
+from testudo_deploy.fleet.fleet import FleetRobot
+from testudo_deploy.fleet.pose_source import absolute
+from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMessage
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
+from testudo_nodes.common.clock import RealTimeClock
+from testudo_nodes.common.messages import (
+    command_message,
+    envelope_bytes,
+    envelope_message,
+    message_class,
+    odometry_message,
+)
+from testudo_nodes.common.node_runner import WARN_EVERY_S
+from testudo_nodes.common.qos import OFFERED, REQUESTED, measured
+from testudo_nodes.plant.lock_step_server import LockStepServer
+from testudo_plant.plant import LatencyMeter, LinkEmulation, Plant, read_faults
+from testudo_plant.worlds.drone_dynamics import flies
+
+_WARM_UP_S = 10.0
+"""Commands of the first seconds do not count for the latency."""
+_VEHICLE_PERIOD_S = 0.1
+
+PlantClock = RealTimeClock | LockStepServer
+
+
+class RobotTopics:
+    """The topics of one robot of the plant."""
+
+    def __init__(self, node: Node, clock: PlantClock, plant: Plant, robot: FleetRobot, link: LinkEmulation) -> None:
+        """Create the topics.
+
+        Raises:
+            TestudoError: a message type is not installed.
+        """
+        self._node, self._clock, self._plant, self._link = node, clock, plant, link
+        self.name = name = robot.name
+        self._spec, self.latency = robot.spec, LatencyMeter(_WARM_UP_S)
+        self._sensed = {
+            topic.kind: (
+                message_class(topic.type),
+                clock.publisher(message_class(topic.type), topic.absolute, measured(reliable=topic.wire.reliable)),
+            )
+            for topic in link.topics
+        }
+        self._truth = clock.publisher(Odometry, f"/{name}/truth", OFFERED["truth"])
+        self._applied = clock.publisher(TwistStamped, f"/{name}/applied_cmd_vel", OFFERED["applied_cmd_vel"])
+        command_topic = absolute(robot.link.topics["cmd_vel"], name)
+        clock.subscribe(message_class(link.commands.type), command_topic, self._on_command, REQUESTED["cmd_vel"])
+        clock.subscribe_outside(String, f"/{name}/plant_fault", self._on_fault, REQUESTED["plant_fault"])
+        self._vehicle = VehicleTopics(node, clock, plant, robot) if flies(robot.spec) else None
+        self._next_truth_s = self._next_applied_s = 0.0
+        self._applied_since_s = float("nan")
+
+    def has_recorder(self) -> bool:
+        """Return whether there is a subscriber to the truth."""
+        return self._truth.get_subscription_count() > 0
+
+    def drop_measurements(self) -> None:
+        """Discard the measurements so far."""
+        self._plant.odometry(self.name)
+
+    def publish(self, now_s: float) -> None:
+        """Publish everything that is due at a time [s]."""
+        for sample in self._plant.odometry(self.name):
+            reading = OdometryReading(sample.stamp_s, sample.position_world, sample.yaw, sample.velocity)
+            self.latency.odometry(self._clock.now_s())
+            for topic, measurement in self._link.say(reading, *self._clock.clocks()):
+                kind, publisher = self._sensed[topic.kind]
+                publisher.publish(topic.wire.encode(kind(), measurement))
+        if self._vehicle is not None:
+            self._vehicle.publish(now_s)
+        self._publish_applied(now_s)
+        if now_s >= self._next_truth_s:
+            self._next_truth_s = now_s + self._spec.control_period_s
+            pose = self._plant.truth(self.name)
+            reading = OdometryReading(
+                self._plant.time_s, pose.position_world, pose.yaw, pose.velocity, quaternion_xyzw=pose.quaternion_xyzw
+            )
+            self._truth.publish(odometry_message(self.name, self._spec, reading))
+
+    def _publish_applied(self, now_s: float) -> None:
+        """Publish the command that acts, at each change and at the control rate."""
+        applied = self._plant.applied(self.name)
+        changed = applied.since_s != self._applied_since_s
+        if not changed and now_s < self._next_applied_s:
+            return
+        self._applied_since_s = applied.since_s
+        self._next_applied_s = now_s + self._spec.control_period_s
+        reading = CommandReading(applied.since_s if changed else now_s, applied.values, applied.yaw_rate)
+        self._applied.publish(command_message(self.name, self._spec, reading))
+
+    def _on_command(self, message: Any) -> None:
+        ros_now_s, received_s = self._clock.clocks()
+        try:
+            reading = self._link.command(message, ros_now_s, received_s)
+        except WireError as error:
+            self._node.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
+            return
+        self.latency.command(reading.stamp_s, received_s)
+        self._plant.command(self.name, reading.command, reading.stamp_s, received_s, reading.yaw_rate)
+
+    def _on_fault(self, message: String) -> None:
+        where = f"/{self.name}/plant_fault"
+        try:
+            faults = read_faults(message.data, self._plant.faults(self.name), self._spec, where)
+        except TestudoError as error:
+            self._node.get_logger().warning(str(error))
+            return
+        self._plant.break_robot(self.name, faults)
+        self._node.get_logger().warning(f"{where}: {faults}")
+
+
+class VehicleTopics:
+    """The topics of a simulated drone beside set-points and odometry: requests in, vehicle state and battery out."""
+
+    def __init__(self, node: Node, clock: PlantClock, plant: Plant, robot: FleetRobot) -> None:
+        self._node, self._plant, self._name = node, plant, robot.name
+        self._last_sequence = -1
+        self._next_s = 0.0
+        self._battery = clock.publisher(BatteryState, f"/{robot.name}/battery_state", OFFERED["battery_state"])
+        self._state = None
+        if robot.has_flight_phases:
+            self._state = clock.publisher(UInt8MultiArray, f"/{robot.name}/vehicle_state", OFFERED["vehicle_state"])
+            request_topic = f"/{robot.name}/flight_request"
+            clock.subscribe(UInt8MultiArray, request_topic, self._on_request, REQUESTED["flight_request"])
+
+    def publish(self, now_s: float) -> None:
+        """Publish everything that is due at a time [s]."""
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + _VEHICLE_PERIOD_S
+        state = self._plant.vehicle(self._name)
+        charge = self._plant.charge(self._name)
+        self._battery.publish(BatteryState(voltage=float(state.battery_v or "nan"), percentage=charge, present=True))
+        if self._state is not None:
+            self._state.publish(envelope_message(VehicleMessage.of(self._name, state).encode()))
+
+    def _on_request(self, message: Any) -> None:
+        try:
+            found = FlightRequestMessage.decode(envelope_bytes(message))
+        except EnvelopeError as error:
+            self._node.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
+            return
+        if found.robot == self._name and found.sequence > self._last_sequence:  # a repetition is the same request
+            self._last_sequence = found.sequence
+            self._plant.ask(self._name, found.request)
