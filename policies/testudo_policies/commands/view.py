@@ -120,7 +120,7 @@ def _simulated(policy: Path, wish: _Wish, console: Console) -> Animation:
     from testudo_policies.evaluation.episode_playback import play_episode  # noqa: PLC0415
     from testudo_policies.evaluation.evaluation import HELD_OUT_SEED  # noqa: PLC0415
     from testudo_policies.evaluation.policy_under_test import load_policy_under_test  # noqa: PLC0415
-    from testudo_sim.jax_support.devices import devices  # noqa: PLC0415
+    from testudo_sim.devices import devices  # noqa: PLC0415
 
     console.print(devices().text)
     subject = load_policy_under_test(policy)

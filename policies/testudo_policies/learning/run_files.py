@@ -15,7 +15,7 @@ from testudo_policies.distributed.sharding import DevicePlacement
 from testudo_policies.learning.checkpoints import Checkpoints, blank_state, is_key, save_config
 from testudo_policies.learning.metrics_log import MetricsLog
 from testudo_policies.learning.ppo import PPO, TrainState
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 _DEVICES = "devices.json"
 

@@ -15,7 +15,7 @@ from testudo_deploy.shield.obstacles import Ball, Block, Obstacle
 from testudo_deploy.shield.wall_constraints import Arena
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.free_body import Box
+from testudo_plant.worlds.arena_bodies import Box
 
 PALETTE = (
     (0.12, 0.47, 0.71),

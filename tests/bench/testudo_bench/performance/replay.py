@@ -21,7 +21,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, load_recording
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 _BAR = 1000.0
 _SECONDS = 772.0

@@ -15,7 +15,7 @@ from testudo_bench.shield_protocol.protocol_table import COLUMNS, row, summary, 
 from testudo_deploy.bench.result import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 from testudo_sim.physics_choice import PhysicsChoice
 
 _QUICK, _QUICK_CONTROL = 8, 128

@@ -18,7 +18,7 @@ from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import plan, ros_arguments
 from testudo_hardware.spec import load_robot
 from testudo_nodes.common.node_runner import REFUSED
-from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
+from testudo_sim.go_to_goal import write_go_to_goal_policy
 
 _PATIENCE_S = 60.0
 
