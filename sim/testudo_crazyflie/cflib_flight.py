@@ -1,4 +1,4 @@
-"""A flight by the real `cflib`: server, link, and somebody who commands at 50 Hz, for the benchmark and tests."""
+"""Flies a simulated vehicle with the real `cflib` and commands at 50 Hz, for benchmark and tests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from testudo_crazyflie.radio_channel import RadioConditions
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
-from testudo_crazyflie.udp_server import CrazyflieServer
+from testudo_crazyflie.udp_server import CrazyflieServer, RadioConditions
 from testudo_deploy.launch.core_wakefulness import CpuKeepAwake
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
 from testudo_hardware.links.crazyflie.telemetry import RadioSample
@@ -26,20 +25,20 @@ _ASK_WITHIN_S, _LOOK_S = 8.0, 0.004
 
 @dataclass
 class CflibFlight:
-    """One vehicle, the link to it, and what is seen of both."""
+    """One vehicle with its link, and the observations of both."""
 
     server: CrazyflieServer
     radio: CrazyflieRadio
     command: tuple[float, float, float] | None = None
-    """[m/s], sent fifty times a second; None: nobody commands."""
+    """[m/s], sent at 50 Hz; None for no commands."""
     stamps: list[tuple[float, float]] = field(default_factory=list)
-    """Of each sample: when it was measured and when it came [s]."""
+    """Times of measurement and arrival of each sample [s]."""
     codes: set[str] = field(default_factory=set)
-    """Everything that was wrong at some time."""
+    """All faults seen."""
     states: set[int] = field(default_factory=set)
     """States of the vehicle's supervisor that were seen."""
     stall_s: float = 0.0
-    """The longest time in which this process did not get to look: how busy the machine was."""
+    """Longest gap between two observations, a measure of machine load."""
     _ends: threading.Event = field(default_factory=threading.Event)
 
     def wait(self, until: Callable[[], bool], within_s: float, every_s: float = _LOOK_S) -> float | None:
@@ -54,13 +53,13 @@ class CflibFlight:
         return None
 
     def look(self) -> None:
-        """Take down what is wrong, and what the vehicle does."""
+        """Record faults and the state of the vehicle."""
         self.codes.add(self.radio.standing.code)
         with self.server.craft() as craft:
             self.states.add(int(craft.supervisor.state))
 
     def ask(self, act: FlightAct, height_m: float = HEIGHT_M, duration_s: float = CLIMB_S) -> str:
-        """Ask for something; return why it is refused, empty if it is not."""
+        """Send a request; return the reason of a refusal, else an empty text."""
         try:
             self.radio.ask(FlightRequest(act, height_m, duration_s))
         except WireError as error:
@@ -95,7 +94,7 @@ class CflibFlight:
 
     @property
     def phase(self) -> LinkPhase:
-        """Return where the flight stands."""
+        """Return the state of the flight."""
         return self.radio.standing.phase
 
     @property
@@ -124,12 +123,12 @@ class CflibFlight:
 
     @property
     def set_points(self) -> int:
-        """Return how many set-points the vehicle got."""
+        """Return the number of received set-points."""
         with self.server.craft() as craft:
             return craft.set_points
 
     def take(self, sample: RadioSample) -> None:
-        """Take down a sample."""
+        """Record a sample."""
         self.stamps.append((sample.stamp_s, sample.received_s))
 
     def command_on(self) -> None:
@@ -141,7 +140,7 @@ class CflibFlight:
                 self.radio.send(CommandReading(time.monotonic(), self.command))
 
     def end(self) -> None:
-        """Command no more."""
+        """Stop commanding."""
         self._ends.set()
 
 

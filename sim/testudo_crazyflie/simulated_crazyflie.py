@@ -4,34 +4,124 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from testudo_crazyflie.flight.firmware_supervisor import FirmwareSupervisor, State, SupervisedBody
-from testudo_crazyflie.flight.flight_models import PointFlight, flight_model
-from testudo_crazyflie.flight.high_level_commander import Planner
-from testudo_crazyflie.flight.low_level_commander import (
-    HIGH_LEVEL,
+from testudo_crazyflie.flight.commanders import (
+    HIGH_LEVEL_PRIORITY,
     OFF,
     RADIO,
     Commander,
+    Planner,
     SetPoint,
     decode_set_point,
     is_notification,
 )
-from testudo_crazyflie.flight.vehicle import Vehicle
+from testudo_crazyflie.flight.firmware_supervisor import FirmwareSupervisor, State, SupervisedBody
+from testudo_crazyflie.flight.vehicle import PointFlight, Vehicle, flight_model
 from testudo_crazyflie.services import crtp_packets
-from testudo_crazyflie.services.crtp_packets import Packet
-from testudo_crazyflie.services.log_service import TICK_S, LogService
-from testudo_crazyflie.services.parameter_service import ParameterService
-from testudo_crazyflie.services.small_services import MemoryService, answer_link, answer_version, console
-from testudo_crazyflie.variable_tables import MELLINGER, PARAMETERS, log_variables
+from testudo_crazyflie.services.crtp_packets import MemoryService, Packet, answer_link, answer_version, console
+from testudo_crazyflie.services.log_service import TICK_S, LogService, Variable
+from testudo_crazyflie.services.parameter_service import Parameter, ParameterService
+from testudo_hardware.links.crazyflie.quaternion_compression import compressed
 from testudo_hardware.spec import RobotSpec, load_robot
 
+PID, MELLINGER, KALMAN = 1, 2, 2
+
+PARAMETERS = (
+    Parameter("commander.enHighLevel", "uint8", 0),
+    Parameter("cpu.flash", "uint16", 1024, read_only=True),
+    Parameter("crtpsrv.echoDelay", "uint16", 0),
+    Parameter("deck.bcFlow2", "uint8", 0, read_only=True),
+    Parameter("deck.bcLighthouse4", "uint8", 0, read_only=True),
+    Parameter("firmware.modified", "uint8", 0, read_only=True),
+    Parameter("firmware.revision0", "uint32", 0, read_only=True),
+    Parameter("firmware.revision1", "uint16", 0, read_only=True),
+    Parameter("hlCommander.groupmask", "uint8", 0),
+    Parameter("hlCommander.vland", "float", 0.5),
+    Parameter("hlCommander.vtoff", "float", 0.5),
+    Parameter("kalman.resetEstimation", "uint8", 0),
+    Parameter("locSrv.extPosStdDev", "float", 0.01),
+    Parameter("locSrv.extQuatStdDev", "float", 4.5e-3),
+    Parameter("pm.criticalLowVoltage", "float", 3.0, persistent=True),
+    Parameter("pm.lowVoltage", "float", 3.2, persistent=True),
+    Parameter("posCtlPid.xVelMax", "float", 1.0, persistent=True),
+    Parameter("posCtlPid.yVelMax", "float", 1.0, persistent=True),
+    Parameter("posCtlPid.zVelMax", "float", 1.0, persistent=True),
+    Parameter("ring.effect", "uint8", 6, persistent=True),
+    Parameter("stabilizer.controller", "uint8", PID),
+    Parameter("stabilizer.estimator", "uint8", KALMAN),
+    Parameter("stabilizer.stop", "uint8", 0),
+    Parameter("supervisor.infdmp", "uint8", 0),
+    Parameter("supervisor.landedTimeout", "uint16", 3000, persistent=True),
+    Parameter("supervisor.prefltTimeout", "uint16", 30000, persistent=True),
+    Parameter("supervisor.tmblChckEn", "uint8", 1, persistent=True),
+    Parameter("velCtlPid.vxKp", "float", 25.0, persistent=True),
+    Parameter("velCtlPid.vyKp", "float", 25.0, persistent=True),
+    Parameter("velCtlPid.vzKp", "float", 25.0, persistent=True),
+)
+
+_AXES = ("x", "y", "z")
+
+
+class LoggedVehicle(Protocol):
+    """Source of log variables: the simulated vehicle."""
+
+    vehicle: Vehicle
+    supervisor: FirmwareSupervisor
+    set_point: SetPoint
+    external_position: tuple[float, float, float]
+    battery_state: int
+
+    @property
+    def bits(self) -> int:
+        """Return the supervisor's state as bits."""
+        ...
+
+
+def log_variables(craft: LoggedVehicle) -> Mapping[str, Variable]:
+    """Return every variable that can be logged, read from a vehicle."""
+    body = craft.vehicle
+    found: dict[str, Variable] = {}
+    for name, read in {"x": lambda: craft.set_point.position_world, "v": lambda: craft.set_point.velocity}.items():
+        _add_axes(found, "ctrltarget", name, read)
+        _add_axes(found, "ctrltargetZ", name, read, small=True)
+    found["ctrltarget.yaw"] = Variable("float", lambda: math.degrees(craft.set_point.yaw_rate))
+    _add_axes(found, "ext_pos", "X", lambda: craft.external_position)
+    found["pm.batteryLevel"] = Variable("uint8", lambda: min(max(100 * (body.battery_v - 3.0) / 1.2, 0), 100))
+    found["pm.state"] = Variable("int8", lambda: craft.battery_state)
+    found["pm.vbat"] = Variable("float", lambda: body.battery_v)
+    found["pm.vbatMV"] = Variable("uint16", lambda: round(1000 * body.battery_v))
+    found["radio.rssi"] = Variable("uint8", lambda: 45)
+    for name, read in {"x": lambda: body.position, "v": lambda: body.velocity}.items():
+        _add_axes(found, "stateEstimate", name, read)
+        _add_axes(found, "stateEstimateZ", name, read, small=True)
+    for k, name in enumerate(("qx", "qy", "qz", "qw")):
+        found[f"stateEstimate.{name}"] = Variable("float", lambda k=k: body.quaternion_xyzw[k])
+    found["stateEstimate.yaw"] = Variable("float", lambda: math.degrees(body.yaw))
+    found["stateEstimateZ.quat"] = Variable("uint32", lambda: compressed(body.quaternion_xyzw))
+    found["supervisor.info"] = Variable("uint16", lambda: craft.bits)
+    found["sys.canfly"] = Variable("uint8", lambda: craft.supervisor.can_fly)
+    found["sys.isFlying"] = Variable("uint8", lambda: craft.supervisor.is_flying)
+    found["sys.isTumbled"] = Variable("uint8", lambda: craft.supervisor.tumbled)
+    return dict(sorted(found.items()))
+
+
+def _add_axes(found: dict[str, Variable], group: str, kind: str, read: Callable, *, small: bool = False) -> None:
+    """Add a vector by its axes: as floats, or in thousandths."""
+    for k, axis in enumerate(_AXES):
+        name = {"x": axis, "v": f"v{axis}", "X": axis.upper()}[kind]
+        if small:
+            found[f"{group}.{name}"] = Variable("int16", lambda k=k: 1000 * read()[k])
+        else:
+            found[f"{group}.{name}"] = Variable("float", lambda k=k: read()[k])
+
+
 RADIO_SILENT_S = 1.0
-"""After so long without a packet the vehicle counts as disconnected and forgets its log blocks."""
+"""Time without packets after which the vehicle counts as disconnected and deletes its log blocks."""
 _LOW_FOR_S = 5.0
 _ON_BATTERY, _LOW_POWER = 0, 3
 _POSE = struct.Struct("<fffffff")
@@ -41,7 +131,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class SimulatedCrazyflieSettings:
-    """What kind of vehicle it is, and where it stands."""
+    """Type and initial pose of a vehicle."""
 
     spec: RobotSpec
     position_world: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -51,11 +141,11 @@ class SimulatedCrazyflieSettings:
     auto_arm: bool = True
     """Brushed vehicles (Crazyflie 2.1) arm themselves; brushless ones and those on a Bolt wait to be armed."""
     onboard_brake: bool = False
-    """An app on board stands still once the radio's set-points are silent for the dead-man time of the robot file."""
+    """An app on board brakes after the dead-man time of the robot file without set-points."""
     as_point: bool = False
-    """It follows velocities as a point, also if its file tells how it tilts."""
+    """Simulates a point that follows velocities, even if the robot file has `[attitude]`."""
     clock_ahead_s: float = 0.0
-    """How long ago it was switched on."""
+    """Time since power-on."""
 
     @classmethod
     def create(cls, robot: str = "crazyflie_2x", **changes: object) -> SimulatedCrazyflieSettings:
@@ -64,7 +154,7 @@ class SimulatedCrazyflieSettings:
 
 
 class SimulatedCrazyflie:
-    """One vehicle; every method takes the time [s] on one clock of the caller, which never goes back."""
+    """One vehicle; every method takes the time [s] on one clock of the caller, never decreasing."""
 
     def __init__(self, settings: SimulatedCrazyflieSettings, now_s: float) -> None:
         """Switch it on."""
@@ -115,13 +205,13 @@ class SimulatedCrazyflie:
         return self._stepped_s - self._zero_s
 
     def restart(self, now_s: float) -> None:
-        """Switch it off and on, where it is; what was stored is lost, too."""
+        """Power-cycle it in place; stored values are lost."""
         body = self.vehicle.body
         self._switch_on(now_s, now_s)
         self.vehicle.body = body
 
     def advance(self, now_s: float) -> list[bytes]:
-        """Let time pass; return what the vehicle sent meanwhile."""
+        """Advance to ``now_s``; return the packets sent meanwhile."""
         sent: list[Packet] = []
         while self._stepped_s + TICK_S <= now_s + 1e-9:
             self._stepped_s += TICK_S
@@ -129,7 +219,7 @@ class SimulatedCrazyflie:
         return [crtp_packets.encode(packet) for packet in sent]
 
     def receive(self, raw: bytes, now_s: float) -> list[bytes]:
-        """Take what came by radio, at the present; return what the vehicle sent up to now, answers last."""
+        """Receive a packet at ``now_s``; return the packets sent until now, answers last."""
         sent = self.advance(now_s)
         packet = crtp_packets.decode(raw)
         if packet is None:
@@ -153,7 +243,7 @@ class SimulatedCrazyflie:
             self._commanded_s = self._time_s
 
     def _brake_on_board(self, now_s: float) -> None:
-        """Do what the app on board does: take the radio's place while that is silent."""
+        """Simulate the app on board, which brakes without set-points."""
         settings, commander = self._settings, self.commander
         silent = now_s - self._commanded_s > settings.spec.dead_man_s
         if settings.onboard_brake and silent and commander.priority == RADIO and commander.set_point.kind != "off":
@@ -183,11 +273,11 @@ class SimulatedCrazyflie:
             self.external_poses += 1
 
     def _tick(self) -> Iterator[Packet]:
-        """Go on by one tick, as the firmware's loop does; yield what is sent."""
+        """Advance by one tick of the firmware loop; yield the sent packets."""
         now_s, supervisor = self._time_s, self.supervisor
         self.planner.block(not supervisor.can_fly)
         if supervisor.can_fly:
-            self.commander.take(self.planner.set_point(now_s), HIGH_LEVEL, now_s)
+            self.commander.take(self.planner.set_point(now_s), HIGH_LEVEL_PRIORITY, now_s)
             self._brake_on_board(now_s)
         asked = self.commander.set_point
         age_s = now_s - asked.stamp_s if supervisor.can_fly else math.inf

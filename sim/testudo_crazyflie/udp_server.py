@@ -1,25 +1,90 @@
-"""The simulated vehicle behind a UDP socket, as `cflib` reaches it by `udp://127.0.0.1:PORT`, in real time."""
+"""Runs a simulated vehicle in real time behind a UDP socket with radio loss and latency: `udp://127.0.0.1:PORT`."""
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
-from testudo_crazyflie.radio_channel import DOWN, UP, RadioChannel, RadioConditions
+import numpy as np
+
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.log_service import TICK_S
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 
+UP, DOWN = 0, 1
+"""To the vehicle, and from it."""
+
+
+@dataclass(frozen=True)
+class RadioConditions:
+    """Quality of the connection."""
+
+    loss: float = 0.0
+    """Share of transmissions that are lost, in each direction."""
+    latency_s: float = 0.0
+    """One way."""
+    jitter_s: float = 0.0
+    """Uniform, added to the latency."""
+    repeats: bool = False
+    """Lost transmissions are repeated, as by a Crazyradio: loss becomes delay in order."""
+    attempt_s: float = 0.002
+    """Duration of one attempt."""
+    silent: bool = False
+    """Nothing arrives."""
+
+
+class RadioChannel:
+    """Both directions between one vehicle and one radio."""
+
+    def __init__(self, seed: int = 0) -> None:
+        """Start with a perfect connection."""
+        self.air = RadioConditions()
+        self.sent, self.lost = [0, 0], [0, 0]
+        self._random = np.random.default_rng(seed)
+        self._waiting: list[tuple[float, int, int, Any]] = []
+        self._last_s = [-np.inf, -np.inf]
+        self._count = 0
+
+    def send(self, towards: int, load: Any, now_s: float) -> None:
+        """Send a packet with its load."""
+        air = self.air
+        self.sent[towards] += 1
+        if air.silent or (not air.repeats and self._random.random() < air.loss):
+            self.lost[towards] += 1
+            return
+        attempts = self._random.geometric(1 - air.loss) - 1 if air.repeats and air.loss else 0
+        due_s = now_s + air.latency_s + air.jitter_s * self._random.random() + attempts * air.attempt_s
+        due_s = max(due_s, self._last_s[towards]) if air.repeats else due_s
+        self._last_s[towards] = due_s
+        self._count += 1
+        heapq.heappush(self._waiting, (due_s, self._count, towards, load))
+
+    @property
+    def due_s(self) -> float:
+        """Return when the next packet arrives; infinite if none is in transit."""
+        return self._waiting[0][0] if self._waiting else np.inf
+
+    def arrived(self, now_s: float) -> list[tuple[int, Any]]:
+        """Return what has arrived by now: direction and load, in the order of arrival."""
+        found = []
+        while self._waiting and self._waiting[0][0] <= now_s:
+            _, _, towards, load = heapq.heappop(self._waiting)
+            found.append((towards, load))
+        return found
+
+
 FIRST_PORT = 19850
-"""Where `cflib` looks for vehicles when it scans."""
+"""Ports that `cflib` scans."""
 PRIORITY = 3
-"""Of real-time scheduling: that of the plant."""
+"""Real-time priority, that of the plant."""
 _NULL = crtp_packets.encode(crtp_packets.Packet(crtp_packets.LINK, crtp_packets.NULL_CHANNEL))
 _Address = tuple[str, int]
 
@@ -62,7 +127,7 @@ class CrazyflieServer:
         return f"udp://{host}:{port}"
 
     def __enter__(self) -> Self:
-        """Begin to run."""
+        """Start the thread."""
         self._thread.start()
         return self
 
@@ -74,17 +139,17 @@ class CrazyflieServer:
 
     @contextlib.contextmanager
     def craft(self) -> Iterator[SimulatedCrazyflie]:
-        """Give the vehicle, which stands still meanwhile: to look at it, or to let something happen to it."""
+        """Yield the vehicle, paused, for inspection or for injected events."""
         with self._lock:
             yield self._craft
 
     def set_air(self, air: RadioConditions) -> None:
-        """Change how good the connection is, from now on."""
+        """Set the quality of the connection."""
         with self._lock:
             self._channel.air = air
 
     def lost(self) -> tuple[int, int]:
-        """Return how many packets were lost up and down."""
+        """Return the numbers of packets lost up and down."""
         with self._lock:
             return tuple(self._channel.lost)
 

@@ -1,4 +1,4 @@
-"""MuJoCo worlds and the plant that stands in for robots behind ROS 2. No JAX.
+"""MuJoCo worlds, and the plant that replaces robots behind ROS 2. No JAX.
 
 In: robot files, commands.
 Out: poses, odometry, contacts.

@@ -1,4 +1,4 @@
-"""Watches a run of the plant: when it starts, who is how far, what touched, when it is over."""
+"""Monitors a run on the plant: start, goal distances, contacts, driver faults, end."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ _FAULTS = (
 
 @dataclass(frozen=True)
 class RunLimits:
-    """When a run is over; times s, lengths m."""
+    """End conditions of a run; times [s], lengths [m]."""
 
     goals_world: Mapping[str, tuple[float, ...]]
-    """(D,) [m] by robot; of one that follows, while its leader is at its start."""
+    """(D,) [m] by robot; for a follower, with its leader at the start."""
     duration_s: float
-    """From the start to the end of the patience."""
+    """Longest time from the start to arrival."""
     tolerance_m: float = 0.1
     hold_s: float = 1.0
-    """How long all robots must be at their goals at once."""
+    """Time that all robots must be at their goals simultaneously."""
     start_patience_s: float = 30.0
-    """How long to wait for the first command of every robot."""
+    """Longest time until every robot has its first command."""
     follows: Mapping[str, Follow] = field(default_factory=dict)
-    """Goals of the robots that go with another one."""
+    """Goals of robots that follow another one."""
 
 
 class RunMonitor:
-    """Turns the state of a plant into events (JSON values with ``event`` and ``stamp_s``)."""
+    """Converts the state of a plant to events: JSON values with ``event`` and ``stamp_s``."""
 
     def __init__(self, rules: RunLimits, now_s: float) -> None:
         self._rules = rules
-        self._made_s = now_s
+        self._created_s = now_s
         self._start_s: float | None = None
-        self._there_since_s: float | None = None
+        self._arrived_since_s: float | None = None
         self._next_state_s = now_s
-        self._told_contacts = 0
+        self._reported_contacts = 0
         self._reasons = dict.fromkeys(rules.goals_world, DriverReason.START)
         self.outcome = ""
-        """Empty while the run goes on; then arrived, timeout or not_started."""
+        """Empty during the run; then arrived, timeout or not_started."""
 
     def watch(self, plant: Plant, now_s: float) -> list[dict[str, Any]]:
-        """Return what is new at ``now_s`` [s]."""
+        """Return the new events at ``now_s`` [s]."""
         events = self._contacts(plant) + self._drivers(plant, now_s)
         distances = self._distances(plant)
         if self._start_s is None and all(plant.verdicts(name) for name in distances):
@@ -62,36 +62,29 @@ class RunMonitor:
         if not self.outcome:
             self._judge(distances, now_s)
             if self.outcome:
-                events.append(
-                    self._event(
-                        "finished",
-                        now_s,
-                        outcome=self.outcome,
-                        **self._summary(plant, distances, now_s),
-                    )
-                )
+                events.append(self.end(plant, now_s, self.outcome))
         if now_s >= self._next_state_s:
             self._next_state_s = now_s + _STATE_PERIOD_S
             events.append(self._event("state", now_s, **self._summary(plant, distances, now_s)))
         return events
 
     def end(self, plant: Plant, now_s: float, outcome: str) -> dict[str, Any]:
-        """End a run that cannot go on, and return the event of its end."""
+        """End a run early with ``outcome`` and return the event ``finished``."""
         self.outcome = outcome
         return self._event("finished", now_s, outcome=outcome, **self._summary(plant, self._distances(plant), now_s))
 
     def _judge(self, distances: Mapping[str, float], now_s: float) -> None:
         rules = self._rules
         if self._start_s is None:
-            if now_s - self._made_s > rules.start_patience_s:
+            if now_s - self._created_s > rules.start_patience_s:
                 self.outcome = "not_started"
             return
         there = all(distance < rules.tolerance_m for distance in distances.values())
         if not there:
-            self._there_since_s = None
-        elif self._there_since_s is None:
-            self._there_since_s = now_s
-        if self._there_since_s is not None and now_s - self._there_since_s >= rules.hold_s:
+            self._arrived_since_s = None
+        elif self._arrived_since_s is None:
+            self._arrived_since_s = now_s
+        if self._arrived_since_s is not None and now_s - self._arrived_since_s >= rules.hold_s:
             self.outcome = "arrived"
         elif now_s - self._start_s > rules.duration_s:
             self.outcome = "timeout"
@@ -99,7 +92,7 @@ class RunMonitor:
     def _summary(self, plant: Plant, distances: Mapping[str, float], now_s: float) -> dict[str, Any]:
         separations = plant.watch.separations
         closest = separations[0] if separations and math.isfinite(separations[0].distance_m) else None
-        arrived_s = self._there_since_s
+        arrived_s = self._arrived_since_s
         end_s = arrived_s if self.outcome == "arrived" and arrived_s is not None else now_s
         return {
             "time_s": 0.0 if self._start_s is None else end_s - self._start_s,
@@ -121,21 +114,14 @@ class RunMonitor:
         return goal if follow is None else follow.goal_world(plant.truth(follow.robot).position_world, len(goal))
 
     def _contacts(self, plant: Plant) -> list[dict[str, Any]]:
-        new = plant.contacts[self._told_contacts :]
-        self._told_contacts += len(new)
+        new = plant.contacts[self._reported_contacts :]
+        self._reported_contacts += len(new)
         return [
-            self._event(
-                "contact",
-                contact.time_s,
-                first=contact.first,
-                second=contact.second,
-                depth_m=contact.depth_m,
-            )
-            for contact in new
+            self._event("contact", one.time_s, first=one.first, second=one.second, depth_m=one.depth_m) for one in new
         ]
 
     def _drivers(self, plant: Plant, now_s: float) -> list[dict[str, Any]]:
-        """Return the drivers that began to brake by themselves, or take commands again."""
+        """Return events of drivers that started or stopped braking by themselves."""
         events = []
         for name, before in self._reasons.items():
             applied: AppliedCommand = plant.applied(name)

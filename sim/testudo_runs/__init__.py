@@ -1,5 +1,5 @@
-"""Recorded runs: read, imported, aligned. NumPy only, so that it also works on a robot's computer.
+"""Reads, imports and aligns recorded runs, with NumPy only, so that it also works on the computer of a robot.
 
-In: run folders, bags and logs of others.
-Out: typed tracks of a team.
+In: run folders, and bags and logs from other software.
+Out: typed time series of a team.
 """

@@ -1,4 +1,4 @@
-"""A folder that is written aside and stands in its place only when it is whole."""
+"""Writes a folder under a temporary name and moves it to its place when it is complete."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside ``folder`` that takes its place at the end; after an error nothing is left of it.
+    """Yield a temporary folder beside ``folder`` and rename it to ``folder`` at the end; an error removes it.
 
     Raises:
-        OSError: it cannot be made, or not be moved into its place.
+        OSError: the folder cannot be created or renamed.
     """
     made: Path | None = None
     try:

@@ -1,4 +1,4 @@
-"""The progress bar of long work on the terminal: gone when the work is done, and nothing where nobody looks."""
+"""Progress bar of long work on a terminal; it disappears at the end and is silent without a terminal."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 Tell = Callable[[str, float], None]
-"""Takes what is being done, and the share of the whole work that is done."""
+"""Called with the current step and the completed fraction of the whole work."""
 Share = Callable[[float], None]
-"""Takes the share that is done."""
+"""Called with the completed fraction."""
 
 
 @contextmanager
 def progress_bar(what: str, console: Console | None = None) -> Iterator[Tell]:
-    """Show a bar while the work goes on, on standard error.
-
-    Args:
-        what: is being done at first.
-        console: where to show it instead.
-    """
+    """Show a bar on standard error, or on ``console``, until the block ends; ``what`` is the first step."""
     console = console or Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -38,15 +33,15 @@ def progress_bar(what: str, console: Console | None = None) -> Iterator[Tell]:
 
 
 def part(tell: Tell, begin: float, end: float) -> Tell:
-    """Return what tells the progress of a part of the work, which goes from one share of the whole to another."""
+    """Return the callback of a part of the work that takes it from fraction ``begin`` to ``end``."""
     return lambda text, share: tell(text, begin + share * (end - begin))
 
 
 class Steps:
-    """A work whose steps are known beforehand, each with about its part of the time."""
+    """Progress of work in known steps, each with its approximate share of the time."""
 
     def __init__(self, tell: Tell, weights: Mapping[str, float]) -> None:
-        """Make them of names and weights, in order; nothing is told yet."""
+        """Take the steps in order, as names and weights; this reports nothing yet."""
         total, done = sum(weights.values()), 0.0
         self._tell, self._ends = tell, {}
         for name, weight in weights.items():
@@ -54,11 +49,11 @@ class Steps:
             done += weight
 
     def begin(self, name: str) -> Share:
-        """Tell that a step begins, and return what is told the share of it that is done."""
+        """Report the start of a step and return the callback for its completed fraction."""
         own = part(self._tell, *self._ends[name])
         own(name, 0.0)
         return lambda share: own(name, share)
 
 
 def quiet(*_: object) -> None:
-    """Tell nobody."""
+    """Report nothing."""

@@ -1,4 +1,4 @@
-"""The choice of the physics below a scenario."""
+"""Selects and builds the physics tier of a scenario."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel
 from testudo_plant.worlds import Form, physics_step_s, rhythms_s
+from testudo_plant.worlds.arena_bodies import Box
 from testudo_plant.worlds.drone_dynamics import flies
-from testudo_plant.worlds.free_body import Box
-from testudo_sim.physics.drones import make_drone_tier
-from testudo_sim.physics.drones.batteries import check_battery
+from testudo_sim.physics.drone_bodies import check_battery
+from testudo_sim.physics.drone_tier import make_drone_tier
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
-from testudo_sim.physics.mujoco_tiers.c_stepper import CStepper
-from testudo_sim.physics.mujoco_tiers.mjx_stepper import Impl, MjxStepper, choose_impl
-from testudo_sim.physics.mujoco_tiers.mujoco_tier import MujocoTier, TierModel
-from testudo_sim.physics.physics_interface import Physics
+from testudo_sim.physics.mujoco_steppers import CStepper, Impl, MjxStepper, choose_impl
+from testudo_sim.physics.mujoco_tier import MujocoTier, TierModel
+from testudo_sim.physics.scene import Physics
 
 Tier = Literal["kinematic", "attitude", "rotors", "mjx", "mujoco"]
 _PLANAR_STEP_S = 0.0125
@@ -26,7 +25,7 @@ _PLANAR_STEP_S = 0.0125
 
 @dataclass(frozen=True)
 class PhysicsChoice:
-    """Which physics, and in which form."""
+    """Physics tier and its options."""
 
     physics: Tier = "kinematic"
     """`kinematic` is fast and has no contact; `attitude` and `rotors` are drones as they fly, without contact; `mjx` is

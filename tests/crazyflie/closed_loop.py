@@ -3,10 +3,10 @@
 import math
 import struct
 
-from testudo_crazyflie.radio_channel import DOWN, UP, RadioChannel, RadioConditions
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet, decode, encode
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import DOWN, UP, RadioChannel, RadioConditions
 from testudo_hardware.links.crazyflie.flight_sequencer import FlightSequencer
 from testudo_hardware.links.crazyflie.telemetry import VARIABLES, VehicleClock, read_block
 from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase, VehicleAction

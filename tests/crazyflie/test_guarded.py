@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from tests.crazyflie.closed_loop import TICK_S, order_packet
 
+from testudo_crazyflie.flight.commanders import RADIO
 from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.flight.low_level_commander import RADIO
 from testudo_crazyflie.services.crtp_packets import encode
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 from testudo_deploy.guard.flight_guard import ALONE_S, LAST_S, FlightGuard, GuardPhase

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testudo_crazyflie.flight.commanders import Planner, decode_set_point
 from testudo_crazyflie.flight.firmware_supervisor import FirmwareSupervisor, State, SupervisedBody
-from testudo_crazyflie.flight.high_level_commander import Planner
-from testudo_crazyflie.flight.low_level_commander import decode_set_point
-from testudo_crazyflie.radio_channel import DOWN, UP, RadioChannel, RadioConditions
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet, decode, encode
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import DOWN, UP, RadioChannel, RadioConditions
 from testudo_hardware.links.crazyflie.quaternion_compression import compressed, decompressed
 from testudo_hardware.links.crazyflie.telemetry import VehicleClock
 

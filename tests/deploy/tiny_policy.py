@@ -11,8 +11,8 @@ from onnx import helper
 
 from testudo_deploy.contract.contract import METADATA_KEY
 from testudo_deploy.shield.velocity_projection import Arena
-from testudo_sim.policies.go_to_goal import go_to_goal_contract, random_inputs, with_test_vector
-from testudo_sim.policies.go_to_goal import go_to_goal_model as tiny_model
+from testudo_sim.go_to_goal import go_to_goal_contract, random_inputs, with_test_vector
+from testudo_sim.go_to_goal import go_to_goal_model as tiny_model
 
 __all__ = ["draft_contract", "make_tiny_policy", "random_inputs", "tiny_model", "with_test_vector"]
 

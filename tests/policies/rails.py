@@ -10,9 +10,8 @@ from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.environment.environment import Environment
-from testudo_sim.physics.contact_counts import count_contacts, least_separation
-from testudo_sim.physics.scene import ContactCounts, Scene
+from testudo_sim.environment import Environment
+from testudo_sim.physics.scene import ContactCounts, Scene, count_contacts, least_separation
 from testudo_sim.scenarios import StartState
 from testudo_sim.team.team_tick import SimulatedTeam
 

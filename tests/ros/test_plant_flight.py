@@ -17,7 +17,7 @@ from testudo_deploy.fleet.fleet import load_fleet  # noqa: E402
 from testudo_deploy.launch.child_processes import FleetProcesses  # noqa: E402
 from testudo_deploy.launch.launch_plan import plan  # noqa: E402
 from testudo_hardware.spec import load_robot  # noqa: E402
-from testudo_sim.policies.go_to_goal import write_go_to_goal_policy  # noqa: E402
+from testudo_sim.go_to_goal import write_go_to_goal_policy  # noqa: E402
 
 PATIENCE_S = 200.0
 

@@ -19,7 +19,7 @@ from testudo_deploy.launch.fleet_run import run_fleet  # noqa: E402
 from testudo_hardware.spec import load_robot  # noqa: E402
 from testudo_runs.recording.load import recording_of_run  # noqa: E402
 from testudo_runs.run_reader import read_run  # noqa: E402
-from testudo_sim.policies.go_to_goal import write_go_to_goal_policy  # noqa: E402
+from testudo_sim.go_to_goal import write_go_to_goal_policy  # noqa: E402
 
 RATE = 0.8
 """[rad/s], near the limit: in a tenth of a second more than the errors of a pose allow for."""

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.sim.points import load_point
 
+from testudo_bench.accuracy.tier_drift import compare, drawn_worlds, profiles, run_commands, sent_commands, single_start
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
@@ -19,9 +20,8 @@ from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import robot_files
 from testudo_plant.worlds import MujocoWorld, WorldRobot
-from testudo_sim.environment.environment import Environment
-from testudo_sim.physics.mujoco_tiers.mjx_stepper import choose_impl
-from testudo_sim.physics.tier_drift import compare, drawn_worlds, profiles, run_commands, sent_commands, single_start
+from testudo_sim.environment import Environment
+from testudo_sim.physics.mujoco_steppers import choose_impl
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics, make_tier
 from testudo_sim.scenarios import make_scenario
@@ -223,7 +223,7 @@ def test_worlds_with_little_friction_slip():
 
 
 def test_candidates_of_contact_grow_with_the_robots_and_not_with_their_square():
-    from testudo_sim.physics.mujoco_tiers.mjx_stepper import mjx
+    from testudo_sim.physics.mujoco_steppers import mjx
 
     model = motion_model(load_point("gritsbot_x"))
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from testudo_hardware.errors import TestudoError
 from testudo_policies.adapters.team_view import TeamView, typed_key
 from testudo_policies.networks.brax_imports import Env, State
-from testudo_sim.environment.environment import Environment, StepResult, WorldState
+from testudo_sim.environment import Environment, StepResult, WorldState
 
 
 @jax.tree_util.register_dataclass

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_policies.adapters.team_view import TeamView, typed_key
-from testudo_sim.environment.environment import Environment, StepResult, WorldState
+from testudo_sim.environment import Environment, StepResult, WorldState
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.observation_encoding import Features, encode
-from testudo_sim.environment.environment import Environment, WorldState
+from testudo_sim.environment import Environment, WorldState
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from testudo_policies.demo_steps import (
 )
 from testudo_policies.learning.world_count import sized
 from testudo_policies.train_config import TrainConfig, suggested
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 
 def demo(

@@ -13,7 +13,7 @@ from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.learning.progress import counted
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import load_starts
 

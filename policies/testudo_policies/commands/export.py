@@ -20,7 +20,7 @@ from testudo_policies.exporting.packaging import package_policy, unavailable_sig
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 
 def export(

@@ -38,7 +38,7 @@ from testudo_policies.improve.steps import (
     train_step,
 )
 from testudo_runs.run_reader import read_run
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 _WORSE = 1
 

@@ -18,7 +18,7 @@ from testudo_policies.learning.progress import TrainingDisplay
 from testudo_policies.learning.training_run import train_run
 from testudo_policies.learning.world_count import sized
 from testudo_policies.train_config import TrainConfig, suggested
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 from testudo_sim.starts import load_starts, starts_text
 
 _STOPPED = 130  # exit status of every verb that Ctrl-C stops

@@ -128,7 +128,7 @@ def _simulated(policy: Path, options: _EpisodeOptions, console: Console) -> Anim
     from testudo_policies.evaluation.episode_playback import play_episode  # noqa: PLC0415
     from testudo_policies.evaluation.evaluation import HELD_OUT_SEED  # noqa: PLC0415
     from testudo_policies.evaluation.policy_under_test import load_policy_under_test  # noqa: PLC0415
-    from testudo_sim.jax_support.devices import devices  # noqa: PLC0415
+    from testudo_sim.devices import devices  # noqa: PLC0415
 
     console.print(devices().text)
     tested = load_policy_under_test(policy)

@@ -24,8 +24,7 @@ from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import parse_robot
 from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
 from testudo_sim.online_task.online_task import SUCCESS, DecisionScore, OnlineTask
-from testudo_sim.online_task.pose_track import Pose
-from testudo_sim.online_task.task_state import make_task, scoring_of
+from testudo_sim.online_task.task_state import Pose, make_task, scoring_of
 from testudo_sim.physics.scene import Scene
 
 _SETTLED_S = 1.0

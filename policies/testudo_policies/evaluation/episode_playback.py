@@ -11,7 +11,7 @@ import numpy as np
 from testudo_analysis.rendering.animation import Animation, AnimationScene, Trajectory, arena_around
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import LAST_SEED
-from testudo_sim.environment.environment import Environment, WorldState
+from testudo_sim.environment import Environment, WorldState
 from testudo_sim.physics.scene import Scene
 from testudo_sim.team.batch_policy import BatchPolicy
 from testudo_sim.team.team_tick import TeamState, tick

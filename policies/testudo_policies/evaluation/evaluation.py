@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from testudo_hardware.errors import TestudoError
-from testudo_sim.environment.environment import Environment, StepMetrics, WorldState
+from testudo_sim.environment import Environment, StepMetrics, WorldState
 from testudo_sim.team.batch_policy import BatchPolicy
 
 HELD_OUT_SEED = 1_000_000

@@ -16,7 +16,7 @@ from testudo_hardware.spec import RobotSpec, parse_robot
 from testudo_policies.learning.builder import build, make_environment
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
-from testudo_sim.environment.environment import Environment
+from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import StartDistribution
 from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy

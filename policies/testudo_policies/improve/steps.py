@@ -31,7 +31,7 @@ from testudo_policies.learning.builder import TrainingComponents, build, make_en
 from testudo_policies.learning.progress import TrainingDisplay, counted
 from testudo_policies.learning.training_run import Progress, TrainingResult, load_parameters, train_run
 from testudo_runs.run_reader import RecordedRun
-from testudo_sim.environment.environment import Environment
+from testudo_sim.environment import Environment
 
 Method = Literal["finetune", "h2o"]
 ROBOT_FILE, REPORT, POLICY, TRAINING = "identified.toml", "improve.json", "policy.onnx", "training"

@@ -21,7 +21,7 @@ from testudo_policies.learning.rollout import RolloutState, begin, collect_rollo
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.networks.observation_encoding import encode
 from testudo_policies.train_config import TrainConfig
-from testudo_sim.environment.environment import Environment
+from testudo_sim.environment import Environment
 
 Metrics = dict[str, jax.Array]
 

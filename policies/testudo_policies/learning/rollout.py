@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from testudo_policies.learning.losses import Batch
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.networks.observation_encoding import Features, encode
-from testudo_sim.environment.environment import Environment, StepMetrics, WorldState
+from testudo_sim.environment import Environment, StepMetrics, WorldState
 
 
 @jax.tree_util.register_dataclass

@@ -15,7 +15,7 @@ from testudo_deploy.files.atomic_files import write_whole
 from testudo_policies.distributed import DevicePlacement, first, gather_agreement
 from testudo_policies.learning.checkpoints import Checkpoints, blank_state, is_key, save_config
 from testudo_policies.learning.ppo import PPO, TrainState
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 _DEVICES = "devices.json"
 

@@ -12,7 +12,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.distributed import DevicePlacement
 from testudo_policies.learning.builder import build
 from testudo_policies.train_config import TrainConfig
-from testudo_sim.jax_support.devices import Devices, devices
+from testudo_sim.devices import Devices, devices
 
 _SAMPLE_WORLDS = 256
 """Worlds of the sample update that is compiled to measure memory per world."""

@@ -31,7 +31,7 @@ from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_model import control_velocity
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import TeamRecording
-from testudo_sim.environment.environment import to_batch
+from testudo_sim.environment import to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.team.batch_policy import artefact_policy

@@ -1,4 +1,4 @@
-"""The supervisor of the vehicle (port 9): when it may be armed and fly, and what turns its motors off for good.
+"""The supervisor of the vehicle (port 9): conditions for arming and flight, and for permanent motor cut-off.
 
 States and transitions as documented for the firmware. Silence of set-points for 0.5 s makes it fly level, 2 s cut the
 motors; after that, and after an emergency stop, it is locked until it is switched off and on.
@@ -16,7 +16,7 @@ from testudo_crazyflie.services.crtp_packets import SUPERVISOR, Packet
 LEVEL_AFTER_S, CUT_AFTER_S = 0.5, 2.0
 WATCHDOG_S = 1.0
 _FLIES_ON_S = 2.0
-"""It counts as flying for so long after the motors ran."""
+"""Time after motor stop for which it counts as flying."""
 _TILTED, _TILTED_S = 0.5, 1.0
 _UPSIDE_DOWN, _UPSIDE_DOWN_S = -0.2, 0.1
 _INFO, _COMMAND, _ANSWER = 0, 1, 0x80
@@ -24,7 +24,7 @@ _ARM, _RECOVER, _STOP, _WATCHDOG, _BITS = 1, 2, 3, 4, 12
 
 
 class State(IntEnum):
-    """As the firmware numbers them."""
+    """States as numbered in the firmware."""
 
     NOT_INITIALISED = 0
     CHECKS_NOT_PASSED = 1
@@ -46,7 +46,7 @@ _CAN_FLY = (State.READY, State.FLYING, State.LEVEL_OUT, State.LANDED)
 
 @dataclass(frozen=True)
 class SupervisedBody:
-    """What the supervisor senses of the vehicle."""
+    """Sensed state of the vehicle."""
 
     motors_on: bool
     up: float
@@ -55,7 +55,7 @@ class SupervisedBody:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What decides on the next state."""
+    """Conditions for the next state."""
 
     armed: bool
     flies: bool
@@ -117,7 +117,7 @@ _TABLE: dict[State, tuple[tuple[Callable[[_Seen], bool], State], ...]] = {
         (_stopped, State.LOCKED),
     ),
 }
-"""From each state where to, by what is seen; the first that holds counts."""
+"""Transitions of each state by condition, the first true one first."""
 
 
 class FirmwareSupervisor:
@@ -131,7 +131,7 @@ class FirmwareSupervisor:
         self.emergency = False
         self.preflight_s, self.landed_s = 30.0, 3.0
         self.said: list[str] = []
-        """Lines for the console that were not taken yet."""
+        """Unsent lines for the console."""
         self._watchdog_s: float | None = None
         self._thrust_s: float | None = None
         self._tilted_since_s: float | None = None
@@ -144,12 +144,12 @@ class FirmwareSupervisor:
 
     @property
     def motors_allowed(self) -> bool:
-        """Return whether motors may turn."""
+        """Return whether motors may run."""
         return self.state in _ARMED_STATES
 
     @property
     def is_flying(self) -> bool:
-        """Return whether it says that it flies."""
+        """Return whether it reports flight."""
         return self.state in (State.FLYING, State.LEVEL_OUT)
 
     def bits(self, planner_active: bool, planner_finished: bool) -> int:
@@ -169,7 +169,7 @@ class FirmwareSupervisor:
         return sum(1 << k for k, flag in enumerate(flags) if flag)
 
     def update(self, body: SupervisedBody, set_point_age_s: float, now_s: float) -> None:
-        """Go on to the state that follows from what is the case."""
+        """Change to the state that follows from the conditions."""
         self.tumbled = self._is_tumbled(body, now_s)
         seen = _Seen(
             armed=self.armed,
@@ -207,18 +207,18 @@ class FirmwareSupervisor:
         return [_answer(packet.channel, command, said)] if said else []
 
     def feed_watchdog(self, now_s: float) -> None:
-        """Begin, or put off, the emergency stop of the watchdog."""
+        """Start or restart the timer of the emergency stop watchdog."""
         self._watchdog_s = now_s
 
     def request_arming(self, arm: bool) -> bytes:
-        """Arm or disarm if that may be; return the two bytes of the answer: granted, armed."""
+        """Arm or disarm if allowed; return the two bytes of the answer: granted, armed."""
         granted = arm == self.armed or not arm or self.state == State.CHECKS_PASSED
         if granted:
             self.armed = arm
         return bytes([granted, self.armed])
 
     def request_recovery(self) -> bytes:
-        """Forget a crash if the vehicle is upright; return the two bytes of the answer: granted, recovered."""
+        """Clear a crash if the vehicle is upright; return the two bytes of the answer: granted, recovered."""
         granted = not self.crashed or not self.tumbled
         if granted:
             self.crashed = False
@@ -239,11 +239,11 @@ class FirmwareSupervisor:
         return now_s - self._tilted_since_s > longest_s
 
     def _next(self, seen: _Seen) -> State:
-        """Return the first state of the table that what is seen leads to."""
+        """Return the next state by the transition table."""
         return next((state for holds, state in _TABLE[self.state] if holds(seen)), self.state)
 
     def _enter(self, now_s: float) -> None:
-        """Do what belongs to the state that begins."""
+        """Run the entry actions of a state."""
         if self.state == State.READY:
             self._armed_at_s = now_s
         elif self.state == State.LANDED:

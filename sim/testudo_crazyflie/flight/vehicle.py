@@ -1,25 +1,147 @@
-"""The simulated vehicle: what set-points ask of its flight model, falling, the ground, and its battery.
+"""Simulates the flight of the vehicle: flight models under set-points, falling, the ground, and the battery.
 
-The vehicle does not tumble unless it is tumbled by hand. Set-points of attitude and thrust are flown level: only what
-velocities and places need is modelled.
+The vehicle tumbles only if a test sets it. Set-points of attitude and thrust are flown level: only velocity and
+position set-points are modelled.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from testudo_crazyflie.flight.flight_models import FlightBody, FlightModel, grounded
-from testudo_crazyflie.flight.low_level_commander import SetPoint
+from testudo_crazyflie.flight.commanders import SetPoint
 from testudo_hardware.arrays import Array
+from testudo_hardware.motion import LagResponse, MotionState
+from testudo_hardware.motion.attitude_drone import AnglesState, AttitudeDroneParameters, AttitudeResponse, advance
+from testudo_hardware.motion.motion_model import effective_command
+from testudo_hardware.motion.velocity_cascade import CascadeParameters, settled, velocity_control
+from testudo_hardware.motion.velocity_point import VelocityPoint
+from testudo_hardware.quaternions import from_angles
+from testudo_hardware.spec import RobotSpec
+
+
+@dataclass(frozen=True)
+class FlightBody:
+    """Motion state of a vehicle."""
+
+    position: Array
+    """(3,) [m], in the world."""
+    velocity: Array
+    """(3,) [m/s], in the world."""
+    angles: Array
+    """(3,) [rad]: roll, pitch, yaw."""
+
+    @property
+    def quaternion_xyzw(self) -> tuple[float, ...]:
+        """Return the attitude."""
+        return tuple(float(value) for value in from_angles(self.angles))
+
+
+class FlightModel(Protocol):
+    """Motion of a vehicle with running motors."""
+
+    def begin(self) -> None:
+        """Reset the state at motor start."""
+
+    def move(self, body: FlightBody, wanted: Array, yaw: float, *, level: bool) -> FlightBody:
+        """Return the body after one step.
+
+        Args:
+            body: present state.
+            wanted: commanded velocity (3,) [m/s] in the world.
+            yaw: commanded heading [rad].
+            level: whether it is level and coasts at constant climb rate.
+        """
+
+
+class PointFlight:
+    """A point that follows velocities with lag, delay and a limit, always upright."""
+
+    def __init__(self, spec: RobotSpec, step_s: float) -> None:
+        """Prepare for steps of one length."""
+        self._model, self._step_s = VelocityPoint(spec), step_s
+        self._response = LagResponse.create(np.asarray(step_s), np.asarray(spec.velocity_lag_s))
+        self._ticks = round(spec.command_delay_s / step_s)
+        drag = spec.rotors.get("rotors.drag_across")
+        self._coasts = math.exp(-step_s * drag.value / spec.mass_kg) if drag is not None else 1.0
+        self.begin()
+
+    def begin(self) -> None:
+        """See `FlightModel.begin`."""
+        self._delayed = deque([np.zeros(3)] * self._ticks)
+
+    def move(self, body: FlightBody, wanted: Array, yaw: float, *, level: bool) -> FlightBody:
+        """See `FlightModel.move`."""
+        self._delayed.append(wanted)
+        effective = effective_command(self._model, self._delayed.popleft())
+        state = MotionState(body.position, np.asarray(yaw), body.velocity)
+        after = self._model.step(state, effective, self._response)
+        angles = np.array([0.0, 0.0, yaw])
+        if not level:
+            return FlightBody(after.position_world, after.velocity, angles)
+        along = self._coasts * body.velocity[:2]
+        return FlightBody(
+            np.append(body.position[:2] + self._step_s * along, after.position_world[2]),
+            np.append(along, after.velocity[2]),
+            angles,
+        )
+
+
+class AttitudeFlight:
+    """The velocity controller of the firmware above the attitude response of the robot file."""
+
+    def __init__(self, spec: RobotSpec, step_s: float) -> None:
+        """Prepare for steps of one length, which is also the controller's."""
+        self._body, self._cascade = AttitudeDroneParameters.from_spec(spec), CascadeParameters.from_spec(spec)
+        self._step_s = step_s
+        self._response = AttitudeResponse.create(self._body, np.asarray(step_s), np.asarray(0.0))
+        self.begin()
+
+    def begin(self) -> None:
+        """See `FlightModel.begin`; the controller carries the weight: its base thrust is tuned to the vehicle."""
+        self._integral = settled(self._cascade, self._body.hover_thrust_n, np.asarray(0.0)).integral
+        self._rates, self._thrust = np.zeros(3), np.asarray(0.0)
+
+    def move(self, body: FlightBody, wanted: Array, yaw: float, *, level: bool) -> FlightBody:
+        """See `FlightModel.move`."""
+        (roll, pitch, thrust), integral = velocity_control(
+            self._cascade, body.velocity, body.angles[2], self._integral, wanted, self._step_s
+        )
+        if level:  # the horizontal loops do not run
+            roll, pitch, integral = 0.0, 0.0, np.append(self._integral[:2], integral[2])
+        self._integral = integral
+        turn = body.angles[2] + math.remainder(yaw - body.angles[2], 2 * math.pi)
+        state = AnglesState(body.position, body.angles, body.velocity, self._rates, self._thrust)
+        after = advance(self._body, self._response, state, np.array([roll, pitch, turn, thrust], float))
+        self._rates, self._thrust = after.rates, after.thrust
+        return FlightBody(after.position_world, after.velocity_world, after.angles)
+
+
+def flight_model(spec: RobotSpec, step_s: float) -> FlightModel:
+    """Return the most detailed model that the robot file supports."""
+    return AttitudeFlight(spec, step_s) if spec.attitude else PointFlight(spec, step_s)
+
+
+def grounded(body: FlightBody) -> FlightBody:
+    """Return a body limited by the ground."""
+    if body.position[2] > 0.0:
+        return body
+    return replace(
+        body,
+        position=np.append(body.position[:2], 0.0),
+        velocity=np.append(body.velocity[:2], max(body.velocity[2], 0.0)),
+    )
+
 
 GRAVITY_M_S2 = 9.81
 _PULL_PER_S, _CLIMB_M_S = 2.0, 1.0
-"""Velocity per distance from a commanded place, as the firmware's position controller has it, and its limit."""
+"""Gain [1/s] and climb limit of the position controller, as in the firmware."""
 _SAG_V, _DRAIN_V_S = 0.15, 0.0015
-"""The battery gives so much less while the motors turn, and loses so much in each second of it."""
+"""Voltage drop under load, and discharge rate, with running motors."""
 _FULL_V = 4.1
 
 
@@ -37,7 +159,7 @@ class Vehicle:
         self.body = FlightBody(np.array(position_world, float), np.zeros(3), np.array([0.0, 0.0, yaw]))
         self.motors_on = False
         self.upside_down = False
-        """Set by hand, as by a hit."""
+        """Set by tests."""
         self.charge_v = _FULL_V
         """Voltage of the battery at rest."""
         self._model, self._step_s = model, step_s
@@ -45,27 +167,27 @@ class Vehicle:
 
     @property
     def position(self) -> Array:
-        """Return where it is (3,) [m]."""
+        """Return the position (3,) [m]."""
         return self.body.position
 
     @property
     def velocity(self) -> Array:
-        """Return how fast it is (3,) [m/s]."""
+        """Return the velocity (3,) [m/s]."""
         return self.body.velocity
 
     @property
     def yaw(self) -> float:
-        """Return where it faces [rad]."""
+        """Return the heading [rad]."""
         return float(self.body.angles[2])
 
     @property
     def battery_v(self) -> float:
-        """Return the voltage that is measured."""
+        """Return the measured voltage."""
         return self.charge_v - (_SAG_V if self.motors_on else 0.0)
 
     @property
     def up(self) -> float:
-        """Return the acceleration that is felt along the body's z axis, in units of gravity."""
+        """Return the specific force along the z axis of the body, in units of gravity."""
         if not self.motors_on and self.position[2] > 0.0:
             return 0.0
         return -1.0 if self.upside_down else 1.0
@@ -78,12 +200,12 @@ class Vehicle:
         return self.body.quaternion_xyzw
 
     def step(self, set_point: SetPoint, *, level: bool, follows: bool) -> None:
-        """Move on by one step.
+        """Advance by one step.
 
         Args:
-            set_point: what the vehicle is to do.
-            level: the supervisor lets it fly level: it keeps its climb and coasts along.
-            follows: the controller follows velocities; one that does not flies level.
+            set_point: to follow.
+            level: whether the supervisor levels it out: it keeps its climb rate and coasts.
+            follows: whether the controller supports velocities; otherwise it flies level.
         """
         ran, self.motors_on = self.motors_on, set_point.kind != "off"
         if not self.motors_on or self.upside_down:
@@ -101,7 +223,7 @@ class Vehicle:
             self.charge_v -= _DRAIN_V_S * self._step_s
 
     def _wanted(self, set_point: SetPoint) -> Array:
-        """Return the velocity (3,) [m/s] that is asked for, and turn to where it is to face."""
+        """Return the commanded velocity (3,) [m/s], and update the commanded heading."""
         self._faces += set_point.yaw_rate * self._step_s
         velocity = np.array(set_point.velocity)
         if set_point.kind == "velocity":

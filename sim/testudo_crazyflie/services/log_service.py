@@ -6,11 +6,10 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from testudo_crazyflie.services.crtp_packets import LOG, Packet
-from testudo_crazyflie.services.table_of_contents import Entry, TableOfContents
+from testudo_crazyflie.services.crtp_packets import LOG, Entry, Packet, TableOfContents
 
 TICK_S = 0.01
-"""Periods are whole multiples of it."""
+"""Unit of log periods."""
 _TYPES = {
     "uint8": (1, "<B"),
     "uint16": (2, "<H"),
@@ -70,16 +69,16 @@ class LogService:
         return []
 
     def reset(self) -> None:
-        """Forget every block."""
+        """Delete all blocks."""
         self._blocks.clear()
 
     @property
     def running(self) -> int:
-        """Return how many blocks are sent."""
+        """Return the number of active blocks."""
         return sum(block.ticks > 0 for block in self._blocks.values())
 
     def tick(self, time_s: float) -> list[Packet]:
-        """Return what is sent at a tick; ``time_s`` since the vehicle was switched on."""
+        """Return the packets of a tick; ``time_s`` since the vehicle was switched on."""
         sent = []
         stamp = struct.pack("<I", round(1000 * time_s) & 0xFFFFFF)[:3]
         for number, block in self._blocks.items():
@@ -149,7 +148,7 @@ class LogService:
 
 
 def _packed(form: str, value: float) -> bytes:
-    """Return a value in a format; what does not fit wraps round, as in C."""
+    """Return a value in a format; overflow wraps, as in C."""
     if form in ("<f", "<e"):
         return struct.pack(form, value)
     size = struct.calcsize(form)

@@ -1,4 +1,4 @@
-"""Parameters: reading, writing, and what survives a restart (port 2)."""
+"""Parameters: reading, writing and persistent storage (port 2)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testudo_crazyflie.services.crtp_packets import PARAMETERS, Packet
-from testudo_crazyflie.services.table_of_contents import Entry, TableOfContents
+from testudo_crazyflie.services.crtp_packets import PARAMETERS, Entry, Packet, TableOfContents
 
 _TYPES = {
     "uint8": (0x08, "<B"),
@@ -102,7 +101,7 @@ class ParameterService:
         return [data[:3] + self._about(data[0], number)]
 
     def _about(self, command: int, number: int) -> bytes:
-        """Return what is said of a parameter after command and id."""
+        """Return the type information of a parameter, after command and id."""
         if number >= len(self._parameters):
             return bytes([_NO_ENTRY])
         kept = self._parameters[number].persistent
@@ -115,7 +114,7 @@ class ParameterService:
         return self._keep(command, number, default) if kept else bytes([_NO_ENTRY])
 
     def _keep(self, command: int, number: int, default: bytes) -> bytes:
-        """Return what is said of a value that survives a restart, or of keeping it."""
+        """Return the answer to a query or command about persistent storage."""
         if command == _STATE:
             stored = self._stored.get(number)
             return b"\0" + default if stored is None else b"\1" + default + self._packed(number, stored)

@@ -1,4 +1,4 @@
-"""Contacts and separations, looked at in every state of the physics."""
+"""Records contacts and separations at every physics step."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class ContactEvent:
     """A contact from its first to its last state."""
 
     time_s: float
-    """When it began."""
+    """Start time."""
     first: str
     second: str
     """Another robot, ``wall_x_low`` and the like, or ``floor``."""
     depth_m: float
     """Greatest overlap so far."""
     until_s: float
-    """Last time at which it was seen."""
+    """Time of the last overlap."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Separation:
 
 
 class ContactWatch:
-    """Counts contacts and keeps the smallest separation of each pair of robots."""
+    """Records contacts and the smallest separation of each pair of robots."""
 
     def __init__(self, pair_names: Iterable[tuple[str, str]]) -> None:
         self._pair_names = tuple(pair_names)
@@ -49,7 +49,7 @@ class ContactWatch:
 
     @property
     def events(self) -> tuple[ContactEvent, ...]:
-        """Return every contact, in the order in which they began."""
+        """Return all contacts in order of their start."""
         return tuple(self._events)
 
     @property
@@ -60,11 +60,11 @@ class ContactWatch:
 
     @property
     def minimum_separation_m(self) -> float:
-        """Return the smallest distance of two robots' centres; infinite for a single robot."""
+        """Return the smallest distance of the centres of two robots; infinite for a single robot."""
         return float(self._closest_m.min(initial=math.inf))
 
     def look(self, time_s: float, contacts: tuple[Contact, ...], distances_m: np.ndarray) -> None:
-        """Take in one state: its contacts and the distance (P,) of each pair of robots."""
+        """Add one state: its contacts and the distances (P,) [m] of the pairs."""
         closer = distances_m < self._closest_m
         if closer.any():
             self._closest_m[closer] = distances_m[closer]

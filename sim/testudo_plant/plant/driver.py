@@ -1,7 +1,7 @@
-"""The driver of one robot: what its actuators do with the commands that arrive, and without them.
+"""Simulates the driver of one robot: delay, limits and dead-man time of commands.
 
-It brakes by itself when commands stop for the dead-man time or are not finite; it never acts on an
-old command, so that a sender that froze and wakes up moves nothing.
+It brakes by itself when commands stop for the dead-man time or are not finite. It never acts on an old command, so that
+a sender that resumes after a pause moves nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLIP_TOLERANCE = 1e-9
 
 
 class DriverReason(StrEnum):
-    """Why the driver applies what it applies."""
+    """Why the driver applies its present command."""
 
     COMMAND = "command"
     CLIPPED = "clipped"
@@ -29,7 +29,7 @@ class DriverReason(StrEnum):
     DEAD_MAN = "dead_man"
     NON_FINITE = "non_finite"
     MOTORS_OFF = "motors_off"
-    """From here on drones only, see `flight.FlightPhase`."""
+    """This and the following for drones only, see `flight_firmware.FlightPhase`."""
     PLANNER = "planner"
     HELD = "held"
     LEVELLED = "levelled"
@@ -38,7 +38,7 @@ class DriverReason(StrEnum):
 
 
 class CommandVerdict(StrEnum):
-    """What became of one command that arrived."""
+    """Result of one received command."""
 
     ACCEPTED = "accepted"
     CLIPPED = "clipped"
@@ -46,31 +46,31 @@ class CommandVerdict(StrEnum):
     DROPPED_OLD = "dropped_old"
     DROPPED_NOT_NEWER = "dropped_not_newer"
     REFUSED_NON_FINITE = "refused_non_finite"
-    """By the link to a drone, which sends no such set-point."""
+    """Refused by the link to a drone."""
     LOST = "lost"
-    """By the radio to a drone."""
+    """Lost by the radio to a drone."""
 
 
 @dataclass(frozen=True)
 class AppliedCommand:
-    """The command that acts, in the robot's own channels, and why."""
+    """The command that acts, in the channels of the robot, with its reason."""
 
     values: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]) or (x, y) [m/s] in the body, or (x, y, z) [m/s] in the world."""
     reason: DriverReason
     since_s: float
-    """Time since which this holds."""
+    """Start time of this command [s]."""
     sentence: str
-    """The reason in words."""
+    """The reason as a sentence."""
     yaw_rate: float = 0.0
-    """[rad/s] of a drone, anticlockwise."""
+    """[rad/s], anticlockwise; of a drone."""
 
 
 class Driver:
-    """Delay, limits and dead-man time of one robot; every time is passed in."""
+    """Delay, limits and dead-man time of one robot; every time is an argument."""
 
     def __init__(self, spec: RobotSpec, command_delay_s: float, start_s: float, look_s: float = 0.0) -> None:
-        """Begin without a command; ``look_s`` [s] is the time between two calls of `advance`."""
+        """Start without a command; ``look_s`` [s] is the time between two calls of `advance`."""
         self._model = motion_model(spec)
         self._spec = spec
         self._delay_s, self._look_s = command_delay_s, look_s
@@ -86,10 +86,10 @@ class Driver:
         return verdict
 
     def advance(self, now_s: float) -> AppliedCommand:
-        """Return the command that acts at ``now_s`` [s], which never goes back."""
+        """Return the command that acts at ``now_s`` [s], never decreasing."""
         while self._queue and self._queue[0][0] <= now_s:
             self.applied = self._queue.popleft()[1]
-        # at the next look it would be too late
+        # the next call would be too late
         self._watch_silence(now_s, self._look_s)
         return self.applied
 
@@ -118,7 +118,7 @@ class Driver:
         return CommandVerdict.CLIPPED if clipped else CommandVerdict.ACCEPTED
 
     def _watch_silence(self, now_s: float, look_s: float = 0.0) -> None:
-        # from its stamp on: a command that was long under way acts for the less
+        # counted from the stamp: a command with a long delay acts for less time
         if now_s + look_s - self._last_stamp_s <= self._spec.dead_man_s or self._last_stamp_s == -math.inf:
             return
         if self.applied.reason is not DriverReason.DEAD_MAN or self._queue:

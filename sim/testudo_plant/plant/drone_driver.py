@@ -1,4 +1,4 @@
-"""The driver of a drone: radio, commanders and watchdog of a Crazyflie in place of a dead-man brake."""
+"""Simulates the driver of a drone: radio, command delay and firmware of a Crazyflie, in place of a dead-man brake."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _REASONS = {
     FlightPhase.LOCKED: (DriverReason.LOCKED, "motors cut and locked"),
 }
 _LATE_TICKS = 2.0
-"""A set-point that is older than so many ticks counts as held."""
+"""A set-point older than this many ticks counts as held."""
 
 
 class FlyingDriver:
-    """Radio, delay and commanders of one drone; every time is passed in. Speaks as `Driver` does."""
+    """Radio, delay and firmware of one drone, with the interface of `Driver`; every time is an argument."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class FlyingDriver:
         vehicle: CrazyflieFirmware,
         carry: Callable[[float], float | None],
     ) -> None:
-        """Begin; ``carry`` says how much longer [s] than the delay a set-point sent now takes, None if it is lost."""
+        """Start; ``carry`` returns the additional delay [s] of a set-point sent at a time [s], None if it is lost."""
         self._model, self._spec = motion_model(spec), spec
         self._delay_s, self.vehicle, self._carry = command_delay_s, vehicle, carry
         self._queue: deque[tuple[float, tuple[float, ...], float, bool]] = deque()
-        """When it is due, velocity, yaw rate, and whether they were clipped."""
+        """Due time [s], velocity [m/s], yaw rate [rad/s], and whether they were clipped."""
         self._requests: deque[tuple[float, FlightRequest]] = deque()
         self._last_stamp_s, self._clipped = -math.inf, False
         self.verdicts: Counter[CommandVerdict] = Counter()
@@ -52,25 +52,22 @@ class FlyingDriver:
     def receive(
         self, values: Sequence[float], stamp_s: float, received_s: float, yaw_rate: float = 0.0
     ) -> CommandVerdict:
-        """Take a command (3,) that the station's end of the link gets at ``received_s`` [s], and send it by radio.
-
-        ``yaw_rate`` [rad/s] goes with it.
-        """
+        """Send a command (3,) [m/s] with a yaw rate [rad/s] by radio; the station has it at ``received_s`` [s]."""
         verdict = self._judge(values, yaw_rate, stamp_s, received_s)
         self.verdicts[verdict] += 1
         return verdict
 
     def ask(self, request: FlightRequest, now_s: float) -> None:
-        """Send a request, as often as it takes until the radio carries it; it overtakes no set-point."""
+        """Send a request and repeat it until the radio delivers it; it overtakes no set-point."""
         self._requests.append((now_s + self._delay_s, request))
 
     def advance(self, now_s: float, *, dark: bool = False) -> AppliedCommand:
-        """Return what acts at ``now_s`` [s], which never goes back; requests wait while the radio is ``dark``."""
+        """Return the command at ``now_s`` [s], never decreasing; requests wait while the radio is ``dark``."""
         while self._requests and self._requests[0][0] <= now_s and not dark:
             asked_s, request = self._requests.popleft()
-            self._hear_until(asked_s)
+            self._deliver_until(asked_s)
             self.vehicle.ask(request, now_s)
-        self._hear_until(now_s)
+        self._deliver_until(now_s)
         order = self.vehicle.command(now_s, _LATE_TICKS * self._spec.control_period_s)
         reason = self._reason()
         if (order, reason) != (self.order, self.applied.reason):
@@ -78,7 +75,7 @@ class FlyingDriver:
             self.applied = self._applied(now_s)
         return self.applied
 
-    def _hear_until(self, now_s: float) -> None:
+    def _deliver_until(self, now_s: float) -> None:
         while self._queue and self._queue[0][0] <= now_s:
             due_s, values, yaw_rate, self._clipped = self._queue.popleft()
             self.vehicle.hear(values, due_s, yaw_rate)
@@ -99,7 +96,7 @@ class FlyingDriver:
         turn = min(max(float(yaw_rate), -most), most)
         clipped = is_clipped((*limited, turn), (*values, yaw_rate))
         due_s = received_s + self._delay_s + late_s
-        if not self._queue or due_s >= self._queue[-1][0]:  # one radio: nothing overtakes
+        if not self._queue or due_s >= self._queue[-1][0]:  # set-points never overtake each other
             self._queue.append((due_s, tuple(limited), turn, clipped))
         return CommandVerdict.CLIPPED if clipped else CommandVerdict.ACCEPTED
 

@@ -1,4 +1,4 @@
-"""The drones of a plant: what acts in each, the wakes in which others fly, batteries."""
+"""Simulates the drones of a plant: their drivers, batteries and downwash."""
 
 from __future__ import annotations
 
@@ -8,29 +8,54 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
+from testudo_hardware.motion.battery import BatteryParameters, discharged, load_of, maximum_thrust, voltage
 from testudo_hardware.motion.downwash import wake
 from testudo_hardware.quaternions import body_up
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.plant.battery import Battery
 from testudo_plant.plant.driver import AppliedCommand
 from testudo_plant.plant.drone_driver import FlyingDriver
 from testudo_plant.plant.setpoint_radio import RadioModel, SetPointRadio
 from testudo_plant.worlds import MujocoWorld
 
+
+class Battery:
+    """Charge and voltage of one drone, by the model `testudo_hardware.motion.battery`."""
+
+    def __init__(self, spec: RobotSpec, hover_thrust_n: float) -> None:
+        """Start full; ``hover_thrust_n`` is the total commanded thrust in hover [N]."""
+        self._law = BatteryParameters.from_spec(spec, hover_thrust_n)
+        self.hover_n, self.charge, self._load = hover_thrust_n, 1.0, 0.0
+
+    @property
+    def voltage_v(self) -> float:
+        """Return the voltage under load [V]."""
+        return voltage(self.charge, self._load)
+
+    @property
+    def thrust_most_n(self) -> float:
+        """Return the maximum total thrust at this voltage [N]; infinite if the robot file gives none."""
+        return float(maximum_thrust(self._law, np.float64(self.voltage_v)))
+
+    def use(self, thrust_n: float, duration_s: float) -> None:
+        """Discharge by a thrust [N] for a time [s]."""
+        self._load = float(load_of(self._law, np.float64(thrust_n)))
+        self.charge = max(0.0, self.charge - discharged(self._load, duration_s))
+
+
 _CRAZYFLIE_N = 0.0338 * 9.81
-"""Weight of the drones whose wake was measured."""
-_LOOK_S = 0.01
+"""Weight [N] of the drone whose wake was measured."""
+_UPDATE_PERIOD_S = 0.01
 
 
 @dataclass(frozen=True)
 class DroneOptions:
-    """What is simulated around drones."""
+    """Simulated effects on drones."""
 
     radio: RadioModel = field(default_factory=RadioModel)
     downwash: bool = True
-    """Whether drones push down those below them."""
+    """Whether wakes push down drones below."""
     droop: bool = True
-    """Whether the voltage of a battery limits the thrust."""
+    """Whether the battery voltage limits the thrust."""
 
 
 class Drones:
@@ -47,12 +72,12 @@ class Drones:
         }
         self._stands = dict.fromkeys(self._drivers, False)
 
-    def look_around(self, step: int, now_s: float) -> None:
-        """Let drones sense where they are, use their batteries, and fly in one another's wakes; at 100 Hz.
+    def update(self, step: int, now_s: float) -> None:
+        """Update state estimates, batteries and downwash, at 100 Hz.
 
-        That is the rate of the firmware's controllers, and each costs more than a step of the physics.
+        That is the rate of the controllers in the firmware; an update costs more than a physics step.
         """
-        every = max(1, round(_LOOK_S / self._world.step_s))
+        every = max(1, round(_UPDATE_PERIOD_S / self._world.step_s))
         if step % every:
             return
         for index, driver in self._drivers.items():
@@ -66,7 +91,7 @@ class Drones:
         self._push()
 
     def fly(self, index: int, now_s: float) -> AppliedCommand:
-        """Return what acts in a drone at ``now_s`` [s], and let the world know what is no velocity."""
+        """Return the command of a drone at ``now_s`` [s], and pass its other orders to the world."""
         driver = self._drivers[index]
         applied = driver.advance(now_s, dark=self._radio.dark(index, now_s))
         self._world.order(index, level=driver.order.level, off=driver.order.off, stands=self._stands[index])
@@ -79,7 +104,7 @@ class Drones:
         )
 
     def _push(self) -> None:
-        """Let the wakes of drones whose motors turn act on those below them."""
+        """Apply the wakes of drones with running motors to drones below."""
         if not self._options.downwash or len(self._drivers) < 2:
             return
         which = list(self._drivers)
@@ -88,7 +113,7 @@ class Drones:
         weight, radius, mass = np.array(
             [(self.batteries[i].hover_n, self._specs[i].body_radius_m, self._specs[i].mass_kg) for i in which]
         ).T
-        # [i, j]: of drone j as drone i sees it
+        # [i, j]: position of drone j relative to drone i
         x, y, z = (row[None, :] - row[:, None] for row in places)
         force = wake(np.where(z > 0, z, 1.0), x**2 + y**2, radius) * weight / _CRAZYFLIE_N
         force = np.where((z > 0) & turning, force, 0.0)

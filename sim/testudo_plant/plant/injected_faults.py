@@ -1,4 +1,4 @@
-"""What may be broken in a robot of the plant, for tests: weak brakes, blocked wheels, a dead radio, a low battery."""
+"""Faults that tests inject into robots of the plant: weak brakes, blocked wheels, radio loss, low battery."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _MOST_V = 100.0
 
 @dataclass(frozen=True)
 class RobotFaults:
-    """What is broken in one robot."""
+    """Injected faults of one robot."""
 
     braking_share: float = 1.0
-    """Deceleration over that of a sound robot, above 0, at most 1; a wheeled robot turns as before."""
+    """Deceleration relative to nominal, in (0, 1]; turning of a wheeled robot is not affected."""
     blocked: tuple[str, ...] = ()
-    """``left`` and ``right`` of the wheels, or ``body`` of a robot without wheels."""
+    """``left`` and ``right`` wheels, or the ``body`` of a robot without wheels."""
     radio_lost: bool = False
-    """Nothing that is sent reaches a drone."""
+    """No set-point or request reaches the drone."""
     battery_v: float | None = None
-    """What the battery of a drone is taken to show, whatever was flown; None for the truth."""
+    """Reported battery voltage of a drone; None for the simulated one."""
 
     def updated(self, values: Any, spec: RobotSpec, where: str) -> Self:
-        """Return these faults with those that the keys of ``values`` name; ``where`` begins the sentence of an error.
+        """Return these faults updated by a mapping ``values``; ``where`` is the prefix of error messages.
 
         Raises:
-            TestudoError: no mapping, an unknown key, or a value out of range.
+            TestudoError: not a mapping, an unknown key, or a value out of range.
         """
         if not isinstance(values, Mapping) or not set(values) <= set(_KEYS):
             raise TestudoError(f"{where}: found {values!r}, expected a mapping with keys from {', '.join(_KEYS)}")
@@ -57,7 +57,7 @@ class RobotFaults:
 
 
 def blockable(spec: RobotSpec) -> tuple[str, ...]:
-    """Return what can be blocked in a robot."""
+    """Return the parts of a robot that can be blocked."""
     return ("left", "right") if spec.kind == DIFFERENTIAL_DRIVE else ("body",)
 
 
@@ -65,16 +65,16 @@ def read_faults(text: str, faults: RobotFaults, spec: RobotSpec, where: str) -> 
     """Return ``faults`` updated by JSON, for instance ``{"blocked": ["left"]}``; see `RobotFaults.updated`.
 
     Raises:
-        TestudoError: it is no JSON or does not hold.
+        TestudoError: not JSON, or invalid values.
     """
     return faults.updated(_parsed(text, where), spec, where)
 
 
 def read_start_faults(text: str, specs: Mapping[str, RobotSpec], where: str) -> dict[str, RobotFaults]:
-    """Return the faults from the start by robot; empty text is none, else ``{"r0": {"braking_share": 0.7}}``.
+    """Return the initial faults by robot from JSON such as ``{"r0": {"braking_share": 0.7}}``; empty text is none.
 
     Raises:
-        TestudoError: it is no JSON or does not hold, or a robot is not known.
+        TestudoError: not JSON, invalid values, or an unknown robot.
     """
     if not text.strip():
         return {}

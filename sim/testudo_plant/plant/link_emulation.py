@@ -1,6 +1,6 @@
-"""What driver and localisation of a robot would say of what the plant measured, in the words of its link; pure.
+"""Emulates the messages of driver and localisation of a robot in the format of its link; no ROS.
 
-The inverse of `testudo_deploy.fleet.pose_source`, and the other end of the commands that a guard sends.
+The inverse of `testudo_deploy.fleet.pose_source`, and the receiver of the commands that a guard sends.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ _AMCL_EVERY = 10
 
 
 class LinkEmulation:
-    """The driver's side of one robot's link."""
+    """The driver side of the link of one robot."""
 
     def __init__(self, robot: FleetRobot) -> None:
         """Look up the topics of the robot.
 
         Raises:
-            TestudoError: a pose source that the plant cannot play.
+            TestudoError: a pose source that the plant does not support.
         """
         self._robot, self._start = robot, PlanarTransform(robot.initial_position_world, robot.initial_yaw)
         self.commands = CommandWire(robot.name, robot.spec, robot.link.profile)
         self.topics = sensed_topics(robot)
         self.uses_ros_time = robot.link.profile.stamps.value == "ros"
-        """Stamps are on the ROS clock; else on the steady clock."""
+        """Whether stamps are on the ROS clock; else on the steady clock."""
         self._samples = 0
         if robot.pose.source == "tf" or self.topics[0].type == NAMED_POSES:
             found = "source tf" if robot.pose.source == "tf" else self.topics[0].type
             raise TestudoError(
-                f"{robot.name}: pose: found {found}, which the plant does not play; expected odom, "
+                f"{robot.name}: pose: found {found}, which the plant does not support; expected odom, "
                 "odom+initial, amcl_pose, or mocap as PoseStamped"
             )
 
     @property
     def rate_hz(self) -> float:
-        """Return how often odometry, or a pose, is measured."""
+        """Return the rate of odometry, or of poses."""
         return self.topics[0].wire.rate_hz
 
     def say(self, sample: OdometryReading, ros_now_s: float, now_s: float) -> Iterator[tuple[SensedTopic, Measurement]]:
-        """Yield what to send of a sample, and where.
+        """Yield the topics and messages of a sample.
 
         Args:
             sample: in the fleet's frame, stamped on the steady clock.
@@ -65,17 +65,17 @@ class LinkEmulation:
         if first.type != ODOMETRY:
             yield first, pose
             return
-        # an odometry of its own begins where the robot was switched on
+        # odometry starts at zero where the robot was switched on
         yield first, sample if robot.pose.source == "odom" else placed(sample, self._start.inverse(), robot.spec)
         if len(self.topics) > 1 and self._samples % _AMCL_EVERY == 1:  # never before the second sample
             yield self.topics[1], pose
         self._samples += 1
 
     def command(self, message: Any, ros_now_s: float, now_s: float) -> CommandReading:
-        """Return a command that has just arrived, stamped on the steady clock.
+        """Return a received command, stamped on the steady clock.
 
         Raises:
-            WireError: another frame, or a set-point that cannot be read.
+            WireError: another frame, or an unreadable set-point.
         """
         if not self.uses_ros_time:
             return self.commands.decode(message, now_s)

@@ -1,8 +1,9 @@
-"""What a robot knows of its own motion: noisy samples that arrive late and in order."""
+"""Simulates odometry, with noise and latency, and measures the latency of commands."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from testudo_plant.worlds import RobotPose
 class OdometryModel:
     """Rate, transport and velocity noise.
 
-    The noise of the pose is a third of the error bound of the robot, which is three sigma.
+    The standard deviation of pose noise is a third of the error bound of the robot.
 
     Raises:
         TestudoError: a rate that is not positive, or latencies out of order.
@@ -41,12 +42,12 @@ class OdometryModel:
 
 @dataclass(frozen=True)
 class OdometrySample:
-    """One measurement and when it arrives."""
+    """One measurement and its arrival time."""
 
     stamp_s: float
-    """Time of the measurement."""
+    """Time of the measurement [s]."""
     due_s: float
-    """Time of its arrival."""
+    """Time of arrival [s]."""
     position_world: tuple[float, ...]
     """(D,) [m]."""
     yaw: float
@@ -58,15 +59,15 @@ class OdometrySample:
 class OdometrySensor:
     """The samples of one robot.
 
-    The latency is uniform over its interval at every sample and moves from sample to sample by a
-    random walk that is reflected at both ends; its steps stay below the sampling period, so that no
-    sample overtakes another. (Independent latencies in a queue would be longer than uniform.)
+    The latency is uniform over its interval and changes by a random walk that is reflected at both ends. Its steps stay
+    below the sampling period, so that no sample overtakes another. (Independent latencies in a queue would be longer
+    than uniform.)
     """
 
     def __init__(
         self, spec: RobotSpec, model: OdometryModel, rng: np.random.Generator, start_s: float, phase: float
     ) -> None:
-        """Begin; the first sample is the share ``phase`` of a period after ``start_s``."""
+        """Start; the first sample is at ``start_s`` plus the fraction ``phase`` of a period."""
         self._period_s = 1 / model.rate_hz
         self._model, self._rng = model, rng
         size = spec.dimension
@@ -79,7 +80,7 @@ class OdometrySensor:
         self._waiting: deque[OdometrySample] = deque()
 
     def wants(self, now_s: float) -> bool:
-        """Return whether a measurement is to be taken at ``now_s``."""
+        """Return whether a measurement is due at ``now_s`` [s]."""
         return now_s >= self._next_s
 
     def measure(self, now_s: float, pose: RobotPose) -> None:
@@ -88,7 +89,7 @@ class OdometrySensor:
             self._next_s += self._period_s
         noise = self._sigma * self._rng.standard_normal(self._sigma.size)
         velocity = np.array(pose.velocity)
-        if self._slides:  # its wheels tell the twist in the body, and the world's is what a wrong yaw makes of it
+        if self._slides:  # wheels measure the twist in the body; a yaw error rotates it in the world
             wrong = noise[self._size]
             velocity = rotate_horizontal(velocity, np.cos(wrong), np.sin(wrong))
         true = np.array([*pose.position_world, pose.yaw, *velocity])
@@ -123,3 +124,45 @@ class OdometrySensor:
         elif moved > high:
             moved = 2 * high - moved
         self._latency_s = moved
+
+
+_KEPT = 64
+"""Odometry messages that are remembered; more than any command is late."""
+
+
+class LatencyMeter:
+    """Times from the sending of an odometry message to the arrival of the command of the tick that it began.
+
+    A tick begins on the arrival of odometry, so that it is the newest one sent before the command's stamp. A tick that
+    began alone counts from the newest one, too, and so longer.
+    """
+
+    def __init__(self, warm_up_s: float) -> None:
+        self._warm_up_s = warm_up_s
+        self._sent_s: deque[float] = deque(maxlen=_KEPT)
+        self._first_s: float | None = None
+        self._found: list[float] = []
+
+    def odometry(self, now_s: float) -> None:
+        """Note that odometry is sent."""
+        self._sent_s.append(now_s)
+
+    def command(self, stamp_s: float, received_s: float) -> None:
+        """Note that a command of this stamp arrived; the first seconds, of warming up, do not count."""
+        if self._first_s is None:
+            self._first_s = received_s
+        before = bisect_right(self._sent_s, stamp_s)
+        if before and received_s - self._first_s >= self._warm_up_s:
+            self._found.append(received_s - self._sent_s[before - 1])
+
+    def summary(self) -> dict[str, float | int]:
+        """Return the count, and median, 99th percentile and worst [s] where there is any."""
+        if not self._found:
+            return {"commands": 0}
+        times = np.array(self._found)
+        return {
+            "commands": len(times),
+            "p50_s": float(np.median(times)),
+            "p99_s": float(np.percentile(times, 99)),
+            "worst_s": float(times.max()),
+        }

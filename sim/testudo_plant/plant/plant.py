@@ -1,4 +1,4 @@
-"""Drivers, physics and sensors of a team on one injected clock."""
+"""Simulates drivers, physics and sensors of a team on one injected clock."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from testudo_hardware.links.flight_link import FlightRequest, VehicleState
 from testudo_hardware.links.wire import world_command
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.plant.battery import Battery
 from testudo_plant.plant.contact_monitor import ContactEvent, ContactWatch
 from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, Driver
 from testudo_plant.plant.drone_driver import FlyingDriver
-from testudo_plant.plant.drone_fleet import DroneOptions, Drones
+from testudo_plant.plant.drone_fleet import Battery, DroneOptions, Drones
 from testudo_plant.plant.flight_firmware import CommandSilence, CrazyflieFirmware, FlightPhase
 from testudo_plant.plant.injected_faults import RobotFaults
 from testudo_plant.plant.odometry_sensor import OdometryModel, OdometrySample, OdometrySensor
@@ -30,14 +29,14 @@ from testudo_plant.worlds.drone_dynamics import flies
 
 _PARAMETER_STREAM, _SENSOR_STREAM, _RADIO_STREAM = 0, 1, 2
 _GROUND = ("floor", "wall_z_low")
-"""What a drone may stand on."""
+"""Geoms that a drone may stand on."""
 _LOOK_STEPS = 2
-"""Drivers brake so many steps before the dead-man time ends: a step that comes one step late is early enough."""
+"""Drivers brake this many steps before the dead-man time ends, so that a step one step late is still in time."""
 
 
 @dataclass(frozen=True)
 class PlantRobot:
-    """A robot and where it starts, at rest."""
+    """A robot and its initial pose, at rest."""
 
     name: str
     spec: RobotSpec
@@ -46,19 +45,19 @@ class PlantRobot:
     initial_yaw: float
     """[rad]."""
     odometry_rate_hz: float | None = None
-    """How often it measures where it is; None as the odometry model says."""
+    """Rate of its odometry; None for that of the odometry model."""
     grounded: bool = False
-    """Whether a drone with an attitude begins on the floor below its initial position, motors off."""
+    """Whether a drone with an attitude starts on the floor below its initial position, motors off."""
 
 
 class Plant:
-    """The robots of a team in one world, on the caller's clock [s], from ``start_s`` on.
+    """The robots of a team in one world, on the clock of the caller [s], from ``start_s`` on.
 
-    The same seed and the same calls give the same numbers. ``parameters`` says, by robot, how lag,
-    delay and scale differ from the description; ``watch`` holds contacts and separations.
+    Equal seeds and calls give equal results. ``parameters`` holds the drawn lag, delay and scale by robot, ``watch``
+    contacts and separations.
 
     Raises:
-        TestudoError: a robot that starts in another or in a wall, or a position of the wrong size.
+        TestudoError: a robot that overlaps another or a wall at the start, or a position of the wrong size.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class Plant:
                 replace(model, rate_hz=robot.odometry_rate_hz or model.rate_hz),
                 _stream(seed, i, _SENSOR_STREAM),
                 start_s,
-                phase=(i + 0.5) / len(self.robots),  # spread: one machine need not run all robots' ticks at once
+                phase=(i + 0.5) / len(self.robots),  # spreads the ticks of all robots over the period
             )
             for i, robot in enumerate(self.robots)
         ]
@@ -115,16 +114,16 @@ class Plant:
 
     @property
     def time_s(self) -> float:
-        """Return the time [s] to which the plant was stepped last."""
+        """Return the time [s] of the last step."""
         return self._now_s
 
     @property
     def contacts(self) -> tuple[ContactEvent, ...]:
-        """Return every contact so far, in the order in which they began."""
+        """Return all contacts so far, in order of their start."""
         return self.watch.events
 
     def step_to(self, now_s: float) -> int:
-        """Move on to ``now_s`` [s] in whole steps and return their number; never back.
+        """Advance to ``now_s`` [s] in whole steps and return their number; never back.
 
         Raises:
             TestudoError: the time is not finite.
@@ -142,17 +141,17 @@ class Plant:
     ) -> CommandVerdict:
         """Give robot ``name`` a command (D,) sent at ``stamp_s``, arrived at ``received_s`` [s].
 
-        The command is as it travels: (forward [m/s], turn rate [rad/s]) or (x, y) [m/s] in the body, or
-        (x, y, z) [m/s] in the world, with a yaw rate [rad/s] for a drone that turns; a robot that does not refuses one.
+        The command is in the format of the wire: (forward [m/s], turn rate [rad/s]) or (x, y) [m/s] in the body, or
+        (x, y, z) [m/s] in the world, with a yaw rate [rad/s] for a drone that turns; other robots refuse a yaw rate.
         """
         driver = self._drivers[self._find(name)]
         if isinstance(driver, FlyingDriver):
             return driver.receive(values, stamp_s, received_s, yaw_rate)
-        # a driver without a heading to turn brakes, as for whatever else is no command of its robot
+        # a driver without yaw control brakes, as for any other invalid command
         return driver.receive((*values, yaw_rate) if yaw_rate else values, stamp_s, received_s)
 
     def applied(self, name: str) -> AppliedCommand:
-        """Return what the driver of robot ``name`` applies now, before the actuators' own scale."""
+        """Return the command that the driver of robot ``name`` applies now, before the scale of the actuators."""
         return self._drivers[self._find(name)].applied
 
     def odometry(self, name: str) -> tuple[OdometrySample, ...]:
@@ -164,12 +163,12 @@ class Plant:
         return self._world.pose(self._find(name))
 
     def faults(self, name: str) -> RobotFaults:
-        """Return what is broken in robot ``name``."""
+        """Return the injected faults of robot ``name``."""
         self._find(name)
         return self._faults[name]
 
     def break_robot(self, name: str, faults: RobotFaults) -> None:
-        """Let exactly these faults be in robot ``name`` from now on; for tests."""
+        """Set the injected faults of robot ``name``; for tests."""
         index = self._find(name)
         self._world.weaken_brakes(index, faults.braking_share)
         self._world.block(index, faults.blocked)
@@ -177,15 +176,15 @@ class Plant:
         self._faults[name] = faults
 
     def ask(self, name: str, request: FlightRequest) -> None:
-        """Send a request beside the set-points to a drone; the radio carries it as soon as it can.
+        """Send a flight request to a drone; the radio delivers it as soon as it can.
 
         Raises:
-            TestudoError: no such robot, or one that takes none.
+            TestudoError: no such robot, or not a drone with an attitude.
         """
         self._drone(name).ask(request, self._now_s)
 
     def vehicle(self, name: str) -> VehicleState:
-        """Return what a drone says of itself; `ask` says what is raised."""
+        """Return the state that a drone reports; raises as `ask`."""
         vehicle = self._drone(name).vehicle
         locked = vehicle.phase is FlightPhase.LOCKED
         battery_v = self.faults(name).battery_v or self._battery(name).voltage_v
@@ -202,11 +201,11 @@ class Plant:
         )
 
     def charge(self, name: str) -> float:
-        """Return the charge of a drone's battery, 0 to 1; `ask` says what is raised."""
+        """Return the charge of the battery of a drone, 0 to 1; raises as `ask`."""
         return self._battery(name).charge
 
     def verdicts(self, name: str) -> Mapping[CommandVerdict, int]:
-        """Return how many commands of robot ``name`` met which verdict."""
+        """Return the number of commands of robot ``name`` by verdict."""
         return dict(self._drivers[self._find(name)].verdicts)
 
     def _step(self) -> None:
@@ -216,9 +215,9 @@ class Plant:
         for i, odometer in enumerate(self._odometers):
             if odometer.wants(time_s):
                 odometer.measure(time_s, self._world.pose(i))
-        # a command due within half a step acts from this step on: the delay is right on average
+        # a command due within half a step acts from this step on, so that the mean delay is exact
         due_s = time_s + self.step_s / 2
-        self._drones.look_around(self._steps, due_s)
+        self._drones.update(self._steps, due_s)
         for i, driver in enumerate(self._drivers):
             applied = self._drones.fly(i, due_s) if isinstance(driver, FlyingDriver) else driver.advance(due_s)
             self._commands[i, : len(applied.values)] = self._acting(i, applied.values)
@@ -228,7 +227,7 @@ class Plant:
         self._steps += 1
 
     def _contacts(self) -> tuple[Contact, ...]:
-        """Return the contacts of the state that was looked at, but for drones that stand, take off or land."""
+        """Return the contacts of the observed state, except of drones that stand, take off or land."""
         return tuple(
             one for one in self._world.contacts() if not (one.second in _GROUND and self._drones.may_stand(one.first))
         )
@@ -261,7 +260,7 @@ class Plant:
             )
 
     def _acting(self, index: int, command: tuple[float, ...]) -> tuple[float, ...]:
-        """Return what robot ``index`` makes of a command: a base drives along its own axes, wherever they point."""
+        """Return a command in the channels of the physics: a holonomic base commands velocities in its body frame."""
         spec = self.robots[index].spec
         return world_command(spec, command, self._world.pose(index).yaw) if spec.kind == HOLONOMIC else command
 
@@ -284,7 +283,7 @@ class Plant:
 
 
 def _stream(seed: int, robot: int, purpose: int) -> np.random.Generator:
-    """Return the random numbers of one robot for one purpose, whatever the rest of the team."""
+    """Return random numbers of one robot for one purpose, independent of the other robots."""
     return np.random.default_rng([seed, robot, purpose])
 
 
@@ -299,6 +298,6 @@ def _check_numbers(robots: tuple[PlantRobot, ...]) -> None:
 
 
 def _start_world(robot: PlantRobot, floor_m: float) -> tuple[float, ...]:
-    """Return where a robot begins (D,) [m]."""
+    """Return the start position of a robot (D,) [m]."""
     place = robot.initial_position_world
     return (*place[:2], floor_m + robot.spec.body_radius_m) if robot.grounded and flies(robot.spec) else place

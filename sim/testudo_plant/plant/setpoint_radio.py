@@ -1,4 +1,4 @@
-"""The radio between a station and its drones: set-points that are late, lost, or lost for a while to all."""
+"""Simulates the radio from station to drones: delayed set-points, single losses, and bursts of loss."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 from testudo_hardware.errors import TestudoError
 
 _GAP_S = 0.1
-"""Shortest time between two bursts, so that they stay two."""
+"""Shortest time between two bursts."""
 _ALL = 0.5
-"""Probability that a burst is heard by nobody; else each drone hears nothing with the same probability."""
+"""Probability that a burst affects all drones; else it affects each drone with the same probability."""
 
 
 @dataclass(frozen=True)
 class RadioModel:
-    """What the radio does to what is sent over it, beside the delay of the robot's description.
+    """Losses and additional delays of the radio.
 
     Raises:
-        TestudoError: a share that is none, or a time that is negative or out of order.
+        TestudoError: a share outside 0 to 1, or a time that is negative or out of order.
     """
 
     loss: float = 0.0
-    """Share of the set-points that is lost, each by itself."""
+    """Probability of loss of each set-point, independently."""
     burst_s: float = 0.0
-    """Length of the times in which nothing gets through; 0 for none."""
+    """Duration of bursts of total loss; 0 for none."""
     every_s: float = 1.0
-    """Mean time from the end of a burst to the next, drawn from an exponential law, and 0.1 s at least."""
+    """Mean time between bursts, exponentially distributed, at least 0.1 s."""
     late_s: tuple[float, float] = (0.0, 0.0)
-    """What a set-point takes longer than the robot's delay; uniform."""
+    """Range of the delay beyond that of the robot; uniform."""
 
     def __post_init__(self) -> None:
         low, high = self.late_s
@@ -43,24 +43,24 @@ class RadioModel:
 
 
 class SetPointRadio:
-    """The radio of a team, on the plant's clock; what it does is drawn from its own random numbers."""
+    """The radio of a team on the clock of the plant, with its own random numbers."""
 
     def __init__(self, model: RadioModel, count: int, rng: np.random.Generator, start_s: float) -> None:
-        """Begin with a time without a burst."""
+        """Start without a burst."""
         self._model, self._count, self._rng = model, count, rng
         self._dead = np.zeros(count, bool)
         self._deaf = np.zeros(count, bool)
         self._begin_s = self._end_s = start_s
         self.bursts = self.sent = self.lost = 0
-        """Bursts so far; set-points sent, and those of them that were lost."""
+        """Numbers of bursts, of set-points sent, and of set-points lost."""
         self._draw_burst(start_s)
 
     def kill(self, index: int, dead: bool) -> None:
-        """Let nothing get through to a drone until it is taken back; for tests."""
+        """Block (or unblock) the radio to a drone; for tests."""
         self._dead[index] = dead
 
     def dark(self, index: int, now_s: float) -> bool:
-        """Return whether a drone hears nothing now; times never go back."""
+        """Return whether a drone receives nothing at ``now_s`` [s], which never decreases."""
         while self._model.burst_s and now_s >= self._end_s:
             self.bursts += 1
             self._draw_burst(self._end_s)
@@ -68,7 +68,7 @@ class SetPointRadio:
         return bool(self._dead[index] or in_burst)
 
     def carry(self, index: int, now_s: float) -> float | None:
-        """Return how much longer [s] than its delay a set-point sent now takes; None if it is lost."""
+        """Return the additional delay [s] of a set-point sent at ``now_s``; None if it is lost."""
         self.sent += 1
         if self.dark(index, now_s) or self._rng.uniform() < self._model.loss:
             self.lost += 1
@@ -83,10 +83,10 @@ class SetPointRadio:
 
 
 def read_radio(text: str, where: str) -> RadioModel:
-    """Return the radio that JSON describes, such as ``{"loss": 0.05, "burst_s": 0.1}``; empty text is a perfect one.
+    """Return the radio model from JSON such as ``{"loss": 0.05, "burst_s": 0.1}``; empty text is a perfect radio.
 
     Raises:
-        TestudoError: it is no JSON, has an unknown key, or does not hold.
+        TestudoError: not JSON, an unknown key, or an invalid value.
     """
     if not text.strip():
         return RadioModel()

@@ -1,4 +1,8 @@
-"""MuJoCo worlds built from robot descriptions: one model, robots of several types, an arena."""
+"""MuJoCo worlds built from robot files.
+
+In: robots of several types, an arena, boxes; commands at every physics step.
+Out: one model; poses, contacts and distances.
+"""
 
 from testudo_plant.worlds.plant_parameters import PlantParameters
 from testudo_plant.worlds.world import Contact, MujocoWorld, RobotPose

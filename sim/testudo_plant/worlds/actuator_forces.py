@@ -1,8 +1,7 @@
-"""Force laws of the actuators: what turns a commanded velocity into forces in every MuJoCo world.
+"""Force laws of the actuators: from velocity commands to forces in every MuJoCo world.
 
-One body for NumPy (the plant) and JAX (the tiers). Arrays are component-first: (channel, robot, ...batch).
-Each law follows the first-order lag of the robot's description exactly at the step of the physics, within the
-limit of acceleration.
+One implementation for NumPy (the plant) and JAX (the tiers). Arrays are component-first: (channel, robot, ...batch).
+Each law reproduces the first-order lag of the robot file exactly at the physics step, within the acceleration limit.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ def wheel_forces(target: Array, rate: Array, gain: Array, inertia: Array, limit:
     """Return the forces (2, n, ...) of the motors for speed [N] and turn rate [N m] of wheeled robots.
 
     Args:
-        target: wanted forward speed [m/s] and turn rate [rad/s] (2, n, ...).
-        rate: those that the wheels show (2, n, ...).
+        target: commanded forward speed [m/s] and turn rate [rad/s] (2, n, ...).
+        rate: measured at the wheels (2, n, ...).
         gain: `discrete_gain` (...).
-        inertia: what each motor moves, [kg] and [kg m^2] (2, n, 1...).
+        inertia: effective inertia of each motor, [kg] and [kg m^2] (2, n, 1...).
         limit: largest acceleration, [m/s^2] and [rad/s^2] (2, n, 1...).
     """
     return inertia * _clip(gain * (target - rate), limit)
 
 
 def planar_forces(target: Array, yaw: Array, velocity: Array, gain: Array, body: PlanarBody, grip: Array) -> Array:
-    """Return the forces (3, n, ...) along x, y [N] and about z [N m] of discs that move like wheeled robots.
+    """Return the forces (3, n, ...) along x, y [N] and about z [N m] of discs with the motion of wheeled robots.
 
-    The forward speed and the turn rate follow their targets; sideways the wheels hold as far as they grip. The
-    velocity turns with the body, so that a free disc drives the very arc of the motion model.
+    Forward speed and turn rate follow their targets; lateral forces are limited by the grip of the wheels. The
+    velocity turns with the body, so that a free disc follows the arc of the motion model exactly.
 
     Args:
-        target: wanted forward speed [m/s] and turn rate [rad/s] (2, n, ...).
+        target: commanded forward speed [m/s] and turn rate [rad/s] (2, n, ...).
         yaw: heading (n, ...) [rad].
         velocity: world velocity x, y [m/s] and turn rate [rad/s] (3, n, ...).
         gain: `discrete_gain` (...).
@@ -69,7 +68,7 @@ def point_forces(target: Array, velocity: Array, gain: Array, mass: Array, limit
     """Return the forces (D, n, ...) [N] of robots that follow velocity commands in the world.
 
     Args:
-        target: wanted velocity (D, n, ...) [m/s].
+        target: commanded velocity (D, n, ...) [m/s].
         velocity: the velocity (D, n, ...) [m/s].
         gain: `discrete_gain` (...).
         mass: (n, 1...) [kg].
@@ -79,13 +78,13 @@ def point_forces(target: Array, velocity: Array, gain: Array, mass: Array, limit
 
 
 def weaker_braking(forces: Array, velocity: Array, share: Array, *, turns: bool) -> Array:
-    """Return forces (D, n, ...) with what slows robots down times ``share`` (n, ...).
+    """Return forces (D, n, ...) with decelerating parts scaled by ``share`` (n, ...).
 
     Args:
         forces: of the motors.
-        velocity: in their channels (D, n, ...).
-        share: of the braking of a sound robot.
-        turns: the second channel is a turn, which is left as it is.
+        velocity: in the same channels (D, n, ...).
+        share: braking relative to nominal.
+        turns: whether the second channel is a turn rate, which is not scaled.
     """
     xp = array_namespace(forces)
     if turns:
@@ -98,7 +97,7 @@ def weaker_braking(forces: Array, velocity: Array, share: Array, *, turns: bool)
 
 @dataclass(frozen=True)
 class PlanarBody:
-    """A disc that stands for a wheeled robot; arrays (n, 1...)."""
+    """A disc that models a wheeled robot; arrays (n, 1...)."""
 
     mass: Any
     """[kg]."""
@@ -109,7 +108,7 @@ class PlanarBody:
     turn_limit: Any
     """Largest acceleration of the turn rate [rad/s^2]."""
     step_s: float
-    """Of the physics."""
+    """Physics step."""
 
 
 def _clip(values: Array, limit: Array) -> Array:

@@ -1,9 +1,9 @@
-"""Drones in MuJoCo: free bodies, moved by the wrench that the fitted attitude dynamics call for.
+"""Drones in MuJoCo: free bodies under the wrench of the identified attitude dynamics.
 
-The law is that of the tier `attitude`: the velocity cascade of the firmware makes an attitude and a thrust of a
-velocity, and `attitude_drone` says how the drone moves in one step of the physics. The wrench is the one under which a
-free body of the mass and inertia in the file moves just so; contact and gravity are left to MuJoCo. One
-body for NumPy (the plant) and JAX (the tiers), as in `groups.py`.
+The model is that of the tier `attitude`: the velocity cascade of the firmware converts a velocity to attitude and
+thrust, and `attitude_drone` gives the motion in one physics step. The wrench is the one under which a free body with
+the mass and inertia of the robot file has this motion; MuJoCo adds contact and gravity. One implementation for NumPy
+(the plant) and JAX (the tiers), as in `robot_groups`.
 """
 
 from __future__ import annotations
@@ -33,49 +33,49 @@ from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.actuator_forces import point_forces, weaker_braking
 
 CONTROLS = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
-"""Motors of a drone: force in the world [N], torque in the body [N m]."""
+"""Actuators of a drone: force in the world [N], torque in the body [N m]."""
 _GRIP = 0.5
 """Friction of the feet on the floor."""
 
 
 @dataclass(frozen=True)
 class FlightCommands:
-    """What drones are told beside a velocity; arrays (n, ...)."""
+    """Orders of drones besides a velocity; arrays (n, ...)."""
 
     level: Array
-    """Whether it holds roll and pitch at zero, whatever the velocity; its climb follows."""
+    """Whether roll and pitch are zero; only the climb follows the velocity."""
     off: Array
-    """Whether its motors stand still."""
+    """Whether the motors are off."""
     stands: Array
-    """Whether it stands on the floor, motors off: its feet hold it."""
+    """Whether it stands on the floor, motors off, held by its feet."""
     thrust_most_n: Array
-    """What all rotors can do at the voltage of the battery [N]; infinite where the robot file alone says."""
+    """Maximum total thrust at the battery voltage [N]; infinite to use only the limit of the robot file."""
 
 
 @dataclass(frozen=True)
 class FlightControllerState:
-    """What a drone remembers from step to step; arrays (n, ...)."""
+    """Controller state of drones; arrays (n, ...)."""
 
     thrust: Array
-    """What its rotors produce, over what carries its weight."""
+    """Total thrust over hover thrust."""
     cascade: CascadeState
-    """Its integral counts from where it has settled in hover."""
+    """State of the velocity cascade; its integral is relative to hover."""
     command: Array
-    """(4, n, ...): attitude [rad] and thrust [N] that the cascade asked for last."""
+    """(4, n, ...): last attitude [rad] and thrust [N] command of the cascade."""
     waits: Array
-    """Steps of the physics until the cascade runs again, as a number."""
+    """Physics steps until the next run of the cascade, as a float."""
     ahead: Array
-    """(6, n, ...): what its velocity [m/s] in the world and its rates [rad/s] in the body are ahead of those of MuJoCo,
-    which are the means over the last step."""
+    """(6, n, ...): world velocity [m/s] and body rates [rad/s] minus those of MuJoCo, which are means over the last
+    step."""
 
 
 def flies(spec: RobotSpec) -> bool:
-    """Return whether a robot is a free body in the air; without `[attitude]` it is a point that follows velocities."""
+    """Return whether a robot is a free flying body; without `[attitude]` it is a point that follows velocities."""
     return bool(spec.attitude)
 
 
 class FlyingGroup:
-    """Drones with an attitude; implements `Group`."""
+    """Drones with an attitude; implements `RobotGroup`."""
 
     def __init__(
         self,
@@ -98,29 +98,29 @@ class FlyingGroup:
         self._cascade = _of_all(cascades)
         self._every = np.array([max(1.0, round(one.period_s / self._step_s)) for one in cascades])
         self._own = self._drone, dataclasses.replace(self._cascade, thrust_base_n=self._drone.hover_thrust_n)
-        """For NumPy, whose robots have no further axes."""
+        """For NumPy, without batch axes."""
         self._hover_n = np.broadcast_to(self._drone.hover_thrust_n, self._mass.shape)
         self._response: AttitudeResponse | None = None
 
     def hover_thrust_n(self, place: int) -> float:
-        """Return what carries the weight of the drone at this place of the group [N]."""
+        """Return the hover thrust [N] of the drone at this index of the group."""
         return float(self._hover_n[place])
 
     def start(self, position_world: Array, yaw: Array) -> Array:
-        """See `Group.start`."""
+        """See `RobotGroup.start`."""
         xp, nothing = array_namespace(yaw), 0 * yaw
         return xp.stack(
             [*(position_world[axis, ...] for axis in range(3)), xp.cos(yaw / 2), nothing, nothing, xp.sin(yaw / 2)]
         )
 
     def begin(self, yaw: Array) -> FlightControllerState:
-        """See `Group.begin`: it hovers."""
+        """See `RobotGroup.begin`: it hovers."""
         zero = 0 * yaw
         settled = CascadeState(stacked(zero, zero, zero), yaw)
         return FlightControllerState(zero + 1, settled, stacked(zero, zero, yaw, zero), zero, stacked(*[zero] * 6))
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
-        """See `Group.motion`."""
+        """See `RobotGroup.motion`."""
         return MotionState(qpos[self.start_ids[:3]], heading(self.attitude(qpos)), qvel[self._twist[:3]])
 
     def attitude(self, qpos: Array) -> Array:
@@ -129,7 +129,7 @@ class FlyingGroup:
         return stacked(x, y, z, w)
 
     def forces(self, target: Array, qpos: Array, qvel: Array, drive: Any) -> tuple[Array, FlightControllerState]:
-        """See `Group.forces`."""
+        """See `RobotGroup.forces`."""
         drone, rules = self._parameters(drive, qvel[self._twist[0]])
         twist = qvel[self._twist]
         now = twist + drive.memory.ahead
@@ -145,7 +145,7 @@ class FlyingGroup:
                 array_namespace(command).minimum(command[3, ...], orders.thrust_most_n),
             )
         after = advance(drone, self._respond(drone, drive, state.thrust), to_angles_state(state), command, push)
-        # MuJoCo moves a body by its velocity at the end of a step: let that be the mean over the step
+        # MuJoCo moves a body by its velocity at the end of a step: set that to the mean over the step
         ahead = (
             array_namespace(now).concat(
                 [after.velocity_world - now[:3], body_rates(after.angles, after.rates) - now[3:]]
@@ -165,7 +165,7 @@ class FlyingGroup:
         return controls, FlightControllerState(thrust, cascade, command, waits, ahead)
 
     def broken(self, forces: Array, velocity: Array, share: Array, stuck: Array) -> Array:
-        """Return the forces (6, n) of drones of which some brake only with this share, or are held by somebody."""
+        """Return the forces (6, n) of drones with weak brakes, or held in place."""
         weight = stacked(0 * share, 0 * share, self._drone.mass_kg * GRAVITY_M_S2 + 0 * share)
         weak = weaker_braking(forces[:3] - weight, velocity, share, turns=False) + weight
         mass, limit = self._drone.mass_kg + 0 * share, 0 * share + GRAVITY_M_S2
@@ -173,7 +173,7 @@ class FlyingGroup:
         return np.concatenate([np.where(stuck, held + weight, weak), np.where(stuck, 0.0, forces[3:])])
 
     def renewed(self, memory: FlightControllerState, fresh: FlightControllerState, place: int) -> FlightControllerState:
-        """Return a memory (NumPy, (..., n)) in which robot ``place`` of the group begins anew."""
+        """Return a state (NumPy, (..., n)) with robot ``place`` of the group reset to ``fresh``."""
 
         def mix(old: Any, new: Any) -> Any:
             if isinstance(old, np.ndarray):
@@ -186,7 +186,7 @@ class FlyingGroup:
         return mix(memory, fresh)
 
     def _parameters(self, drive: Any, like: Array) -> tuple[AttitudeDroneParameters, CascadeParameters]:
-        """Return drone and controller, which counts from hover, as the worlds or the robots have drawn them."""
+        """Return drone and controller parameters, nominal or drawn; the controller is relative to hover."""
         if drive.drawn is None and isinstance(like, np.ndarray):
             return self._own
         if drive.drawn is None:
@@ -199,10 +199,10 @@ class FlyingGroup:
     def _asked(
         self, state: AttitudeDroneState, target: Array, rules: CascadeParameters, drive: Any
     ) -> tuple[Array, CascadeState, Array]:
-        """Return the command (4, n, ...) that acts, the cascade's memory, and the steps until it runs again."""
+        """Return the present command (4, n, ...), the state of the cascade, and the steps until its next run."""
         xp, memory, orders = array_namespace(state.thrust), drive.memory, drive.orders
         due = memory.waits < 0.5  # a count
-        every = _like(self._every, state.thrust)
+        every = broadcast_like(self._every, state.thrust)
         waits = xp.where(due, every, memory.waits) - 1
         if known_false(due):
             command, cascade = memory.command, memory.cascade
@@ -223,7 +223,7 @@ class FlyingGroup:
             command[2, ...],
             xp.where(orders.off, zero, command[3, ...]),
         )
-        # what is not asked for does not add up; without motors the controllers are reset
+        # overridden commands are not integrated; without motors the controllers are reset
         kept = xp.where(upright, memory.cascade.integral, cascade.integral)
         integral = stacked(kept[0, ...], kept[1, ...], cascade.integral[2, ...])
         return (
@@ -236,13 +236,13 @@ class FlyingGroup:
         )
 
     def _unsettled(self, rules: CascadeParameters, like: Array) -> Array:
-        """Return the integral (3, n, ...) of a controller that has not flown yet."""
+        """Return the integral (3, n, ...) of a controller before its first flight."""
         base = _shaped(self._cascade, like).thrust_base_n
         up = (base - rules.thrust_base_n) / rules.thrust_per_way + 0 * like
         return stacked(0 * like, 0 * like, up)
 
     def _respond(self, drone: AttitudeDroneParameters, drive: Any, like: Array) -> AttitudeResponse:
-        """Return how attitude and thrust answer in one step; the robot's path computes it once."""
+        """Return the response of attitude and thrust in one step; computed once for NumPy."""
         if drive.drawn is not None or not isinstance(like, np.ndarray):
             return AttitudeResponse.create(drone, self._step_s, like)
         if self._response is None:
@@ -250,23 +250,23 @@ class FlyingGroup:
         return self._response
 
     def _held(self, twist: Array, mass_kg: Array) -> Array:
-        """Return the controls (6, n, ...) by which feet on a floor hold a body that moves (6, n, ...)."""
+        """Return the controls (6, n, ...) by which feet on the floor hold a body with a twist (6, n, ...)."""
         flat = mass_kg * shorten(-twist[:2] / self._step_s, _GRIP * GRAVITY_M_S2)
         torque = self._torque(twist[3:], -twist[3:] / self._step_s, mass_kg)
         return stacked(*flat, 0 * twist[2, ...], *torque)
 
     def _torque(self, rates: Array, growth: Array, mass_kg: Array) -> list[Array]:
-        """Return the torque about each axis of the body under which rates (3, n, ...) grow so fast."""
-        inertia = _like(self._inertia, rates) * (mass_kg / _like(self._mass, rates[0, ...]))
+        """Return the torque per body axis for angular accelerations (3, n, ...) at rates (3, n, ...)."""
+        inertia = broadcast_like(self._inertia, rates) * (mass_kg / broadcast_like(self._mass, rates[0, ...]))
         spin = [inertia[k, ...] * rates[k, ...] for k in range(3)]
         wx, wy, wz = (rates[k, ...] for k in range(3))
-        # MuJoCo takes the gyroscopic torque off
+        # MuJoCo subtracts the gyroscopic torque
         gyroscopic = (wy * spin[2] - wz * spin[1], wz * spin[0] - wx * spin[2], wx * spin[1] - wy * spin[0])
         return [inertia[k, ...] * growth[k, ...] + gyroscopic[k] for k in range(3)]
 
 
 def _of_all(parts: Sequence[Any]) -> Any:
-    """Return parameters of one type for all robots: a number that they share as it is, else an array (n,)."""
+    """Return parameters of one type for all robots: equal values as a number, others as an array (n,)."""
 
     def all_of(found: tuple[Any, ...]) -> Any:
         if isinstance(found[0], tuple):
@@ -278,18 +278,18 @@ def _of_all(parts: Sequence[Any]) -> Any:
 
 
 def _shaped(parameters: Any, like: Array) -> Any:
-    """Return parameters whose arrays fit (n, ...) of a batch."""
+    """Return parameters with arrays broadcast to (n, ...) of a batch."""
 
     def fit(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(map(fit, value))
-        return _like(value, like) if isinstance(value, np.ndarray) else value
+        return broadcast_like(value, like) if isinstance(value, np.ndarray) else value
 
     names = [field.name for field in dataclasses.fields(parameters)]
     return type(parameters)(**{name: fit(getattr(parameters, name)) for name in names})
 
 
-def _like(constant: np.ndarray, array: Array) -> Array:
+def broadcast_like(constant: np.ndarray, array: Array) -> Array:
     """Return a constant (..., n) with the trailing batch axes and the type of an array (..., n, ...batch)."""
     shape = constant.shape + (1,) * (array.ndim - constant.ndim)
     return array_namespace(array).asarray(constant.reshape(shape), dtype=array.dtype)

@@ -1,4 +1,4 @@
-"""How a single robot really moves: lag, delay and scale, which differ from its description."""
+"""True dynamics of single robots in the plant, which differ from the robot file."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class PlantParameters:
     """The dynamics of one robot in the plant."""
 
     velocity_lag_s: float
-    """First-order lag of the realised behind the effective velocity."""
+    """First-order lag from effective to realised velocity."""
     command_delay_s: float
-    """Time from the arrival of a command until it acts."""
+    """Time from arrival to effect of a command."""
     speed_scale: float
     """Realised over commanded speed."""
     turn_scale: float
-    """Realised over commanded turn rate; NaN for a robot that has none."""
+    """Realised over commanded turn rate; NaN for a robot without one."""
     turn_slip_s_rad: float = 0.0
-    """Forward speed is divided by 1 + (this times the commanded turn rate)²."""
+    """Forward speed is divided by 1 + (this times commanded turn rate)²."""
     attitude: Mapping[str, float] = field(default_factory=dict)
-    """Of a drone with an attitude: values by `attitude.key` in place of the file's."""
+    """Values by `attitude.key` that replace those in the file of a drone with an attitude."""
 
     @classmethod
     def nominal(cls, spec: RobotSpec) -> PlantParameters:
-        """Return the parameters of the description itself."""
+        """Return the parameters of the robot file."""
         slip = spec.turn_slip_s_rad if "dynamics.turn_slip" in spec.quantities else 0.0
         return cls(spec.velocity_lag_s, spec.command_delay_s, spec.speed_scale, spec.turn_scale, slip)
 
     @classmethod
     def sample(cls, spec: RobotSpec, rng: np.random.Generator, spread: float = 0.2) -> PlantParameters:
-        """Return parameters that are those of the description times 1 ± ``spread``, uniform, within its intervals.
+        """Return parameters of the robot file times 1 ± ``spread``, uniform, within the intervals of the file.
 
-        A robot outside of them is not the one described: its shield and its watches may rightly object.
+        Shield and monitors assume that parameters are within the intervals.
 
         Raises:
             TestudoError: the spread is not in [0, 1).

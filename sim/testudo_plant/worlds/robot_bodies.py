@@ -1,6 +1,8 @@
 """Robots as MuJoCo bodies: masses, joints, motors and contact bits from a `RobotSpec`.
 
-All forces come from `drive.py`; a body has one motor for each force, and its control is that force.
+All forces come from `actuator_forces`; a body has one motor per force, and its control is that force.
+
+Two geoms collide if the contype of one shares a bit with the conaffinity of the other.
 """
 
 from __future__ import annotations
@@ -8,11 +10,24 @@ from __future__ import annotations
 import mujoco
 
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.contact_bits import AIR, BOX, FLOOR, LEVEL, ROBOT, WALL
 from testudo_plant.worlds.drone_dynamics import CONTROLS
 
+FLOOR = 1
+"""Floor, for wheels, casters and boxes."""
+ROBOT = 2
+"""Hulls of ground robots, among themselves."""
+WALL = 4
+"""Walls and fixed obstacles, for hulls and boxes."""
+LEVEL = 8
+"""Floor and ceiling, for drones."""
+AIR = 16
+"""Hulls of drones, among themselves and with the bodies of ground robots."""
+BOX = 32
+"""Boxes, for hulls and other boxes."""
+
+
 HULL_HEIGHT_M = 0.05
-"""Hulls of all ground robots are spheres at this height, so that they touch just as discs in the plane do."""
+"""Height of the hulls of all ground robots, spheres that touch exactly as discs in the plane."""
 
 _WHEEL_MASS_SHARE = 0.05  # of the robot, each wheel
 _ROTOR_MASS_SHARE = 0.1  # reflected inertia of each geared motor, as mass at its rim; tames slip
@@ -21,7 +36,7 @@ _STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: wheels sink by micrometres,
 
 
 def wheel_inertia(spec: RobotSpec) -> tuple[float, float]:
-    """Return what the motors for speed [kg] and turn rate [kg m^2] move, spinning parts as mass at the rim."""
+    """Return the effective inertia for speed [kg] and turn rate [kg m^2], rotating parts as mass at the rim."""
     wheel_mass, half_base = _WHEEL_MASS_SHARE * spec.mass_kg, spec.wheel_base_m / 2
     rolling = wheel_mass + 2 * _ROTOR_MASS_SHARE * spec.mass_kg
     body = _cylinder_inertia(spec.mass_kg - 2 * wheel_mass, spec)[2]
@@ -72,7 +87,7 @@ def add_planar(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
     Controls: ``name/x``, ``name/y`` [N], ``name/yaw`` [N m]. Walls are those of the contact, as for all robots.
     """
     body = world.worldbody.add_body(name=name)
-    # with the wheels' spinning parts, so that it pushes as hard as a robot on wheels
+    # includes the rotating parts of the wheels, for the same pushing force as a robot on wheels
     _set_inertia(body, wheel_inertia(spec)[0], _cylinder_inertia(spec.mass_kg, spec))
     for axis, direction in (("x", [1, 0, 0]), ("y", [0, 1, 0])):
         _add_joint_motor(world, body, f"{name}/{axis}", mujoco.mjtJoint.mjJNT_SLIDE, direction)
@@ -81,9 +96,9 @@ def add_planar(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
 
 
 def add_velocity_point(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s: float) -> None:
-    """Add a hovering ball, or a base on the ground, that slides along the axes of the world, with a motor [N] for each.
+    """Add a hovering ball, or a base on the ground, that slides along the world axes, with a motor [N] for each.
 
-    The yaw joint has no motor; strong damping stands for the controller that holds the heading.
+    The yaw joint has no motor; strong damping replaces the heading controller.
     Controls: ``name/x``, ``name/y``, and in space ``name/z``.
     """
     body = world.worldbody.add_body(name=name, gravcomp=1)
@@ -105,9 +120,9 @@ def add_velocity_point(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s:
 
 
 def add_flying(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
-    """Add a free ball with the mass and inertia of a drone, and motors for the force in the world and the torque in it.
+    """Add a free ball with the mass and inertia of a drone, and motors for world force and body torque.
 
-    Controls: ``name/force_x`` and so on [N], ``name/torque_x`` and so on [N m], see `flying.CONTROLS`.
+    Controls: ``name/force_x`` and so on [N], ``name/torque_x`` and so on [N m], see `drone_dynamics.CONTROLS`.
     """
     body = world.worldbody.add_body(name=name)
     axes = ("roll", "pitch", "yaw")
@@ -120,12 +135,12 @@ def add_flying(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
         motor = world.add_actuator(name=f"{name}/{control}", trntype=mujoco.mjtTrn.mjTRN_JOINT, target=joint)
         motor.set_to_motor()
         motor.gear = [float(index == k) for k in range(6)]
-    # nothing rubs on it: a ball on the floor would roll
+    # no friction: a ball on the floor would roll
     _add_air_hull(body, name, spec).priority = 1
 
 
 def _add_ground_hull(body: mujoco.MjsBody, name: str, spec: RobotSpec, hull_z: float, body_z: float) -> None:
-    """Add what other ground robots, walls and boxes touch, and the cylinder that robots in the air touch."""
+    """Add the sphere that ground robots, walls and boxes touch, and the cylinder that drones touch."""
     body.add_geom(
         name=f"{name}/hull",
         type=mujoco.mjtGeom.mjGEOM_SPHERE,

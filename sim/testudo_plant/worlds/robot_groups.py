@@ -1,6 +1,6 @@
-"""Robots of one kind within a MuJoCo model: where their state stands, and the forces that drive them.
+"""Groups robots of one kind in a MuJoCo model: indices of their states, and the forces that drive them.
 
-One body for NumPy (the plant: (component, robot)) and JAX (the tiers: (component, robot, world)).
+One implementation for NumPy (the plant: (component, robot)) and JAX (the tiers: (component, robot, world)).
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.actuator_forces import PlanarBody, planar_forces, point_forces, wheel_forces
-from testudo_plant.worlds.drone_dynamics import FlightCommands, FlyingGroup, flies
+from testudo_plant.worlds.drone_dynamics import FlightCommands, FlyingGroup, broadcast_like, flies
 from testudo_plant.worlds.robot_bodies import disc_inertia, wheel_inertia
 
 
 @dataclass(frozen=True)
 class GroupForces:
-    """What forces depend on beside the state."""
+    """Inputs of the forces besides state and target."""
 
     gain: Array
     """`discrete_gain` (...)."""
     grip: Array | float = 1.0
-    """Friction of the wheels on the floor (...), used where no wheel touches it."""
+    """Friction of the wheels on the floor (...), for models without wheel contacts."""
     memory: Any = None
-    """What the last step left, see `RobotGroup.begin`."""
+    """Controller state after the last step, see `RobotGroup.begin`."""
     orders: FlightCommands | None = None
-    """For what flies; None if all follow the velocities."""
+    """Orders of drones; None if all follow velocities."""
     push_world: Array | None = None
-    """(3, n, ...) acceleration [m/s²] of what flies by what is not in its law, as the downwash of others."""
+    """(3, n, ...) external acceleration [m/s²] of drones, such as downwash."""
     drawn: Mapping[str, Array] | None = None
-    """Of drones of one kind, by `table.key` (E,): what the worlds drew in place of their file's values."""
+    """Drawn parameters of drones by `table.key` (E,), in place of those in the robot file."""
     yaw_rate: Array | None = None
-    """(n, ...) [rad/s] of what flies with an attitude; None if all hold their heading."""
+    """(n, ...) [rad/s] of drones with an attitude; None if all hold their heading."""
 
 
 class RobotGroup(Protocol):
     """Robots of one kind in a model; arrays have the component first, then the robots n of the group."""
 
     controls: np.ndarray
-    """(F, n): indices into the model's controls."""
+    """(F, n): indices into the controls of the model."""
     start_ids: np.ndarray
-    """(Q, n): indices into qpos of what `start` gives."""
+    """(Q, n): indices into qpos of the result of `start`."""
 
     def start(self, position_world: Array, yaw: Array) -> Array:
         """Return qpos (Q, n, ...) of robots at position (D, n, ...) [m] and yaw (n, ...) [rad]."""
@@ -56,21 +56,21 @@ class RobotGroup(Protocol):
         """Return the motion (D, n, ...) in a state (nq, ...), (nv, ...); yaw in (-pi, pi] for wheels."""
 
     def begin(self, yaw: Array) -> Any:
-        """Return what is remembered from step to step of robots at rest with yaw (n, ...); None for nothing."""
+        """Return the initial controller state of robots at rest with yaw (n, ...); None if there is none."""
 
     def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, Any]:
-        """Return the controls (F, n, ...) that follow the velocities ``target`` (D, n, ...), and what to remember."""
+        """Return the controls (F, n, ...) for velocities ``target`` (D, n, ...), and the new controller state."""
 
 
-class _Forgetful:
-    """What needs nothing but the state."""
+class _Stateless:
+    """A group without a controller state."""
 
     def begin(self, yaw: Array) -> None:
         """See `RobotGroup.begin`."""
         return
 
 
-class WheelGroup(_Forgetful):
+class WheelGroup(_Stateless):
     """Free bodies on wheels; implements `RobotGroup`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
@@ -91,7 +91,7 @@ class WheelGroup(_Forgetful):
     def start(self, position_world: Array, yaw: Array) -> Array:
         """See `RobotGroup.start`."""
         xp = array_namespace(yaw)
-        nothing, height = 0 * yaw, 0 * yaw + _like(self._height, yaw, xp)
+        nothing, height = 0 * yaw, 0 * yaw + broadcast_like(self._height, yaw)
         half = yaw / 2
         return xp.stack(
             [position_world[0, ...], position_world[1, ...], height, xp.cos(half), nothing, nothing, xp.sin(half)]
@@ -109,14 +109,14 @@ class WheelGroup(_Forgetful):
         """See `RobotGroup.forces`."""
         xp = array_namespace(qvel)
         left, right = (qvel[row] for row in self._wheels)
-        radius, base = _like(self._radius, left, xp), _like(self._base, left, xp)
+        radius, base = broadcast_like(self._radius, left), broadcast_like(self._base, left)
         rate = xp.stack([radius * (left + right) / 2, radius * (right - left) / base])
-        inertia, limit = _like(self._inertia, rate, xp), _like(self._limit, rate, xp)
+        inertia, limit = broadcast_like(self._inertia, rate), broadcast_like(self._limit, rate)
         return wheel_forces(target, rate, drive.gain, inertia, limit), None
 
 
-class PlanarGroup(_Forgetful):
-    """Discs that move like wheeled robots; implements `RobotGroup`."""
+class PlanarGroup(_Stateless):
+    """Sliding discs with the motion of wheeled robots; implements `RobotGroup`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
         joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in ("x", "y", "yaw")]
@@ -141,16 +141,15 @@ class PlanarGroup(_Forgetful):
 
     def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, None]:
         """See `RobotGroup.forces`."""
-        xp = array_namespace(qvel)
         yaw = qpos[self.start_ids[2]]
         body = PlanarBody(
-            *(_like(x, yaw, xp) for x in (self._mass, self._inertia, self._limit, self._turn_limit)), self._step_s
+            *(broadcast_like(x, yaw) for x in (self._mass, self._inertia, self._limit, self._turn_limit)), self._step_s
         )
         return planar_forces(target, yaw, qvel[self._twist], drive.gain, body, drive.grip), None
 
 
-class PointGroup(_Forgetful):
-    """Robots of one dimension that follow velocity commands in the world; implements `RobotGroup`."""
+class PointGroup(_Stateless):
+    """Robots that follow velocity commands in the world, in the plane or in space; implements `RobotGroup`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
         axes = ("x", "y", "z")[: specs[0].dimension]
@@ -170,9 +169,9 @@ class PointGroup(_Forgetful):
 
     def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, None]:
         """See `RobotGroup.forces`."""
-        xp, velocity = array_namespace(qvel), qvel[self._twist[:-1]]
+        velocity = qvel[self._twist[:-1]]
         like = velocity[0, ...]
-        mass, limit = _like(self._mass, like, xp), _like(self._limit, like, xp)
+        mass, limit = broadcast_like(self._mass, like), broadcast_like(self._limit, like)
         return point_forces(target, velocity, drive.gain, mass, limit), None
 
 
@@ -183,9 +182,9 @@ def make_group(
     form: str,
     drawn: Sequence[Mapping[str, float]] | None = None,
 ) -> RobotGroup:
-    """Return the group of robots of one kind, of which all or none have an attitude.
+    """Return the group of robots of one kind; all or none have an attitude.
 
-    ``drawn`` holds by robot what differs from the file of a drone, see `PlantParameters.attitude`.
+    ``drawn`` holds, by robot, parameters that replace those of a drone file, see `PlantParameters.attitude`.
     """
     if flies(specs[0]):
         return FlyingGroup(model, names, specs, drawn)
@@ -200,9 +199,3 @@ def _range(first: np.ndarray, count: int) -> np.ndarray:
 
 def _controls(model: mujoco.MjModel, names: Sequence[str], channels: Sequence[str]) -> np.ndarray:
     return np.array([[model.actuator(f"{name}/{channel}").id for name in names] for channel in channels])
-
-
-def _like(constant: np.ndarray, array: Array, xp: Any) -> Array:
-    """Return a constant (..., n) with the trailing batch axes and the type of an array (..., n, ...batch)."""
-    shape = constant.shape + (1,) * (array.ndim - constant.ndim)
-    return xp.asarray(constant.reshape(shape), dtype=array.dtype)

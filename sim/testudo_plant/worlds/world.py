@@ -1,4 +1,4 @@
-"""A MuJoCo world at work: place robots, step under commands, read states and contacts."""
+"""Runs a MuJoCo world: places robots, steps under commands, reads states and contacts."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ import numpy as np
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS
 from testudo_plant.worlds.actuator_forces import discrete_gain, point_forces, weaker_braking
+from testudo_plant.worlds.arena_bodies import Box
 from testudo_plant.worlds.drone_dynamics import FlightCommands, FlyingGroup, flies
-from testudo_plant.worlds.free_body import Box
 from testudo_plant.worlds.plant_parameters import PlantParameters
 from testudo_plant.worlds.robot_groups import GroupForces, RobotGroup, make_group
 from testudo_plant.worlds.world_builder import WorldRobot, build_world_spec, physics_step_s, rhythms_s
 
 _HULLS = ("hull", "body")
 _SLIDE_M_S2 = 9.81
-"""How fast a robot without wheels comes to rest when it is blocked, about as rubber on the floor."""
+"""Deceleration of a blocked robot without wheels, about that of rubber on the floor."""
 _STUCK = 10.0
-"""Friction of a blocked wheel's axle over what the robot's weight could turn."""
-_STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: what is blocked creeps by micrometres in a second
+"""Friction torque of a blocked axle over the torque that the weight of the robot can exert."""
+_STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: a blocked part creeps by micrometres per second
 
 
 @dataclass(frozen=True)
 class RobotPose:
-    """Where a robot truly is and how it truly moves."""
+    """True pose and velocity of a robot."""
 
     position_world: tuple[float, ...]
-    """(D,) [m]: middle of the axle, or of the body."""
+    """(D,) [m]: centre of the axle, or of the body."""
     yaw: float
     """[rad] in (-pi, pi]."""
     velocity: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
     quaternion_xyzw: tuple[float, ...] | None = None
-    """Body to world, of what flies with an attitude; None for what stands upright."""
+    """Body to world, of a drone with an attitude; else None."""
 
 
 @dataclass(frozen=True)
 class Contact:
-    """Two things that overlap: robot and robot, or robot and wall, obstacle, floor or ceiling."""
+    """Overlap of a robot with another robot, a wall, an obstacle, the floor or the ceiling."""
 
     first: str
     second: str
@@ -49,7 +49,7 @@ class Contact:
 
 
 class MujocoWorld:
-    """Robots in one MuJoCo model; a step is `look` (at the state), then `advance` (to the next)."""
+    """Robots in one MuJoCo model; a step is `look` (observe the state), then `advance` (to the next)."""
 
     def __init__(self, robots: Sequence[WorldRobot], arena: Arena | None, boxes: Sequence[Box] = ()) -> None:
         self.robots = tuple(robots)
@@ -87,47 +87,44 @@ class MujocoWorld:
         self._scale = np.zeros((len(self.robots), 3))
         self._turn_slip = np.array([one.turn_slip_s_rad for one in parameters])
         for row, one, robot in zip(self._scale, parameters, self.robots, strict=True):
-            # the controller of a drone feeds its velocity back
+            # a drone has velocity feedback and thus no scale error
             scale = (1.0,) * 3 if flies(robot.spec) else one.channel_scale(robot.spec)
             row[: len(scale)] = scale
         self._braking_share = np.ones(len(self.robots))
         self._stuck = np.zeros(len(self.robots), bool)
         self._poses: tuple[RobotPose, ...] | None = None
-        """Of the current state, once somebody asked."""
+        """Cache of the poses of the current state."""
         self._find_pairs()
 
     def weaken_brakes(self, index: int, share: float) -> None:
-        """Let robot ``index`` brake with this share of the deceleration that its description says; for tests."""
+        """Set the braking deceleration of robot ``index`` relative to nominal; for tests."""
         self._braking_share[index] = share
 
     def order(self, index: int, *, level: bool, off: bool, stands: bool = False) -> None:
-        """Let a drone hold itself level, whatever its velocity command, or let its motors stand still, from now on.
-
-        One without motors may stand on the floor.
-        """
+        """Set whether a drone holds itself level, has its motors off, and then stands on the floor."""
         self._level[index], self._off[index], self._stands[index] = level, off, off and stands
 
     def turn(self, index: int, yaw_rate: float) -> None:
-        """Let a drone with an attitude turn so fast [rad/s], anticlockwise, from now on."""
+        """Set the yaw rate [rad/s] of a drone with an attitude, anticlockwise."""
         self._yaw_rate[index] = yaw_rate
 
     def weaken_rotors(self, index: int, thrust_most_n: float) -> None:
-        """Let all rotors of a drone together do no more than this [N], from now on."""
+        """Set the maximum total thrust [N] of a drone."""
         self._thrust_most[index] = thrust_most_n
 
     def thrust(self, index: int) -> float:
-        """Return what the rotors of a drone with an attitude produce together [N]."""
+        """Return the total thrust [N] of a drone with an attitude."""
         group, place = self._find(index)
         return float(self._memory[self._groups.index(group)].thrust[place]) * group.hover_thrust_n(place)
 
     def push(self, acceleration_world: np.ndarray) -> None:
-        """Let the accelerations (3, N) [m/s²] act on drones with an attitude, until others do."""
+        """Set external accelerations (3, N) [m/s²] of drones with an attitude."""
         self._push = acceleration_world
 
     def block(self, index: int, parts: Sequence[str]) -> None:
         """Block these parts of robot ``index`` and release all others; for tests.
 
-        A wheel (``left``, ``right``) turns no more, and its tyre slides; a robot without wheels (``body``) is held.
+        A blocked wheel (``left``, ``right``) slides; a robot without wheels (``body``) is held.
         """
         robot = self.robots[index]
         if robot.spec.kind != DIFFERENTIAL_DRIVE:
@@ -143,7 +140,7 @@ class MujocoWorld:
         """Put robot ``index`` at rest at ``position_world`` (D,) [m] and ``yaw`` [rad]."""
         self._poses = None
         group, place = self._find(index)
-        count = group.start_ids.shape[1]  # as if all of the group were placed there
+        count = group.start_ids.shape[1]  # computed for the whole group, used for one
         places = np.repeat(np.array(position_world, dtype=float)[:, None], count, axis=1)
         yaws, member = np.full(count, float(yaw)), self._groups.index(group)
         self.data.qpos[group.start_ids[:, place]] = group.start(places, yaws)[:, place]
@@ -160,12 +157,12 @@ class MujocoWorld:
         mujoco.mj_step1(self.model, self.data)
 
     def advance(self, commands: np.ndarray) -> None:
-        """Move by one step under ``commands`` (N, 3), of which each robot uses its D channels.
+        """Advance by one step under ``commands`` (N, 3), of which each robot uses its D channels.
 
         The channels are (forward [m/s], turn rate [rad/s]) or (x, y, z) [m/s] in the world.
         """
         targets = (commands * self._scale).T
-        # the second channel of what has no wheels is a speed, but it has no slip either
+        # the second channel of a robot without wheels is a speed, but its slip is zero
         targets[0] /= 1 + (self._turn_slip * commands[:, 1]) ** 2
         for place, (group, part) in enumerate(zip(self._groups, self._members, strict=True)):
             size = self.robots[part[0]].spec.dimension
@@ -184,7 +181,7 @@ class MujocoWorld:
         return self._poses[index]
 
     def contacts(self) -> tuple[Contact, ...]:
-        """Return what overlapped at the last `look`, each pair once with its greatest depth."""
+        """Return the overlaps at the last `look`, each pair once with its greatest depth."""
         count = self.data.ncon
         if not count:
             return ()
@@ -198,9 +195,9 @@ class MujocoWorld:
         return tuple(Contact(*pair, depth) for pair, depth in deepest.items())
 
     def distances(self) -> np.ndarray:
-        """Return the distance [m] of the centres of each `pairs` at the last `look`, (P,).
+        """Return the distances (P,) [m] of the centres of `pairs` at the last `look`.
 
-        Between two ground robots it is horizontal; between two drones heights count as they do for their shields.
+        Horizontal between two ground robots; between two drones heights are scaled as in their shields.
         """
         centres = self.data.xpos[self._bodies]
         apart = centres[self.pairs[0]] - centres[self.pairs[1]]
@@ -234,7 +231,7 @@ class MujocoWorld:
         )
 
     def _broken(self, group: RobotGroup, part: np.ndarray, forces: np.ndarray) -> np.ndarray:
-        """Return the forces (F, n) of robots of which some have weak brakes or are blocked."""
+        """Return the forces (F, n) of robots with weak brakes or blocked parts."""
         velocity = group.motion(self.data.qpos, self.data.qvel).velocity
         if isinstance(group, FlyingGroup):
             return group.broken(forces, velocity, self._braking_share[part], self._stuck[part])
@@ -247,7 +244,7 @@ class MujocoWorld:
         return np.where(self._stuck[part], held, forces)
 
     def _find(self, index: int) -> tuple[RobotGroup, int]:
-        """Return the group of a robot and its place in it."""
+        """Return the group of a robot and its index in it."""
         return self._where[index]
 
     def _find_pairs(self) -> None:
@@ -265,7 +262,7 @@ class MujocoWorld:
         self._is_hull = np.array(
             [owner in robots and part in _HULLS for owner, part in zip(self._owner, parts, strict=True)]
         )
-        # what robots are meant to touch is no collision
+        # pushing a box is not a collision
         self._is_box = np.array([part == "box" for part in parts])
         self._order = {name: i for i, name in enumerate([robot.name for robot in self.robots])}
         for owner in self._owner:

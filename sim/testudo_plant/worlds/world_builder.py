@@ -1,4 +1,4 @@
-"""One MuJoCo model from robots of any registered type and an arena."""
+"""Builds one MuJoCo model from robots of any registered type, an arena and boxes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from testudo_deploy.shield.arena import Arena, check_obstacle
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.arena_obstacles import add_obstacle
-from testudo_plant.worlds.contact_bits import FLOOR, LEVEL, WALL
+from testudo_plant.worlds.arena_bodies import Box, add_box, add_obstacle
 from testudo_plant.worlds.drone_dynamics import flies
-from testudo_plant.worlds.free_body import Box
 from testudo_plant.worlds.plant_parameters import PlantParameters
-from testudo_plant.worlds.pushable_boxes import add_box
-from testudo_plant.worlds.robot_bodies import add_flying, add_planar, add_velocity_point, add_wheeled
+from testudo_plant.worlds.robot_bodies import (
+    FLOOR,
+    LEVEL,
+    WALL,
+    add_flying,
+    add_planar,
+    add_velocity_point,
+    add_wheeled,
+)
 
 LONGEST_STEP_S = 0.003
 SHORTEST_STEP_S = 0.001
@@ -28,14 +33,14 @@ ATTITUDE_STEP_S = 0.002
 """Longest step of a drone with an attitude: its loops run at 500 and 100 Hz."""
 FLOOR_NAME = "floor"
 SOLVER_ITERATIONS = (20, 20)
-"""Newton steps, and steps of the line search in each; seldom needed: a warm start takes one or two."""
+"""Limits of Newton steps and of line search steps in each; a warm start usually takes one or two."""
 
 BOX_ITERATIONS, BOX_TOLERANCE = (8, 20), 1e-6
-"""As above with boxes, whose friction keeps the last steps small: the same to 0.2 mm after 13 s of pushing, in half
-the time of MJX, in which all worlds wait for the last."""
+"""The same with boxes, whose friction makes the last steps small: equal to 0.2 mm after 13 s of pushing, in half the
+time of MJX, where all worlds wait for the slowest."""
 
 Form = Literal["wheels", "planar"]
-"""What a wheeled robot is in MuJoCo."""
+"""MuJoCo model of a wheeled robot."""
 
 _HALF = math.sqrt(0.5)
 _INWARD = {  # quaternions (w, x, y, z) that turn the normal of a plane, z, into the arena
@@ -50,18 +55,18 @@ _INWARD = {  # quaternions (w, x, y, z) that turn the normal of a plane, z, into
 
 @dataclass(frozen=True)
 class WorldRobot:
-    """A robot to be built into a world."""
+    """A robot of a world."""
 
     name: str
     spec: RobotSpec
     parameters: PlantParameters | None = None
-    """How it moves; None is as its description says. Not part of the model: see `drive.py`."""
+    """Its dynamics; None for those of its robot file. Not part of the model, see `actuator_forces`."""
 
 
 def physics_step_s(control_periods_s: Sequence[float]) -> float:
-    """Return the longest step, 1 to 3 ms, of which every control period [s] is a whole number.
+    """Return the longest step [s], 1 to 3 ms, that divides every control period [s].
 
-    Where there is none, the shortest period is a whole number of steps.
+    If there is none, the step divides the shortest period.
     """
     shortest = min(control_periods_s)
     fewest = max(1, math.ceil(shortest / LONGEST_STEP_S - 1e-9))
@@ -73,7 +78,7 @@ def physics_step_s(control_periods_s: Sequence[float]) -> float:
 
 
 def rhythms_s(spec: RobotSpec) -> list[float]:
-    """Return the times [s] of which the physics of a robot should be a whole number of steps."""
+    """Return the periods [s] of a robot that the physics step should divide."""
     return [spec.control_period_s, ATTITUDE_STEP_S] if flies(spec) else [spec.control_period_s]
 
 
@@ -85,19 +90,19 @@ def build_world_spec(
     form: Form = "wheels",
     boxes: Sequence[Box] = (),
 ) -> mujoco.MjSpec:
-    """Return the world, ready to compile; more bodies can be added to it before.
+    """Return the world, ready to compile or to extend.
 
-    Contact exists only where `contact_bits` says; a robot has few candidates beside the other robots.
+    The contact bits in `robot_bodies` define which geoms can touch.
 
     Args:
-        robots: any number of any kinds.
-        arena: its walls and obstacles; None is an open plane.
-        step_s: of the physics.
-        form: `wheels` is faithful: wheels in contact with the floor; `planar` is cheap: discs that slide and turn.
+        robots: one or more of any kinds.
+        arena: walls and obstacles; None for an open plane.
+        step_s: physics step.
+        form: `wheels` models wheels in contact with the floor; `planar` is the cheaper model of a sliding disc.
         boxes: bodies that can be pushed.
 
     Raises:
-        TestudoError: no robot, two things of one name, sides of the arena out of order, or an obstacle that is none.
+        TestudoError: no robot, a repeated name, an arena with low above high, or an invalid obstacle.
     """
     names = [thing.name for thing in (*robots, *boxes)]
     if not robots or len(set(names)) != len(names):
@@ -106,12 +111,12 @@ def build_world_spec(
     world.modelname = "testudo"
     world.option.timestep = step_s
     world.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
-    # as exact as the elliptic cone for wheels that hardly slip, and five times as fast in MJX (measured)
+    # as accurate as the elliptic cone for wheels with little slip, and five times as fast in MJX (measured)
     world.option.cone = mujoco.mjtCone.mjCONE_PYRAMIDAL
     world.option.iterations, world.option.ls_iterations = BOX_ITERATIONS if boxes else SOLVER_ITERATIONS
     if boxes:
         world.option.tolerance = BOX_TOLERANCE
-    # a state that is not finite must show, not jump back to the start
+    # keep a state that is not finite visible instead of resetting it
     world.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     _add_arena(world, arena)
     for robot in robots:
@@ -129,7 +134,7 @@ def build_world_spec(
 
 
 def world_sha256(world: mujoco.MjSpec) -> str:
-    """Return the hash of a world: of its XML, which holds all masses, frictions and contact bits."""
+    """Return the hash of the XML of a world, with all masses, frictions and contact bits."""
     return hashlib.sha256(world.to_xml().encode()).hexdigest()
 
 

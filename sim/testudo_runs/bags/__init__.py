@@ -1,1 +1,5 @@
-"""Bags as they lie on the disk: what stands in them, and the one reader that streams MCAP files, whole or damaged."""
+"""Reads bag files of rosbag2, whole or damaged.
+
+In: MCAP and SQLite files, packed or not.
+Out: serialised messages with their types and definitions; numbers by path.
+"""

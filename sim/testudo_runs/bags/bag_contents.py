@@ -1,4 +1,4 @@
-"""What a bag holds, whichever file it lies in: topics with their definitions, enclosed files, and messages."""
+"""Content of a bag, independent of its file format: topics with definitions, attachments and messages."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ CDR = "cdr"
 
 
 class BagError(TestudoError):
-    """A bag cannot be read, or does not say enough: the text names the file and how to mend it."""
+    """A bag is unreadable or incomplete: the text names the file and the remedy."""
 
 
 @dataclass(frozen=True)
 class BagTopic:
-    """One topic as the bag tells of it."""
+    """One topic of a bag."""
 
     name: str
     type: str
     """For example `nav_msgs/msg/Odometry`."""
     encoding: str = CDR
-    """Of its messages."""
+    """Serialisation of its messages."""
     definition: str = ""
-    """Of its type with all that it refers to; empty if the bag holds none."""
+    """Definition of its type with all referenced types; empty if the bag has none."""
     definition_kind: str = ""
     """`ros2msg` or `ros2idl`."""
     qos: str = ""
-    """Offered profiles as the bag writes them: numbers until version 8, words since version 9."""
+    """Offered QoS profiles as stored: numbers until version 8, words since version 9."""
     type_hash: str = ""
 
 
@@ -44,11 +44,11 @@ class BagMessage(NamedTuple):
     sequence: int
     data: bytes
     order: int = 0
-    """Its place among the messages of its bag that were asked for."""
+    """Its index among the requested messages of its bag."""
 
 
 class Enclosure(NamedTuple):
-    """A file that stands in a bag."""
+    """A file attached to a bag."""
 
     name: str
     media_type: str
@@ -58,14 +58,14 @@ class Enclosure(NamedTuple):
 
 @dataclass
 class BagContents:
-    """What is known of a bag beside its messages; filled while it is read."""
+    """Topics, attachments and counts of a bag; filled while it is read."""
 
     topics: dict[str, BagTopic] = field(default_factory=dict)
     enclosed: list[Enclosure] = field(default_factory=list)
     records: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Facts by the name of their record."""
+    """Metadata records by name."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Messages by topic, those that were not asked for, too."""
+    """Messages by topic, including those not requested."""
     first_ns: int | None = None
     last_ns: int | None = None
 
@@ -79,18 +79,18 @@ class BagContents:
 
     @property
     def count(self) -> int:
-        """Return how many messages were read."""
+        """Return the number of messages read."""
         return sum(self.counts.values())
 
 
 Keep = Callable[[BagTopic], bool]
-"""Says whether the messages of a topic are wanted; the others are only counted."""
+"""Returns whether the messages of a topic are requested; the others are only counted."""
 Tell = Callable[[float], None]
-"""Is told a share between 0 and 1."""
+"""Called with the completed fraction, 0 to 1."""
 
 
 def clock_time(time_ns: int) -> str:
-    """Return nanoseconds of the epoch as a readable time; times of other clocks as seconds."""
+    """Return nanoseconds since the epoch as a date and time; small times, of other clocks, in seconds."""
     if time_ns < 100_000_000 * NANO:
         return f"{time_ns / NANO:.3f} s"
     try:

@@ -1,7 +1,7 @@
 """Streams the records of an MCAP file, whole or damaged.
 
-A chunk that fails its checksum is left out and told of, the next one is read again; a file that was cut within a
-chunk gives the messages before the cut. Where lengths no longer hold, the next chunk is looked for by its form.
+A chunk with a wrong checksum is skipped and reported; a file that ends within a chunk gives the messages before the
+end. After an invalid length, the next chunk is found by its byte pattern.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_SHOWN = 5
 
 
 class McapStream:
-    """Reads one file; what is lost goes into ``damage``, in words."""
+    """Reads one file; losses are added to ``damage`` as sentences."""
 
     def __init__(self, file: Path, contents: BagContents, damage: list[str]) -> None:
         self._file, self._contents, self._damage = file, contents, damage
@@ -51,7 +51,7 @@ class McapStream:
         self._begun = len(damage)
 
     def messages(self, keep: Keep, tell: Tell = lambda _: None) -> Iterator[BagMessage]:
-        """Yield the messages of wanted topics in file order; ``tell`` is told the share that is done."""
+        """Yield the messages of requested topics in file order; ``tell`` gets the completed fraction."""
         with self._file.open("rb") as stream:
             if stream.read(len(MAGIC)) != MAGIC:
                 self._say("does not begin as an MCAP file does")
@@ -89,7 +89,7 @@ class McapStream:
                 self._ended = True
             else:
                 self._fact(opcode, body)
-        except Exception as error:  # noqa: BLE001 -- whatever a broken record raises
+        except Exception as error:  # noqa: BLE001 -- any error of a broken record
             self._say(f"a record at byte {begin} cannot be read ({type(error).__name__}); left out")
 
     def _chunk(self, body: bytes, begin: int, keep: Keep) -> Iterator[BagMessage]:
@@ -104,7 +104,7 @@ class McapStream:
         yield from self._records_within(data, keep, begin)
 
     def _records_within(self, data: bytes, keep: Keep, begin: int) -> Iterator[BagMessage]:
-        """Yield the messages of a chunk; what stands after its last whole record is no part of it."""
+        """Yield the messages of a chunk up to its last complete record."""
         view, at, size = memoryview(data), 0, len(data)
         while at + _HEAD.size <= size:
             opcode, length = _HEAD.unpack_from(view, at)
@@ -118,7 +118,7 @@ class McapStream:
             else:
                 try:
                     self._fact(opcode, bytes(body))
-                except Exception as error:  # noqa: BLE001 -- whatever a broken record raises
+                except Exception as error:  # noqa: BLE001 -- any error of a broken record
                     self._say(f"a record in the chunk at byte {begin} cannot be read ({type(error).__name__})")
 
     def _message(self, body: memoryview, keep: Keep) -> Iterator[BagMessage]:
@@ -168,7 +168,7 @@ class McapStream:
         self._contents.topics.setdefault(topic.name, topic)
 
     def _cut(self, stream: BinaryIO, begin: int, opcode: int, keep: Keep) -> Iterator[BagMessage]:
-        """Yield what can be had of a record that is longer than the rest of the file."""
+        """Yield the readable messages of a record that is longer than the rest of the file."""
         before, until = self._found, ""
         if opcode == Opcode.CHUNK:
             try:
@@ -179,7 +179,7 @@ class McapStream:
                 data = _unpacked(stream.read(min(packed, self._size)), compression, size)[:size]
                 if len(data) < size or not crc or zlib.crc32(data) == crc:
                     yield from self._records_within(data, keep, begin)
-            except struct.error:  # the piece is shorter than its head
+            except struct.error:  # shorter than its header
                 pass
         got = self._found - before
         extra = f", {got} of them from the cut chunk, without its checksum" if got else ""
@@ -190,7 +190,7 @@ class McapStream:
         )
 
     def _resume(self, stream: BinaryIO, begin: int) -> bool:
-        """Go to the next chunk after ``begin``; False if there is none."""
+        """Seek the next chunk after ``begin``; return False if there is none."""
         self._jumped = True
         rest = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         for match in _CHUNK_FORM.finditer(rest, begin + 1):
@@ -206,7 +206,7 @@ class McapStream:
         return False
 
     def _read_summary(self) -> None:
-        """Take the channels that stand again at the end, once; a broken end gives none."""
+        """Read the channels in the summary section, once; a broken summary gives none."""
         if self._asked_summary:
             return
         self._asked_summary = True
@@ -220,11 +220,11 @@ class McapStream:
                     if opcode not in (Opcode.SCHEMA, Opcode.CHANNEL) or length > self._size:
                         break
                     self._fact(opcode, stream.read(length))
-        except Exception:  # noqa: BLE001 -- the messages without a channel are told of anyhow
+        except Exception:  # noqa: BLE001 -- messages without a channel are reported in any case
             return
 
     def _check_sum(self, body: bytes, begin: int) -> None:
-        """Compare the checksum of all bytes before; that of the head of this record is not part of it."""
+        """Check the checksum of all bytes before this record."""
         (expected,) = struct.unpack_from("<I", body)
         if expected and not self._jumped and len(self._damage) == self._begun:
             with self._file.open("rb") as stream:
@@ -241,7 +241,7 @@ class McapStream:
         self._lost_chunk, self._pending_lost = None, 0
 
     def _settle(self) -> None:
-        """Tell what only the end shows."""
+        """Report what is known only at the end of the file."""
         self._tell_lost_chunk()
         if self._unknown:
             self._say(f"{self._unknown} messages of a topic that the file does not tell of; left out")
@@ -257,7 +257,7 @@ class McapStream:
 
 
 def _unpacked(data: bytes, compression: bytes, size: int) -> bytes:
-    """Return what can be unpacked of a chunk, at most ``size`` bytes and one."""
+    """Return the readable part of a chunk, unpacked, at most ``size + 1`` bytes."""
     if size > _MAX_CHUNK:
         return b""
     if compression == b"":
@@ -273,6 +273,6 @@ def _unpacked(data: bytes, compression: bytes, size: int) -> bytes:
         while have <= size and (piece := reader.read(min(1 << 20, size + 1 - have))):
             pieces.append(piece)
             have += len(piece)
-    except Exception:  # noqa: BLE001, S110 -- what came before is kept; its length or checksum shows that it is short
+    except Exception:  # noqa: BLE001, S110 -- the readable part is kept; its length or checksum shows the loss
         pass
     return b"".join(pieces)

@@ -1,1 +1,5 @@
-"""Recordings of others into the one run format: text and CSV logs, binary logs of the Crazyflie, bags."""
+"""Imports recordings of other software as runs.
+
+In: text and CSV logs, binary logs of the Crazyflie, bags; a mapping.
+Out: a run folder with an import report.
+"""

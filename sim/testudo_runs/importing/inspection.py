@@ -1,4 +1,4 @@
-"""What `testudo inspect` shows of a recording: a run folder, or logs and bags that are not imported yet."""
+"""Builds the report of `testudo inspect` for a run folder, or for logs and bags before import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testudo_deploy.commands.report import Report, table
 from testudo_deploy.files.bag_writer import BAG_FILE, METADATA_FILE
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE
 from testudo_hardware.errors import TestudoError
-from testudo_runs.importing.bags.bag_import import BagReport, bags_of, inspect_bags
+from testudo_runs.importing.bag_import import BagReport, bags_of, inspect_bags
 from testudo_runs.importing.logs.draft_mapping import Draft, draft_of
 from testudo_runs.importing.logs.log_discovery import files_of, runs_of
 from testudo_runs.importing.mapping.mapping_file import load_map, parse_map
@@ -26,21 +26,21 @@ from testudo_runs.recording.statistics import recording_facts
 from testudo_runs.recording.summary_tables import SeriesByRobot, head_table, series_table, text_table, trouble_tables
 
 _DRAFTS = 4
-"""Logs of a folder that are looked at."""
-_NO_DRAFT = """# No mapping is proposed: no time that only rises, or no columns of usual names (x y yaw, vx wz).
-# Say in a mapping file what the columns mean (docs/replay.md, Import), and give it with --map."""
+"""Most logs of a folder for which a mapping is drafted."""
+_NO_DRAFT = """# No mapping is proposed: no increasing time, or no columns with usual names (x y yaw, vx wz).
+# Describe the columns in a mapping file (docs/replay.md, Import), and give it with --map."""
 
 
 def inspect_recording(
     path: Path, map_name: str | None = None, pick: str | None = None, msg_path: Sequence[Path] = ()
 ) -> Report:
-    """Say what a recording holds: topics and roles, rates, gaps, clocks, robots, damage.
+    """Report the content of a recording: topics and roles, rates, gaps, clocks, robots, damage.
 
     Args:
         path: a run folder, or the source of an import.
         map_name: mapping of a source.
-        pick: which run of a source.
-        msg_path: folders with .msg files of messages that a bag does not define.
+        pick: name of the run, where the source has several.
+        msg_path: folders with .msg files for message types that a bag does not define.
 
     Raises:
         TestudoError: nothing can be read.
@@ -78,13 +78,13 @@ def inspect_recording(
 
 
 def _with_series(path: Path, report: Report, msg_path: Sequence[Path]) -> Report:
-    """Return what bags hold with rates, gaps and clocks by the proposed mapping, if it is certain."""
+    """Add rates, gaps and clocks to the report of bags by the proposed mapping, if it is not ambiguous."""
     if report.values["ambiguous"]:
         return report
     try:
         mapping = parse_map(report.values["proposal"], "the proposed mapping")
         imported, _, more = read_sources(ImportRequest((path,), mapping, msg_path=tuple(msg_path)))
-    except TestudoError:  # no topic that means anything: the report says which there are
+    except TestudoError:  # no usable topic: the report lists the topics
         return report
     recording, steps = imported.recording, more["clock_steps"]
     found = recording_facts(recording)
@@ -140,7 +140,7 @@ def _report(
 
 
 def _topics(folder: Path) -> list[dict[str, Any]]:
-    """Return topic, type and number of messages as `metadata.yaml` says them; nothing where it says nothing."""
+    """Return topic, type and number of messages in `metadata.yaml`; an empty list if it is unreadable."""
     try:
         tables = yaml.safe_load((folder / METADATA_FILE).read_text(encoding="utf-8"))
         return [
@@ -157,11 +157,11 @@ def _topics(folder: Path) -> list[dict[str, Any]]:
 
 def _topic_tables(topics: Sequence[dict[str, Any]]) -> tuple[Table, ...]:
     rows = [(one["topic"], one["type"], one["messages"]) for one in topics]
-    return (table("Topics, as metadata.yaml says them", ("topic", "type", "messages"), rows),) if rows else ()
+    return (table("Topics in metadata.yaml", ("topic", "type", "messages"), rows),) if rows else ()
 
 
 def _several(path: Path, runs: dict[str, list[Any]]) -> Report:
-    """Return the runs of a folder that holds logs of several."""
+    """Report the runs of a folder with logs of several."""
     rows = [
         (
             run or "-",

@@ -1,4 +1,4 @@
-"""Makes a run folder of recordings of others, whole or not at all."""
+"""Imports external recordings as a run folder, completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.atomic_folder import whole_folder
-from testudo_runs.importing.bags.bag_import import bags_of, import_bags
+from testudo_runs.importing.bag_import import bags_of, import_bags
 from testudo_runs.importing.logs.log_discovery import discover, files_of
 from testudo_runs.importing.logs.log_reader import Imported, read_logs
 from testudo_runs.importing.mapping.import_losses import Loss
@@ -28,45 +28,45 @@ _HASH_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """What to import."""
+    """Sources and options of an import."""
 
     sources: tuple[Path, ...]
     map: ReadMap | None = None
     robot_types: Mapping[str, str] | None = None
-    """By robot; by the empty name for all others."""
+    """By robot; the empty name means all other robots."""
     pick: str | None = None
-    """Name of the run, where the files are of several."""
+    """Name of the run, where the files belong to several."""
     msg_path: tuple[Path, ...] = ()
-    """Folders with .msg files of messages in bags."""
+    """Folders with .msg files for messages in bags."""
     offsets: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by which bags are put forward, by their names; of logs, what a robot logged, by its name."""
+    """Seconds to add to the times of a bag, by its name, or to the logs of a robot, by its name."""
 
 
 @dataclass(frozen=True)
 class ImportResult:
-    """What was imported."""
+    """Result of an import."""
 
     folder: Path
     recording: Recording
     facts: Mapping[str, Mapping[str, SeriesFacts]]
     report: dict[str, Any]
-    """As it stands in `import.json`."""
+    """Content of `import.json`."""
     losses: tuple[Loss, ...]
     notes: tuple[str, ...]
     messages: int
 
 
 def parse_robot_types(texts: Sequence[str]) -> dict[str, str]:
-    """Read ``TYPE`` and ``ROBOT=TYPE``; the empty name stands for all other robots.
+    """Read ``TYPE`` and ``ROBOT=TYPE``; the empty name means all other robots.
 
     Raises:
-        TestudoError: a type that is not known, or said twice.
+        TestudoError: an unknown type, or two types for one robot.
     """
     found: dict[str, str] = {}
     for text in texts:
         robot, _, kind = text.rpartition("=")
         if robot in found:
-            raise TestudoError(f"--robot-type {text}: {robot or 'the type of all robots'} is said twice")
+            raise TestudoError(f"--robot-type {text}: {robot or 'the type of all robots'} is given twice")
         try:
             load_robot(kind)
         except TestudoError as error:
@@ -82,12 +82,12 @@ def import_run(
 
     Args:
         request: what to import.
-        folder: of the run; must not hold anything yet.
-        tell: is told what is being done and the share of it that is done.
+        folder: of the run; absent or empty.
+        tell: called with the current step and its completed fraction.
 
     Raises:
-        TestudoError: there is something in the folder, nothing in the sources can be used, or the disk refuses. There
-            is no run folder then.
+        TestudoError: the folder is not empty, nothing in the sources can be used, or writing fails; no run folder
+            is left.
     """
     folder = Path(folder)
     _check_free(folder)
@@ -121,7 +121,7 @@ def import_run(
 def read_sources(
     request: ImportRequest, tell: Callable[[float], None] = lambda _: None
 ) -> tuple[Imported, list[Path], dict[str, Any]]:
-    """Return the recording of sources, the files that it was read from, and which mappings were used.
+    """Return the recording of sources, its files, and further entries of the report.
 
     Raises:
         TestudoError: nothing in the sources can be used.
@@ -133,7 +133,7 @@ def read_sources(
         raise RecordingError(f"{error.filename}: cannot be read: {error.strerror or error}") from error
     if bags:
         if request.pick is not None:
-            raise RecordingError(f"--pick {request.pick}: is for logs of several runs, not for bags")
+            raise RecordingError(f"--pick {request.pick}: applies to logs of several runs, not to bags")
         return import_bags(bags, request.map, request.robot_types or {}, request.msg_path, request.offsets, tell)
     source = discover(files, request.map, request.pick)
     imported = read_logs(source.logs, request.robot_types or {}, tell, request.offsets)
@@ -158,7 +158,7 @@ def _check_free(folder: Path) -> None:
 
 
 def _write(recording: Recording, report: dict[str, Any], folder: Path, tell: Callable[[float], None]) -> int:
-    """Write beside the folder and move it there when it is whole."""
+    """Write the run folder completely or not at all; return the number of messages."""
     try:
         with whole_folder(folder) as made:
             messages = write_recording(recording, made, {"import": report}, tell)

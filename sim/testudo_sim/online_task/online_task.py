@@ -16,11 +16,10 @@ import jax
 import numpy as np
 
 from testudo_hardware.motion import MotionState
-from testudo_sim.environment.task_scoring import TaskScoring
-from testudo_sim.jax_support import devices  # noqa: F401  (sets the precision of matrix products)
-from testudo_sim.online_task.pose_track import Pose, PoseTrack
-from testudo_sim.physics.contact_counts import least_separation
-from testudo_sim.physics.scene import BodyState, Scene
+from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
+from testudo_sim.online_task.task_state import Pose, PoseTrack
+from testudo_sim.physics.scene import BodyState, Scene, least_separation
+from testudo_sim.scenarios.scenario import TaskScoring
 
 SUCCESS, TIMEOUT = "success", "timeout"
 
@@ -40,15 +39,15 @@ class DecisionScore:
     total: Mapping[str, float]
     """Sum of the rewards of all decisions scored so far."""
     success: bool | None
-    """The task was done at the end of the decision; None if that could not be told."""
+    """Whether the task was completed at the end of the decision; None if unknown."""
     outcome: str
-    """Empty while the episode goes on; then success or timeout."""
+    """Empty during the episode; then success or timeout."""
     missing: tuple[str, ...]
     """Bodies that were not measured at the beginning or end of the decision."""
     scored: int
     """Decisions scored so far."""
     signals: Mapping[str, Mapping[str, tuple[float, ...]]]
-    """What the policies are told of the task at the end of the decision, by robot and name."""
+    """Task signals of the policies at the end of the decision, by robot and name."""
     separation_m: float | None
     """Least distance of two robots' centres at the end of the decision; None for a single robot."""
 
@@ -59,7 +58,7 @@ class _Sight:
 
     scene: Scene | None
     missing: tuple[str, ...] = ()
-    """Who was not measured; then there is no scene."""
+    """Bodies without a measurement; then there is no scene."""
 
 
 class OnlineTask:
@@ -87,7 +86,7 @@ class OnlineTask:
 
     @property
     def running(self) -> bool:
-        """Return whether an episode goes on."""
+        """Return whether an episode is running."""
         return self._start_s is not None and not (self._last is not None and self._last.outcome)
 
     @property
@@ -118,7 +117,7 @@ class OnlineTask:
             self._changes[robot].append((received_s, change_m_s))
 
     def begin(self, now_s: float) -> None:
-        """Begin an episode at ``now_s`` [s], whatever was before."""
+        """Start a new episode at ``now_s`` [s]."""
         self._start_s, self._last, self._before = now_s, None, None
         for changes in self._changes.values():
             changes.clear()
@@ -140,7 +139,7 @@ class OnlineTask:
         return scores
 
     def _may_look(self, time_s: float, now_s: float) -> bool:
-        """Return whether all that will be known of a moment is known."""
+        """Return whether all poses of a moment have arrived."""
         return now_s >= time_s and (
             now_s - time_s >= self._patience_s or all(track.newest_s >= time_s for track in self._tracks.values())
         )
@@ -219,7 +218,7 @@ class OnlineTask:
         return np.array(means, np.float32)[:, None]
 
     def _warm_up(self) -> None:
-        """Compile before the first decision: while that takes, poses would be lost."""
+        """Compile before the first decision, as poses would be lost meanwhile."""
         size = self.scoring.spec.dimension
         still = Pose((0.0,) * size, 0.0, (0.0,) * size)
         scene = scene_of([still] * len(self.robots), [Pose((0.0, 0.0), 0.0)] * len(self.bodies))

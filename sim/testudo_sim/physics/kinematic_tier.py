@@ -15,8 +15,7 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.motion_state import TINY, length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_sim.physics.contact_counts import count_contacts, least_separation
-from testudo_sim.physics.scene import BodyState, ContactCounts, Scene
+from testudo_sim.physics.scene import BodyState, ContactCounts, Scene, count_contacts, least_separation
 from testudo_sim.physics.world_parameters import WorldParameters, interpolation
 
 

@@ -1,13 +1,19 @@
-"""What a scenario sees of the physics: the robots and the free bodies among them."""
+"""Interface of physics and scenarios: the state of robots and bodies, contacts and separations."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 
+from testudo_deploy.shield.arena import Arena, clearance
+from testudo_deploy.shield.segment_distance import squeezed
 from testudo_hardware.motion import MotionState
-from testudo_sim.jax_support import pytrees  # noqa: F401  (registers MotionState)
+from testudo_sim import pytrees  # noqa: F401  (registers MotionState)
+from testudo_sim.physics.world_parameters import WorldParameters
 
 
 @jax.tree_util.register_dataclass
@@ -24,20 +30,89 @@ class BodyState:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Scene:
-    """The truth at one moment."""
+    """True state of robots and bodies."""
 
     robots: MotionState
     """(D, N, E)."""
     bodies: BodyState | None = None
-    """None where the scenario has none."""
+    """None without boxes."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ContactCounts:
-    """What the physics saw in the last control tick, at every one of its steps."""
+    """Contacts and separation in the last control tick, over all physics steps."""
 
     contacts: jax.Array
     """(E,) int: physics steps times touching pairs: robot and robot, robot and wall."""
     separation_m: jax.Array
     """(E,) least distance between the centres of two robots."""
+
+
+def pair_distances(position_world: jax.Array) -> jax.Array:
+    """Return the distances of all pairs (pairs, E) [m]."""
+    first, second = zip(*itertools.combinations(range(position_world.shape[1]), 2), strict=True)
+    offset = position_world[:, jnp.array(first)] - position_world[:, jnp.array(second)]
+    return jnp.sqrt(jnp.sum(offset**2, axis=0))
+
+
+def least_separation(position_world: jax.Array, height_ratio: float = 1.0) -> jax.Array:
+    """Return the least distance between two centres (E,) [m]; infinite for a single robot.
+
+    Heights are divided by ``height_ratio``, for comparison with the separation of the shield; `count_contacts` uses
+    full heights.
+    """
+    if position_world.shape[1] < 2:
+        return jnp.full(position_world.shape[-1], jnp.inf)
+    return jnp.min(pair_distances(squeezed(position_world, height_ratio)), axis=0)
+
+
+def count_contacts(position_world: jax.Array, radius_m: float, arena: Arena | None) -> jax.Array:
+    """Return the number of overlaps between robots, and of robots with walls or obstacles (E,).
+
+    A position that is not finite counts as a contact.
+    """
+    count = jnp.zeros(position_world.shape[-1], jnp.int32)
+    if position_world.shape[1] > 1:
+        count = count + jnp.sum(~(pair_distances(position_world) >= 2 * radius_m), axis=0)
+    if arena is not None:
+        shape = (len(arena.low_world), 1, 1)
+        low, high = (jnp.reshape(jnp.array(x), shape) for x in (arena.low_world, arena.high_world))
+        inside = (position_world >= low + radius_m) & (position_world <= high - radius_m)
+        count = count + jnp.sum(~jnp.all(inside, axis=0), axis=0)
+        for obstacle in arena.obstacles:
+            count = count + jnp.sum(~(clearance(obstacle, position_world)[0] >= radius_m), axis=0)
+    return count
+
+
+class Physics(Protocol):
+    """A tier of fidelity; its state is a pytree whose arrays have the worlds E as their last axis."""
+
+    name: str
+
+    def reset(
+        self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None
+    ) -> Any:
+        """Return the state of robots at position (D, N, E) [m] and yaw (N, E) [rad].
+
+        They are at rest, or move at velocities (D, N, E) of `MotionState.velocity`, which not every tier supports.
+
+        Raises:
+            TestudoError: the tier supports only starts at rest.
+        """
+
+    def advance(self, state: Any, sent: jax.Array, parameters: WorldParameters, turns: jax.Array | None = None) -> Any:
+        """Return the state one control tick later.
+
+        Args:
+            state: now.
+            sent: (H, D, N, E), nominal effective commands, newest first.
+            parameters: of the worlds.
+            turns: (H, N, E) [rad/s], the yaw rates of the same ticks for drones with yaw rates, else None.
+        """
+
+    def scene(self, state: Any) -> Scene:
+        """Return the true state."""
+
+    def watch(self, state: Any) -> ContactCounts:
+        """Return contacts and least separation in the tick that led to this state."""

@@ -1,4 +1,8 @@
-"""Scenarios: one file each."""
+"""Scenarios, one file each.
+
+In: robot file, team size, shield margins.
+Out: starts, task signals, rewards and success.
+"""
 
 from testudo_sim.scenarios.scenario import Scenario, StartState, make_scenario
 

@@ -19,11 +19,10 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.free_body import Box
+from testudo_plant.worlds.arena_bodies import Box
 from testudo_sim.physics.scene import Scene
-from testudo_sim.scenarios.grid_placement import Grid
-from testudo_sim.scenarios.robotarium_arena import ROBOTARIUM, SPAWN_EDGE_M
 from testudo_sim.scenarios.scenario import StartState
+from testudo_sim.scenarios.start_grid import ROBOTARIUM, SPAWN_EDGE_M, Grid
 
 _FLOOR_M, _HEIGHT_M, _CEILING_M = 0.4, 1.0, 2.0
 _ROOM_M = 0.1

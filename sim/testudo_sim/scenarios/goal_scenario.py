@@ -1,4 +1,4 @@
-"""What all tasks have in common in which every robot is given one goal: signal, reward, success, other starts."""
+"""Base of all scenarios with one goal per robot: signal, rewards, success, recorded starts."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.free_body import Box
+from testudo_plant.worlds.arena_bodies import Box
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import StartState
 from testudo_sim.starts import StartDistribution
 
 DECISION_S = 0.33
-"""A policy decides about as often; a robot's control tick divides it."""
+"""Approximate decision period, rounded to control ticks."""
 _FIRST_GAP_M = 0.1
-"""Starts and goals are at least the enforced separation and this apart, and at least `_GRID_M`."""
+"""Starts and goals are apart by the enforced separation plus this, and at least by `_GRID_M`."""
 _GRID_M = 0.45
 _HEIGHTS_M = (2.0, 4.0)
-"""Least and largest height of an arena in space: no hall is as high as the shield may ask for."""
+"""Least and largest height of an arena in space, limited to real halls."""
 _STARTS_STREAM, _CHOICE_STREAM = 11, 12
 
 
@@ -43,7 +43,7 @@ class GoalTask:
 
 @dataclass(frozen=True, kw_only=True)
 class GoalScenario:
-    """Implements `Scenario`, but for where robots start and where they have to go (`own_start`)."""
+    """Implements `Scenario` except for starts and goals (`own_start`)."""
 
     arena: Arena
     spec: RobotSpec
@@ -54,9 +54,9 @@ class GoalScenario:
     tolerance_m: float = 0.1
     boxes: tuple[Box, ...] = ()
     starts: StartDistribution | None = None
-    """What worlds begin from; None are starts of its own."""
+    """Recorded start distribution; None for the starts of the scenario."""
     starts_share: float = 1.0
-    """Share of the worlds that begin from them; the others have starts of its own."""
+    """Share of worlds with recorded starts; the others use those of the scenario."""
     name: str
 
     @property
@@ -66,7 +66,7 @@ class GoalScenario:
 
     @property
     def full_step_m(self) -> float:
-        """Way of one decision at full speed, which scales the reward for progress."""
+        """Distance of one decision at full speed; scales the reward for progress."""
         return self.spec.control_point_speed_m_s * self.spec.control_period_s * self.decision_ticks
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
@@ -91,7 +91,7 @@ class GoalScenario:
         return {"goal_world": task.goal_world}
 
     def rewards(self, task: GoalTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
-        """See `Scenario.rewards`: progress to the goal, a price on time, and a share in the success."""
+        """See `Scenario.rewards`: progress to the goal, a cost of time, and a bonus for success."""
         distance = self.distance(task, after.robots)
         progress = (self.distance(task, before.robots) - distance) / self.full_step_m
         there = distance < self.tolerance_m
@@ -99,7 +99,7 @@ class GoalScenario:
         return {"progress": progress, "waiting": jnp.where(there, 0.0, -0.05), "success": jnp.where(done, 5.0, 0.0)}
 
     def success(self, task: GoalTask, scene: Scene) -> jax.Array:
-        """See `Scenario.success`: all robots within the tolerance at once."""
+        """See `Scenario.success`: all robots within the tolerance simultaneously."""
         return jnp.all(self.distance(task, scene.robots) < self.tolerance_m, axis=0)
 
     def distance(self, task: GoalTask, motion: MotionState) -> jax.Array:
@@ -115,7 +115,7 @@ class GoalScenario:
         return replace(self, arena=replace(self.arena, obstacles=obstacles))
 
     def with_starts(self, starts: StartDistribution, share: float = 1.0) -> Self:
-        """Return the same scenario begun from moments of a run, in the arena of that run if it is known."""
+        """Return the same scenario with recorded starts, in the arena of the run if it is known."""
         return replace(
             self,
             starts=starts,
@@ -146,11 +146,11 @@ def room_m(spec: RobotSpec, shield: ProjectionParameters) -> float:
 
 
 def yaws(key: jax.Array, spec: RobotSpec, team_size: int) -> jax.Array:
-    """Draw headings (N,) [rad]; what flies is told velocities in the world and looks along x."""
+    """Draw headings (N,) [rad]; zero for drones."""
     yaw = jax.random.uniform(key, (team_size,), minval=-np.pi, maxval=np.pi)
     return yaw if spec.dimension == 2 else 0 * yaw
 
 
 def arena_height_m(wanted_m: float) -> float:
-    """Return the height of an arena in space that had better be ``wanted_m``."""
+    """Return ``wanted_m`` [m] limited to the range of arena heights."""
     return min(max(wanted_m, _HEIGHTS_M[0]), _HEIGHTS_M[1])

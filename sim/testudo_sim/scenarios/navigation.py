@@ -25,9 +25,8 @@ from testudo_sim.scenarios.goal_scenario import (
     spacing_m,
     yaws,
 )
-from testudo_sim.scenarios.grid_placement import Grid
-from testudo_sim.scenarios.robotarium_arena import ROBOTARIUM, SPAWN_EDGE_M
 from testudo_sim.scenarios.scenario import StartState
+from testudo_sim.scenarios.start_grid import ROBOTARIUM, SPAWN_EDGE_M, Grid
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,12 +19,11 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.free_body import Box
+from testudo_plant.worlds.arena_bodies import Box
 from testudo_plant.worlds.robot_bodies import wheel_inertia
 from testudo_sim.physics.scene import BodyState, Scene
-from testudo_sim.scenarios.grid_placement import Grid
-from testudo_sim.scenarios.robotarium_arena import ROBOTARIUM, SPAWN_EDGE_M
 from testudo_sim.scenarios.scenario import StartState
+from testudo_sim.scenarios.start_grid import ROBOTARIUM, SPAWN_EDGE_M, Grid
 
 TEAM_SIZES = (2, 4)
 _SPACING_M = 0.45

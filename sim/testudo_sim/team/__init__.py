@@ -1,4 +1,4 @@
-"""The control tick of a team in many worlds: perceive, shield, announce, move.
+"""The control tick of a team in many worlds: measure, shield, send messages, move.
 
 In: nominal velocities (D, N, E) [m/s].
 Out: shielded commands, states and messages.

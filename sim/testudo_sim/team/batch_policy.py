@@ -1,4 +1,4 @@
-"""A policy file that acts for all robots of many worlds at once, through the robots' own runtime."""
+"""Runs a policy file for all robots of many worlds in one batch, with the runtime of the robots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BatchPolicy = Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, ja
 
 
 def artefact_policy(artefact: PolicyArtefact) -> BatchPolicy:
-    """Return what a policy file does with many robots at once.
+    """Return a policy file as a batch policy.
 
     Raises:
         ArtefactError: the runtime refuses the file.

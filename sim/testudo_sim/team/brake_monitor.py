@@ -1,4 +1,4 @@
-"""The watch over a robot's brakes, for robots by worlds with one age of poses for each world."""
+"""Brake monitor for batches of robots and worlds, with one pose age per world."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testudo_sim.physics.world_parameters import Slots, WorldParameters
 
 
 def earlier_slots(spec: RobotSpec, slots: Slots) -> int:
-    """Return how many commands beyond ``slots.commands`` may have acted on a pose."""
+    """Return the number of commands beyond ``slots.commands`` that can have acted on a pose."""
     return max(slots.states - 1 + math.ceil(_delays(spec)[-1]) + 1 - slots.commands, 1)
 
 
@@ -26,15 +26,15 @@ def update_brake_monitors(
     sent: jax.Array,
     parameters: WorldParameters,
 ) -> tuple[BrakeMonitorState, jax.Array]:
-    """Return the watch after a tick, and which robots (N, E) got further than their brakes should let them.
+    """Return the monitor after a tick, and the robots (N, E) that exceeded the predicted braking distance.
 
     Args:
         spec: the robot.
-        watch: after the tick before.
-        measured: the pose of this tick, from odometry where it is not believed.
-        located: (N, E) bool: it is believed.
+        watch: monitor state after the previous tick.
+        measured: pose of this tick, from odometry where it was not accepted.
+        located: (N, E) bool: it was accepted.
         sent: effective commands (H, D, N, E), newest first.
-        parameters: tell the age of the poses.
+        parameters: with the pose ages.
     """
     acting = [
         (share, [_sent_ago(sent, m + delay) for delay in _delays(spec)])
@@ -45,14 +45,14 @@ def update_brake_monitors(
 
 
 def _delays(spec: RobotSpec) -> list[float]:
-    """Return delays in ticks of which one brakes least: commands between two ticks are mixtures of both."""
+    """Return delays in ticks that include the one with the weakest braking; commands between ticks are mixtures."""
     delay = spec.quantities["dynamics.command_delay"]
     low, high = delay.low / spec.control_period_s, delay.high / spec.control_period_s
     return sorted({low, high, *range(math.ceil(low), math.floor(high) + 1)})
 
 
 def _sent_ago(sent: jax.Array, ticks: float) -> jax.Array:
-    """Return what was sent so many ticks ago."""
+    """Return the command sent ``ticks`` ago, interpolated."""
     whole = math.floor(ticks)
     part = ticks - whole
     return sent[whole] if part == 0 else (1 - part) * sent[whole] + part * sent[whole + 1]

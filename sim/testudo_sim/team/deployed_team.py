@@ -1,7 +1,7 @@
-"""One control tick of a team as it is deployed: all layers of the shield, messages with echo, and faults.
+"""Simulates the control tick of a deployed team: all layers of the shield, messages with echo, and faults.
 
-The plain tick of `team.py` carries layer 1 and perfect clocks, for training; this one is what the shield's test
-protocol and `evaluate --layers all` run. Arrays are (component, robot, world).
+The tick in `team_tick` has layer 1 and perfect clocks, for training; this one serves the shield test protocol and
+`evaluate --layers all`. Arrays are (component, robot, world).
 """
 
 from __future__ import annotations
@@ -24,18 +24,11 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.motion_model import actuator_command, effective_command
 from testudo_hardware.motion.motion_state import length
-from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
+from testudo_sim import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Slots, WorldParameters
 from testudo_sim.team.brake_monitor import earlier_slots, update_brake_monitors
 from testudo_sim.team.fault_schedule import CHASER, LIAR, Faults
-from testudo_sim.team.initial_motion import (
-    delayed_measurements,
-    held_velocity,
-    motion_history,
-    stationary_history,
-    stopping_segment,
-)
 from testudo_sim.team.lost_link import LostLinkVehicle, coasted, listening, receive
 from testudo_sim.team.message_radio import (
     MessageRadio,
@@ -46,30 +39,43 @@ from testudo_sim.team.message_radio import (
     peer_spaces,
     receive_messages,
 )
-from testudo_sim.team.team_tick import SimulatedTeam, advanced, measure, no_turns, per_robot, split_command, turned_on
+from testudo_sim.team.team_tick import (
+    SimulatedTeam,
+    advanced,
+    delayed_measurements,
+    held_velocity,
+    measure,
+    motion_history,
+    no_turns,
+    per_robot,
+    split_command,
+    stationary_history,
+    stopping_segment,
+    turned_on,
+)
 
 _RADIO_STREAM = 7
-"""Randomness of the radio to the vehicles: its own, so that what else a key draws stays."""
+"""Separate random stream of the radio to the vehicles, so that other draws do not change."""
 
 
 @dataclass(frozen=True)
 class DeployedTeam:
-    """What is fixed beside the team: layers, and how far back the radio reaches."""
+    """Constants besides the team: layers of the shield, and length of the message history."""
 
     shield: Shield
     gate: bool = True
     """Layers 2 and 3."""
     stride: int = 1
-    """Ticks of the simulation in one control period of a robot; 2 and more make them asynchronous."""
+    """Simulation ticks per control period of a robot; 2 and more allow asynchronous ticks."""
     longest_message_ticks: int = 2
     strangers: bool = False
-    """Worlds with neighbours that keep to no contract (`Faults.stranger`) have a tracking system that sees them."""
+    """Worlds have neighbours without a safety contract (`Faults.stranger`), which a tracking system measures."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class DeployedTeamState:
-    """Everything that changes from tick to tick."""
+    """State of all worlds."""
 
     physics: Any
     sent: jax.Array
@@ -79,22 +85,22 @@ class DeployedTeamState:
     table: PeerTable
     estimate: MotionState
     measured: MotionState
-    """(D, N, E): as the sensors delivered it last."""
+    """(D, N, E): last measurement."""
     anchor: MotionState
-    """(D, N, E): where the next pose is expected, see `follow_pose`."""
+    """(D, N, E): expected next pose, see `follow_pose`."""
     located: jax.Array
-    """(N, E) bool: the pose is believed."""
+    """(N, E) bool: the pose is accepted."""
     earlier: jax.Array
-    """(H', D, N, E): commands before `sent`, which may have acted on the latest pose."""
+    """(H', D, N, E): commands before `sent`, which can have acted on the latest pose."""
     watch: BrakeMonitorState
     weak: jax.Array
-    """(N, E) bool: its brakes were found to be weaker than described; it stays braked."""
+    """(N, E) bool: braking weaker than in the robot file was detected; the robot stays braked."""
     space: ReservedSpace
     radio: MessageRadio
     flagged: jax.Array
-    """(K, N, E) bool: neighbours that this robot does not trust."""
+    """(K, N, E) bool: neighbours not trusted by this robot."""
     pause: jax.Array
-    """(N, E) int: ticks for which the process still sleeps."""
+    """(N, E) int: remaining ticks of a pause of the process."""
     held: jax.Array
     """(N, E) int: ticks for which the driver has held the last command."""
     number: jax.Array
@@ -102,7 +108,7 @@ class DeployedTeamState:
     parameters: WorldParameters
     faults: Faults
     vehicle: LostLinkVehicle | None = None
-    """What reaches the drones, where a radio may lose it."""
+    """Received commands of drones behind a lossy radio."""
     turns: jax.Array | None = None
     """(H, N, E) [rad/s]: see `TeamState.turns`."""
 
@@ -116,7 +122,7 @@ def start_deployed(
     faults: Faults,
     velocity: jax.Array | None = None,
 ) -> DeployedTeamState:
-    """Return a team whose robots have heard each other: at rest, or at velocities (D, N, E)."""
+    """Return the initial state, with all first messages received, at rest or at velocities (D, N, E)."""
     slots = Slots.create(team.model.spec, team.channels)
     physics = team.physics.reset(position_world, yaw, None, velocity)
     motion = team.physics.scene(physics).robots
@@ -166,7 +172,7 @@ def start_deployed(
 def tick_deployed(
     team: SimulatedTeam, deployment: DeployedTeam, state: DeployedTeamState, nominal_world: jax.Array, key: jax.Array
 ) -> tuple[DeployedTeamState, ShieldResult]:
-    """Return the state one tick later and what the shield did; arguments as for `team.tick`."""
+    """Return the state one tick later and the result of the shield; arguments as for `team_tick.tick`."""
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
     nominal_world, yaw_rate = split_command(team, nominal_world)
@@ -179,8 +185,8 @@ def tick_deployed(
     effective = jnp.where(runs, effective, kept)
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     space = jax.tree.map(lambda new, old: jnp.where(sound, new, old), space, state.space)
-    said = message(stop.position_world, jnp.where(sound, result.control_velocity_world, 0.0), space)
-    radio = _exchanged(state, said, runs & state.located & ~_is(state.faults, CHASER, sound), radio_key)
+    sent_message = message(stop.position_world, jnp.where(sound, result.control_velocity_world, 0.0), space)
+    radio = _after_messages(state, sent_message, runs, radio_key)
     turns = turned_on(state.turns, yaw_rate, ~(sound & (result.status != int(ShieldStatus.BRAKED))))
     physics, vehicle = _moved(team, state, sent, turns, key)
     motion = team.physics.scene(physics).robots
@@ -206,28 +212,29 @@ def tick_deployed(
     return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
 
 
-def _exchanged(state: DeployedTeamState, said: Any, speaks: jax.Array, key: jax.Array) -> Any:
-    """Return the radio after this tick's messages; ``speaks`` (N, E) are the robots that send one."""
-    loss = state.parameters.message_loss
-    return exchange(state.radio, _lied(state.faults, said), speaks, state.number, loss, state.faults, key)
+def _after_messages(state: DeployedTeamState, sent: jax.Array, runs: jax.Array, key: jax.Array) -> MessageRadio:
+    """Return the radio after the messages (6 D, N, E) of this tick; ``runs`` (N, E) marks running processes."""
+    sends = runs & state.located & ~_is(state.faults, CHASER, runs)
+    faults, loss = state.faults, state.parameters.message_loss
+    return exchange(state.radio, _falsified(faults, sent), sends, state.number, loss, faults, key)
 
 
 def _moved(
     team: SimulatedTeam, state: DeployedTeamState, sent: jax.Array, turns: jax.Array | None, key: jax.Array
 ) -> tuple[Any, LostLinkVehicle | None]:
-    """Return the physics one tick later under what was sent (H, D, N, E), and what of it reached the vehicles.
+    """Return the physics one tick later under the sent commands (H, D, N, E), and what the vehicles received.
 
     Raises:
-        TestudoError: drones that turn, and a radio that loses what they are sent.
+        TestudoError: yaw rates with a lossy radio.
     """
     loss = state.faults.radio
     if state.vehicle is None or loss is None:
         return advanced(team, state.physics, sent, turns, state.parameters), None
     if turns is not None:
-        raise TestudoError("a lossy radio: yaw rates do not go over it here; fly a policy without them")
+        raise TestudoError("a lossy radio: found yaw rates, which it does not carry; expected a policy without them")
     vehicle = receive(state.vehicle, loss, sent[0], state.number, jax.random.fold_in(key, _RADIO_STREAM))
     after = team.physics.advance(state.physics, vehicle.reached, state.parameters)
-    if not isinstance(team.physics, KinematicPhysics):  # only vehicles that brake by themselves fly there
+    if not isinstance(team.physics, KinematicPhysics):  # the other tiers have only vehicles that brake by themselves
         return after, vehicle
     return coasted(team, state.physics, after, vehicle, loss), vehicle
 
@@ -235,35 +242,37 @@ def _moved(
 def _shielded(
     team: SimulatedTeam, deployment: DeployedTeam, state: DeployedTeamState, stop: Any, nominal_world: jax.Array
 ) -> tuple[ShieldResult, ReservedSpace]:
-    """Return what the layers that are on make of the nominal velocity."""
+    """Return the result of the active layers for the nominal velocity, and the reserved space."""
     zero = jnp.zeros(nominal_world.shape[1:])
-    bare = ShieldResult(actuator_command(team.model, stop, nominal_world), nominal_world, zero, zero.astype(jnp.int32))
+    unshielded = ShieldResult(
+        actuator_command(team.model, stop, nominal_world), nominal_world, zero, zero.astype(jnp.int32)
+    )
     if deployment.gate:
         silent_ticks = deployment.shield.space.silence_s / team.model.spec.control_period_s
         peers = peer_spaces(state.radio, silent_ticks, ~state.flagged)
         peers = replace(peers, acknowledged=jnp.where(state.faults.blind_take, 1e6, peers.acknowledged))
-        sight = ShieldInputs(state.measured.position_world, state.estimate, stop, state.table, peers)
+        inputs = ShieldInputs(state.measured.position_world, state.estimate, stop, state.table, peers)
         number = jnp.broadcast_to(state.number.astype(jnp.float32), zero.shape)
-        result, space = deployment.shield.step(sight, state.space, nominal_world, number)
+        result, space = deployment.shield.step(inputs, state.space, nominal_world, number)
     elif team.shielded:
         result = deployment.shield.layer1(stop, state.table, nominal_world)
         space = state.space
     else:
-        return bare, state.space
+        return unshielded, state.space
     if deployment.strangers:
         hostile = _is(state.faults, CHASER, zero > 0) | _is(state.faults, LIAR, zero > 0)
-        result = jax.tree.map(lambda a, b: jnp.where(hostile, a, b), bare, result)
+        result = jax.tree.map(lambda a, b: jnp.where(hostile, a, b), unshielded, result)
     return result, space
 
 
 def _is(faults: Faults, kind: int, like: jax.Array) -> jax.Array:
-    """Return which robots (N, E) are strangers of a kind."""
+    """Return the mask (N, E) of untrusted robots of a kind."""
     last = jnp.arange(like.shape[0]) == like.shape[0] - 1
     return last[:, None] & (faults.stranger == kind)
 
 
 def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return which processes run at this tick (N, E), and for how long each will sleep."""
+    """Return the processes that run at this tick (N, E), and the remaining pause of each [ticks]."""
     faults = state.faults
     due = (state.number + faults.phase) % deployment.stride == 0
     dead = (state.number >= faults.dead_from) & (state.number < faults.dead_until)
@@ -276,7 +285,7 @@ def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array)
 
 
 def _chased(state: DeployedTeamState, team: SimulatedTeam, nominal_world: jax.Array) -> jax.Array:
-    """Return the nominal velocities with those of chasers turned to their nearest neighbour."""
+    """Return the nominal velocities, with chasers directed at their nearest neighbour."""
     place = team.physics.scene(state.physics).robots.position_world
     offset = place[:, :-1] - place[:, -1:]
     distance = length(offset)
@@ -287,8 +296,8 @@ def _chased(state: DeployedTeamState, team: SimulatedTeam, nominal_world: jax.Ar
     return jnp.where(chaser, speed * towards, nominal_world)
 
 
-def _lied(faults: Faults, said: jax.Array) -> jax.Array:
-    """Return the messages (6 D, N, E) with the places of liars moved."""
+def _falsified(faults: Faults, said: jax.Array) -> jax.Array:
+    """Return the messages (6 D, N, E) with displaced positions of liars."""
     dimension = faults.lie_world.shape[0]
     moved = jnp.concatenate([faults.lie_world, 0 * faults.lie_world, *([faults.lie_world] * 4)])
     liar = _is(faults, LIAR, said[0])
@@ -296,7 +305,7 @@ def _lied(faults: Faults, said: jax.Array) -> jax.Array:
 
 
 def _displaced(state: DeployedTeamState, measured: MotionState) -> MotionState:
-    """Return the measurement with the jump of robot 0's localisation."""
+    """Return the measurement with the localisation jump of robot 0."""
     faults = state.faults
     wrong = (state.number >= faults.jump[0]) & (state.number < faults.jump[1])
     first = (jnp.arange(measured.yaw.shape[0]) == 0)[:, None] & wrong
@@ -315,7 +324,7 @@ def _watch(
     table: PeerTable,
     measured: MotionState,
 ) -> tuple[PeerTable, jax.Array]:
-    """Return the table with untrusted neighbours where tracking sees them, and who is not trusted from now on."""
+    """Return the table with measured poses of untrusted neighbours, and the new mask of untrusted ones."""
     spec = team.model.spec
     seen = by_slot(measured.position_world)
     age = jnp.full_like(table.age_s, spec.pose_max_age_s)

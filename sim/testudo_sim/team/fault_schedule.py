@@ -1,6 +1,6 @@
-"""What goes wrong in simulated worlds, and when: ticks, messages, localisation, and hostile neighbours.
+"""Schedules faults in simulated worlds: ticks, messages, localisation, and hostile neighbours.
 
-Arrays have the worlds E last. Times are control ticks since the start; `NEVER` is a tick that does not come.
+Arrays have the worlds E last. Times are control ticks since the start; `NEVER` is a tick that is not reached.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ NEVER = 1 << 20
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RadioLoss:
-    """Loss of set-points on the way to drones, and what those do then (`silence.py`)."""
+    """Loss of set-points to drones, and the reactions of the drones (`lost_link.py`)."""
 
     burst_chance: jax.Array
     """(E,): probability that a burst of loss begins at a tick."""
     burst_ticks: jax.Array
     """(E,) int: length of a burst."""
     lost_from: jax.Array
-    """(N, E) int: from here on no set-point comes in."""
+    """(N, E) int: first tick without set-points."""
     lost_until: jax.Array
-    """(N, E) int: from here on they do again."""
+    """(N, E) int: first tick with set-points again."""
     brakes: jax.Array
     """(E,) bool: the vehicle brakes by itself; else it levels out and falls."""
     hold_ticks: jax.Array
-    """(E,) int: so many ticks after the last set-point it does."""
+    """(E,) int: ticks from the last set-point to this reaction."""
     cut_ticks: jax.Array
-    """(E,) int: so many ticks after the last set-point its motors are cut."""
+    """(E,) int: ticks from the last set-point to motor cut-off."""
     drag_per_s: jax.Array
-    """(E,) [1/s]: how fast a levelled vehicle loses speed."""
+    """(E,) [1/s]: speed decay rate of a levelled vehicle."""
     drift_m_s2: jax.Array
-    """(2, N, E) [m/s^2]: what an error of its level does."""
+    """(2, N, E) [m/s^2]: acceleration by levelling errors."""
 
 
 @jax.tree_util.register_dataclass
@@ -44,48 +44,48 @@ class Faults:
     """Faults of each world."""
 
     phase: jax.Array
-    """(N, E) int: a robot ticks where (tick + phase) is a multiple of `Team.stride`: asynchronous ticks."""
+    """(N, E) int: a robot ticks where (tick + phase) is a multiple of `DeployedTeam.stride`: asynchronous ticks."""
     late_chance: jax.Array
     """(E,): probability that a tick is followed by a pause."""
     late_ticks: jax.Array
     """(2, E) int: shortest and longest pause."""
     dead_from: jax.Array
-    """(N, E) int: from here on the robot's process is dead: no command, no message."""
+    """(N, E) int: first tick with a dead process: no command, no message."""
     dead_until: jax.Array
-    """(N, E) int: here it comes back."""
+    """(N, E) int: tick of its restart."""
     driver_ticks: jax.Array
-    """(E,) int: the driver holds a command for so many ticks without a new one."""
+    """(E,) int: ticks for which the driver holds a command."""
     link_loss: jax.Array
-    """(K, N, E): loss of the messages to a robot (N) from its peer in slot K, beside the world's own."""
+    """(K, N, E): loss of the messages to a robot (N) from its peer in slot K, in addition to that of the world."""
     message_ticks: jax.Array
-    """(2, E) int: shortest and longest time that messages take, drawn for each tick; 1 or more."""
+    """(2, E) int: shortest and longest message time, drawn for each tick; 1 or more."""
     blackout: jax.Array
     """(2, E) int: first tick, and the tick after the last, at which no message arrives."""
     jump: jax.Array
-    """(2, E) int: first tick, and the tick after the last, at which robot 0 is located wrongly."""
+    """(2, E) int: first tick, and the tick after the last, with a wrong localisation of robot 0."""
     jump_world: jax.Array
-    """(D, E) [m]: by how much."""
+    """(D, E) [m]: displacement."""
     jump_yaw: jax.Array
     """(E,) [rad]."""
     stranger: jax.Array
-    """(E,) int: what the last robot is: 0 one of the team, `CHASER`, `FREEZER` or `LIAR`."""
+    """(E,) int: type of the last robot: 0 a team member, `CHASER`, `FREEZER` or `LIAR`."""
     lie_world: jax.Array
-    """(D, E) [m]: by how much a liar announces itself elsewhere."""
+    """(D, E) [m]: displacement of the announced position of a liar."""
     blind_age: jax.Array
-    """(E,) bool, negative control: ages are counted from the arrival of a message."""
+    """(E,) bool, negative control: message ages count from arrival."""
     blind_take: jax.Array
-    """(E,) bool, negative control: announced space is taken without acknowledgements."""
+    """(E,) bool, negative control: requested space is used without acknowledgements."""
     radio: RadioLoss | None = None
-    """Of drones; None: all set-points arrive."""
+    """Loss of set-points to drones; None without loss."""
 
 
 CHASER, FREEZER, LIAR = 1, 2, 3
-"""A chaser drives at full speed at the nearest robot, unshielded and known as untrusted; a freezer's process dies;
-a liar announces places where it is not."""
+"""A chaser drives unshielded at full speed at the nearest robot and is known as untrusted; the process of a freezer
+dies; a liar announces wrong positions."""
 
 
 def no_faults(dimension: int, size: int, worlds: int, driver_ticks: int) -> Faults:
-    """Return worlds in which nothing goes wrong and messages take one tick."""
+    """Return worlds without faults, with a message time of one tick."""
     robots, links = jnp.zeros((size, worlds), jnp.int32), jnp.zeros((size - 1, size, worlds))
     none, pair = jnp.zeros(worlds, jnp.int32), jnp.zeros((2, worlds), jnp.int32)
     return Faults(

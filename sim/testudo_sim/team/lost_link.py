@@ -1,7 +1,7 @@
-"""What drones do when their radio brings no set-points: hold the last, brake or level out and coast, fall.
+"""Simulates drones without set-points: they hold the last one, then brake, or level out, coast and fall.
 
-Arrays are (component, robot, world): (D, N, E). Times are control ticks. The robot's process does not learn that a
-set-point was lost: it goes on believing that all that it sent has arrived.
+Arrays are (component, robot, world): (D, N, E). Times are control ticks. The process of the robot does not detect the
+loss of a set-point and assumes that all its commands arrived.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _ON_FLOOR_M = 1e-4
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class LostLinkVehicle:
-    """What a drone knows of set-points."""
+    """Received set-points of the drones."""
 
     reached: jax.Array
-    """(H, D, N, E): effective commands that act on it, newest first."""
+    """(H, D, N, E): received effective commands, newest first."""
     burst: jax.Array
-    """(N, E) int: for so many ticks none will come in yet."""
+    """(N, E) int: remaining ticks of a burst of loss."""
     silent: jax.Array
-    """(N, E) int: ticks since one came in."""
+    """(N, E) int: ticks since the last set-point."""
 
 
 def listening(sent: jax.Array) -> LostLinkVehicle:
-    """Return vehicles that all commands (H, D, N, E) have reached."""
+    """Return vehicles that received all commands (H, D, N, E)."""
     none = jnp.zeros(sent.shape[2:], jnp.int32)
     return LostLinkVehicle(sent, none, none)
 
@@ -41,13 +41,13 @@ def listening(sent: jax.Array) -> LostLinkVehicle:
 def receive(
     vehicle: LostLinkVehicle, loss: RadioLoss, sent: jax.Array, number: jax.Array, key: jax.Array
 ) -> LostLinkVehicle:
-    """Return what acts after a tick with number () in which commands (D, N, E) were sent."""
+    """Return the vehicles after tick ``number`` () with sent commands (D, N, E)."""
     begins = jax.random.uniform(key, vehicle.burst.shape) < loss.burst_chance
     burst = jnp.where(begins & (vehicle.burst == 0), loss.burst_ticks, jnp.maximum(vehicle.burst - 1, 0))
     lost = (burst > 0) | ((number >= loss.lost_from) & (number < loss.lost_until))
     silent = jnp.where(lost, vehicle.silent + 1, 0)
     last = vehicle.reached[0]
-    # a vehicle that levels keeps its vertical set-point; along the floor `coasted` replaces what this does
+    # a levelled vehicle keeps its vertical set-point; `coasted` replaces its horizontal motion
     alone = jnp.where(loss.brakes, 0.0, last)
     kept = jnp.where(silent < loss.hold_ticks, last, alone)
     now = jnp.where(lost, kept, sent)
@@ -57,14 +57,14 @@ def receive(
 def coasted(
     team: SimulatedTeam, before: MotionState, after: MotionState, vehicle: LostLinkVehicle, loss: RadioLoss
 ) -> MotionState:
-    """Return the motion after a tick, with that of levelled and of falling drones in place of that under commands.
+    """Return the motion after a tick, with coasting and falling of levelled drones.
 
     Args:
-        team: tells the floor.
+        team: with the height of the floor.
         before: true motion (D, N, E) before the tick.
-        after: the same after it, had the commands acted.
+        after: motion after the tick under the commands.
         vehicle: after the tick.
-        loss: what the vehicles do by themselves.
+        loss: reactions of the vehicles.
     """
     period, floor_m = team.model.spec.control_period_s, team.arena.low_world[2] + team.model.spec.body_radius_m
     levelled = (vehicle.silent >= loss.hold_ticks) & ~loss.brakes

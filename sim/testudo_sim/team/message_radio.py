@@ -1,4 +1,4 @@
-"""Messages between the robots of simulated worlds: delayed, lost, overtaken, and answered by echo.
+"""Simulates messages between robots: delay, loss, reordering, and age bounds by echo.
 
 Every robot sends one message at every tick in which its process runs. A receiver keeps the newest by number and
 tells the senders which it has heard; ages are bounded by that echo, never by the arrival (shield.md, "Age").
@@ -14,33 +14,33 @@ import jax.numpy as jnp
 
 from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable
-from testudo_sim.jax_support import pytrees  # noqa: F401  (registers the types)
+from testudo_sim import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.team.fault_schedule import Faults
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class MessageRadio:
-    """What is under way, and what each robot has heard."""
+    """Messages in transit, and the last received ones."""
 
     sent: jax.Array
-    """(L, C, N, E): messages of the last ticks, a ring by tick; control point, velocity, owned and announced lane."""
+    """(L, C, N, E): messages of the last ticks, a ring by tick; point, velocity, reserved and requested segment."""
     sent_heard: jax.Array
-    """(L, K, N, E): numbers of the newest messages that each of them said to have heard; a ring."""
+    """(L, K, N, E): message numbers that the senders acknowledged; a ring."""
     on_air: jax.Array
     """(L, N, E) bool: whether a robot sent one; a ring."""
     heard: jax.Array
-    """(K, N, E): number (tick) of the newest message heard from each peer."""
+    """(K, N, E): number (tick) of the newest message received from each peer."""
     content: jax.Array
-    """(C, K, N, E): what it said."""
+    """(C, K, N, E): its content."""
     acknowledged: jax.Array
-    """(K, N, E): number of the newest own message that the peer had heard by then."""
+    """(K, N, E): number of the newest own message acknowledged in it."""
     silence: jax.Array
-    """(K, N, E): ticks since one arrived."""
+    """(K, N, E): ticks since the last reception."""
 
 
 def receive_messages(announcement: jax.Array, slots: int) -> MessageRadio:
-    """Return the radio of robots that have all heard the announcement (C, N, E) just now."""
+    """Return the radio after all robots received the messages (C, N, E)."""
     size, worlds = announcement.shape[1:]
     links = (size - 1, size, worlds)
     return MessageRadio(
@@ -105,7 +105,7 @@ def exchange(
 
 
 def neighbour_table(radio: MessageRadio, tick: jax.Array, period_s: float, faults: Faults) -> PeerTable:
-    """Return what each robot knows of its peers when tick number ``tick`` begins (D, K, N, E)."""
+    """Return the peer table (D, K, N, E) of each robot at the start of tick number ``tick``."""
     dimension = radio.content.shape[0] // 6
     age = (tick - radio.acknowledged) * period_s
     age = jnp.where(faults.blind_age, radio.silence * period_s, age)
@@ -115,7 +115,7 @@ def neighbour_table(radio: MessageRadio, tick: jax.Array, period_s: float, fault
 
 
 def peer_spaces(radio: MessageRadio, silent_ticks: float, reserves: jax.Array) -> PeerReservations:
-    """Return what each robot knows of its peers' lanes (2, D, K, N, E)."""
+    """Return the reserved and requested segments (2, D, K, N, E) of the peers of each robot."""
     dimension = radio.content.shape[0] // 6
     lanes = radio.content[2 * dimension :].reshape(2, 2, dimension, *radio.content.shape[1:])
     slots, size = radio.heard.shape[:2]
@@ -125,7 +125,7 @@ def peer_spaces(radio: MessageRadio, silent_ticks: float, reserves: jax.Array) -
 
 
 def message(control_point_world: jax.Array, velocity_world: jax.Array, space: ReservedSpace) -> jax.Array:
-    """Return what a robot says (6 D, N, E)."""
+    """Return the messages (6 D, N, E) of the robots."""
     lanes = jnp.stack([space.owned_world, space.announced_world])
     return jnp.concatenate([control_point_world, velocity_world, lanes.reshape(-1, *lanes.shape[3:])])
 
@@ -137,7 +137,7 @@ def by_slot(values: jax.Array) -> jax.Array:
 
 
 def _of_receiver(heard: jax.Array) -> jax.Array:
-    """Return for each receiver and slot what that peer had heard of the receiver (K, N, E)."""
+    """Return, per receiver and slot, the message number of the receiver that the peer acknowledged (K, N, E)."""
     slots = heard.shape[0]
     # slot k of robot i is robot j = i + 1 + k; in j's own table i sits in slot N - 2 - k
     return jnp.stack([jnp.roll(heard[slots - 1 - k], -(k + 1), axis=0) for k in range(slots)])

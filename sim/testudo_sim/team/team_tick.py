@@ -1,4 +1,4 @@
-"""One control tick of a team in many worlds: perceive, shield, announce, move.
+"""One control tick of a team in many worlds: measure, shield, send messages, move.
 
 What a robot does here is what it does on the ground: same estimate, same table, same shield.
 Arrays are (component, robot, world); neighbour slot k of robot i is robot i + 1 + k (modulo N).
@@ -6,7 +6,7 @@ Arrays are (component, robot, world); neighbour slot k of robot i is robot i + 1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.reserved_space import ReservedSpace
 from testudo_deploy.shield.velocity_projection import (
     Arena,
     PeerTable,
@@ -22,18 +23,66 @@ from testudo_deploy.shield.velocity_projection import (
     project_velocity,
     update_peer_table,
 )
-from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
-from testudo_hardware.motion.motion_model import actuator_command, effective_command
-from testudo_sim.physics.physics_interface import Physics
-from testudo_sim.physics.scene import BodyState
+from testudo_hardware.arrays import stacked
+from testudo_hardware.motion import LagResponse, MotionModel, MotionState, StoppingPoint
+from testudo_hardware.motion.motion_model import actuator_command, control_velocity, effective_command
+from testudo_sim import pytrees  # noqa: F401  (registers MotionState)
+from testudo_sim.physics.scene import BodyState, Physics
 from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters
-from testudo_sim.team.initial_motion import delayed_measurements, held_velocity, motion_history, stationary_history
 from testudo_sim.team.message_radio import by_slot
+
+_REQUEST_TICKS = 3
+
+
+def motion_history(model: MotionModel, motion: MotionState, count: int) -> MotionState:
+    """Return the present and past states (M, D, N, E) of a motion at constant velocity, newest first."""
+    spec = model.spec
+    tick = LagResponse.create(jnp.full(motion.yaw.shape, spec.control_period_s), jnp.float32(spec.velocity_lag_s))
+    states, back = [motion], replace(motion, velocity=-motion.velocity)  # driving backwards follows the same arc
+    for _ in range(1, count):
+        back = model.step(back, back.velocity, tick)
+        states.append(replace(back, velocity=motion.velocity))
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *states)
+
+
+def delayed_measurements(past: MotionState, parameters: WorldParameters) -> MotionState:
+    """Return the poses (D, N, E) with the sensor age of each world, without noise, from ``past`` (M, D, N, E)."""
+    weights = parameters.age_weights
+    return jax.tree.map(lambda x: sum(weights[m] * x[m] for m in range(x.shape[0])), past)
+
+
+def stationary_history(motion: MotionState, count: int) -> MotionState:
+    """Return the past states (M, D, N, E) of robots at rest."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), motion)
+
+
+def held_velocity(model: MotionModel, stop: StoppingPoint, motion: MotionState) -> jax.Array:
+    """Return the velocity of the control point (D, N, E) [m/s] at constant robot velocity."""
+    scale = jnp.asarray(model.scale, motion.velocity.dtype).reshape(-1, 1, 1)
+    return control_velocity(model, stop, motion.velocity / scale)
+
+
+def stopping_segment(model: MotionModel, seen: MotionState, motion: MotionState) -> ReservedSpace:
+    """Return the reserved space of moving robots, from the measured position to the rest position after a late brake.
+
+    Braking starts after the hold time and the ticks of a request for more space; a shorter segment would make the
+    robots brake immediately.
+    """
+    here, spec = seen.position_world, model.spec
+    number = 0 * here[0, ...]
+    soon_s = spec.hold_s + _REQUEST_TICKS * spec.control_period_s
+    ahead = model.step(
+        motion,
+        motion.velocity,
+        LagResponse.create(jnp.full(motion.yaw.shape, soon_s), jnp.float32(spec.velocity_lag_s)),
+    )
+    segment = stacked(here, model.rest_position(ahead))
+    return ReservedSpace(segment, segment, number > 0, number)
 
 
 @dataclass(frozen=True)
 class SimulatedTeam:
-    """What is fixed for a team of one kind of robot."""
+    """Constants of a team of one kind of robot."""
 
     model: MotionModel
     shield: ProjectionParameters
@@ -42,32 +91,32 @@ class SimulatedTeam:
     size: int
     channels: Channels = Channels()  # noqa: RUF009 -- frozen
     shielded: bool = True
-    """False is the negative control: nominal commands pass unchecked."""
+    """False is the negative control without a shield."""
     yaw_rate_limit: float = 0.0
-    """[rad/s] of drones that are told to turn: their commands have a yaw rate as last number; 0: none has."""
+    """Yaw rate limit [rad/s] of drones whose commands end with a yaw rate; 0 without yaw rates."""
 
     @property
     def batteries(self) -> int:
-        """Return how many batteries a world has that empty."""
+        """Return the number of simulated batteries per world."""
         return self.size if getattr(self.physics, "battery", False) else 0
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TeamState:
-    """Everything that changes from tick to tick."""
+    """State of all worlds."""
 
     physics: Any
     sent: jax.Array
     """(H, D, N, E): effective commands, newest first."""
     past: MotionState
-    """(M, D, N, E): true states, newest first; what the sensors will deliver late."""
+    """(M, D, N, E): true states, newest first, for delayed sensors."""
     announced: jax.Array
     """(L, 2D, N, E): control points and velocities sent to the peers, newest first."""
     table: PeerTable
     """(D, N-1, N, E)."""
     estimate: MotionState
-    """(D, N, E): what each robot believes, delay compensated; but for the heading, which is as old as the pose."""
+    """(D, N, E): delay-compensated estimate of each robot; the heading is not compensated."""
     parameters: WorldParameters
     turns: jax.Array | None = None
     """(H, N, E) [rad/s]: yaw rates sent, newest first; None where none is commanded."""
@@ -81,7 +130,7 @@ def start(
     bodies: BodyState | None = None,
     velocity: jax.Array | None = None,
 ) -> TeamState:
-    """Return the state of a team whose robots have heard each other: at rest, or at velocities (D, N, E)."""
+    """Return the initial state, with all first messages received, at rest or at velocities (D, N, E)."""
     slots = Slots.create(team.model.spec, team.channels)
     physics = team.physics.reset(position_world, yaw, bodies, velocity)
     motion = team.physics.scene(physics).robots
@@ -105,19 +154,19 @@ def start(
 
 
 def no_turns(team: SimulatedTeam, sent: jax.Array) -> jax.Array | None:
-    """Return the yaw rates (H, N, E) [rad/s] of a team that does not turn yet, beside commands (H, D, N, E)."""
+    """Return zero yaw rates (H, N, E) [rad/s] beside commands (H, D, N, E); None without yaw rates."""
     return jnp.zeros_like(sent[:, 0]) if team.yaw_rate_limit else None
 
 
 def split_command(team: SimulatedTeam, command: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-    """Return the velocity (D, N, E) and the yaw rate (N, E), within its limit, of what policies command; or None."""
+    """Return velocity (D, N, E) and limited yaw rate (N, E) of policy commands; None without yaw rates."""
     if not team.yaw_rate_limit:
         return command, None
     return command[:-1], jnp.clip(command[-1], -team.yaw_rate_limit, team.yaw_rate_limit)
 
 
 def turned_on(turns: jax.Array | None, yaw_rate: jax.Array | None, braked: jax.Array) -> jax.Array | None:
-    """Return the yaw rates (H, N, E) sent, this tick's first: zero where a robot is ``braked`` (N, E)."""
+    """Return the sent yaw rates (H, N, E), newest first; zero where a robot is ``braked`` (N, E)."""
     if turns is None or yaw_rate is None:
         return None
     return jnp.concatenate([jnp.where(braked, 0.0, yaw_rate)[None], turns[:-1]])
@@ -158,7 +207,7 @@ def tick(
 def advanced(
     team: SimulatedTeam, physics: Any, sent: jax.Array, turns: jax.Array | None, parameters: WorldParameters
 ) -> Any:
-    """Return the physics one tick later under what was sent: commands (H, D, N, E) and yaw rates (H, N, E) or None."""
+    """Return the physics one tick later under sent commands (H, D, N, E) and yaw rates (H, N, E) or None."""
     if turns is None:
         return team.physics.advance(physics, sent, parameters)
     return team.physics.advance(physics, sent, parameters, turns)
@@ -178,7 +227,7 @@ def per_robot(response: Any) -> Any:
 
 
 def measure(team: SimulatedTeam, past: MotionState, parameters: WorldParameters, key: jax.Array) -> MotionState:
-    """Return the pose as the sensors deliver it: late, and with noise bounded by three sigma."""
+    """Return the measured pose: delayed, with noise bounded by three sigma."""
     state = delayed_measurements(past, parameters)
     spec, share = team.model.spec, team.channels.noise_share
     size = state.position_world.shape[0]
@@ -191,14 +240,14 @@ def measure(team: SimulatedTeam, past: MotionState, parameters: WorldParameters,
 
 
 def _bounded_noise(key: jax.Array, count: int, shape: tuple[int, ...]) -> jax.Array:
-    """Return (count, ...) of unit variance: the sum of three bytes' uniform, so bounded by 3 sigma."""
+    """Return noise (count, ...) of unit variance, a sum of three uniform bytes, thus bounded by 3 sigma."""
     words = jax.random.bits(key, (count, *shape), jnp.uint32)
     total = (words & 0xFF) + ((words >> 8) & 0xFF) + ((words >> 16) & 0xFF)
     return (total.astype(jnp.float32) - 382.5) / 128.0
 
 
 def true_table(stop: StoppingPoint, announced: jax.Array) -> PeerTable:
-    """Return the table (D, N-1, N, E) that perfect communication would give: age zero, all valid."""
+    """Return the table (D, N-1, N, E) of perfect communication: age zero, all valid."""
     points = by_slot(stop.position_world)
     velocities = by_slot(announced[stop.position_world.shape[0] :])
     age = jnp.zeros(points.shape[1:])
@@ -211,7 +260,7 @@ def _message_age(team: SimulatedTeam, parameters: WorldParameters) -> jax.Array:
 
 
 def _hear(team: SimulatedTeam, announced: jax.Array, parameters: WorldParameters, key: jax.Array) -> PeerTable:
-    """Return what arrives in this tick; ``valid`` marks the slots whose message was not lost."""
+    """Return the messages received in this tick; ``valid`` marks slots without loss."""
     ticks = parameters.message_ticks
     values = sum(jnp.where(ticks == k + 1, 1.0, 0.0) * announced[k] for k in range(announced.shape[0]))
     heard = by_slot(values)

@@ -26,7 +26,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
 from testudo_runs.recording import Recording, RobotRecording, Series, write_recording
-from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
+from testudo_sim.go_to_goal import write_go_to_goal_policy
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
-from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
+from testudo_sim.go_to_goal import write_go_to_goal_policy
 
 DRONE, GROUND = load_robot("crazyflie_2x"), load_robot("gritsbot_x")
 KIND = "velocity_yaw_rate_world"

@@ -77,8 +77,8 @@ def test_commands_are_stamped_on_the_steady_clock(link, message, stamp_s):
     assert reading.stamp_s == pytest.approx(stamp_s, abs=1e-6)
 
 
-def test_what_it_cannot_play_is_refused():
+def test_unsupported_pose_source_is_refused():
     with pytest.raises(TestudoError, match="tb1: pose: found source tf"):
         LinkEmulation(robot("tf", "turtlebot4"))
-    with pytest.raises(TestudoError, match="NamedPoseArray, which the plant does not play"):
+    with pytest.raises(TestudoError, match="NamedPoseArray, which the plant does not support"):
         LinkEmulation(robot("mocap", "crazyswarm2", "crazyflie_2x"))

@@ -173,7 +173,7 @@ def test_the_wake_at_100_hz_is_that_of_every_step_within_5_mm(monkeypatch, begin
 
     rare = ways()
     assert 0.8 - rare[:, 2].min() > 0.01  # it does push
-    monkeypatch.setattr(drone_fleet, "_LOOK_S", 0.0)
+    monkeypatch.setattr(drone_fleet, "_UPDATE_PERIOD_S", 0.0)
     assert rare == pytest.approx(ways(), abs=0.005)
 
 

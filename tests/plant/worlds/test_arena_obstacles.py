@@ -16,8 +16,8 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_plant.worlds import MujocoWorld, WorldRobot, build_world_spec
-from testudo_sim.physics.contact_counts import count_contacts
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
+from testudo_sim.physics.scene import count_contacts
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.team.deployed_team import DeployedTeam, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults

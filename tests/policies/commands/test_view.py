@@ -18,7 +18,7 @@ from testudo_policies.commands import view as view_module
 from testudo_policies.evaluation.episode_playback import play_episode
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, evaluate_policy
 from testudo_policies.learning.builder import make_environment
-from testudo_sim.environment.environment import Environment
+from testudo_sim.environment import Environment
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -10,7 +10,7 @@ from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import train_run
 from testudo_policies.learning.world_count import bytes_per_world, explain_out_of_memory, largest_that_fits
 from testudo_policies.train_config import TrainConfig
-from testudo_sim.jax_support.devices import PRECISION, Devices, devices
+from testudo_sim.devices import PRECISION, Devices, devices
 
 pytestmark = pytest.mark.usefixtures("quick")
 GIB = 2**30

@@ -17,10 +17,10 @@ from testudo_policies.exporting.packaging import make_contract, package_policy
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import load_parameters, train_run
 from testudo_policies.networks.observation_encoding import encode
-from testudo_sim.environment.task_scoring import FACING, looks_away
 from testudo_sim.online_task.task_state import scoring_of
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.goal_scenario import GoalTask
+from testudo_sim.scenarios.scenario import FACING, looks_away
 
 pytestmark = pytest.mark.usefixtures("quick")
 

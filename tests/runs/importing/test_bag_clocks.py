@@ -5,8 +5,8 @@ import pytest
 from tests.runs.importing.bag_maker import NANO, START_NS, drive, mapping, message, write_bag
 
 from testudo_runs.importing.bags import BagError, is_complete_mapping, propose_map, read_bags
-from testudo_runs.importing.synchronisation.clock_offsets import ClockMarks, between
-from testudo_runs.importing.synchronisation.motion_matching import motion_of
+from testudo_runs.importing.bags.clock_offsets import ClockMarks, between
+from testudo_runs.importing.bags.motion_matching import motion_of
 
 COUNT, RATE = 1200, 20.0
 TEXT = (

@@ -10,7 +10,7 @@ from tests.runs.importing.made_logs import write_team
 from testudo_analysis.commands.import_run import import_verb
 from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
-from testudo_runs.importing.bags.bag_import import parse_offsets
+from testudo_runs.importing.bag_import import parse_offsets
 from testudo_runs.importing.inspection import inspect_recording
 from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import load_recording
@@ -44,7 +44,7 @@ def test_a_folder_with_a_bag_is_imported_by_the_proposed_mapping(tmp_path):
     report = json.loads((run / "import.json").read_text())
     assert "topic: /r0/odom" in report["maps"][0]["text"]
     assert [source["name"] for source in report["sources"]] == ["morning.mcap"]
-    with pytest.raises(TestudoError, match="take it with --yes"):
+    with pytest.raises(TestudoError, match="accept it with --yes"):
         import_verb((tmp_path / "logs", tmp_path / "other"))
     assert not (tmp_path / "other").exists()
     values = inspect_recording(run).values["robots"]["r0"]["roles"]["odometry"]
@@ -102,7 +102,7 @@ def test_a_cut_bag_is_imported_as_far_as_it_holds(tmp_path):
 
 def test_bags_and_logs_are_not_mixed_and_offsets_have_one_form(tmp_path):
     bag = bag_of(tmp_path / "lab", "r0", 4)
-    with pytest.raises(TestudoError, match=r"no bag, but .* is one; import logs and bags one after the other"):
+    with pytest.raises(TestudoError, match=r"not a bag, but .* is one; import logs and bags separately"):
         import_run(ImportRequest((write_team(tmp_path / "logs", 1, 20), bag)), tmp_path / "run")
     assert parse_offsets(["a=b=-0.25"]) == {"a=b": -0.25}
     for text in ("lab", "=3", "lab=soon", "lab=inf", "lab=nan"):

@@ -160,8 +160,8 @@ def test_every_form_of_chunks_and_a_definition_in_idl(tmp_path, options):
     np.testing.assert_allclose(np.arctan2(turned[:, 5], turned[:, 6]) * 2, values[:, 3], atol=1e-9)
     found, _ = read(file, entry.replace(", qw: heading", ""))
     np.testing.assert_array_equal(found.robots["r0"].find("pose").values[:, 3:], [[0, 0, 0, 1]] * 50)
-    assert any("no channel tells how it was turned" in note for note in found.info["notes"])
-    with pytest.raises(MapError, match="fields: y is missing; a pose has no sense without it"):
+    assert any("no channel gives the attitude" in note for note in found.info["notes"])
+    with pytest.raises(MapError, match="fields: y is missing; a pose needs it"):
         read(file, entry.replace("y: place.y, ", ""))
     with pytest.raises(MapError, match="found qw, yaw, expected those of a quaternion or angles"):
         read(file, entry.replace("qw: heading", "qw: heading, yaw: heading"))

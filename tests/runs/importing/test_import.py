@@ -109,7 +109,7 @@ def test_a_binary_log_is_known_by_its_beginning_whatever_its_name(name, robot, t
 def test_files_of_several_runs_are_not_mixed(tmp_path):
     for run in ("a", "b"):
         (tmp_path / f"{run}_cf1.usddeck.bin").write_bytes(block_log())
-    with pytest.raises(TestudoError, match="of 2 runs: a, b; choose one with --pick a"):
+    with pytest.raises(TestudoError, match="the files belong to 2 runs: a, b; choose one with --pick a"):
         import_run(ImportRequest((tmp_path,)), tmp_path / "run")
     with pytest.raises(TestudoError, match="--pick: found 'c', expected one of a, b"):
         import_run(ImportRequest((tmp_path,), pick="c"), tmp_path / "run")
@@ -157,7 +157,7 @@ def test_a_run_is_never_written_over_and_none_is_left_half(tmp_path, monkeypatch
     ("texts", "message"),
     [
         (["r2d2"], "--robot-type: robot 'r2d2' is not known"),
-        (["turtlebot4", "gritsbot_x"], "the type of all robots is said twice"),
+        (["turtlebot4", "gritsbot_x"], "the type of all robots is given twice"),
         (["r9=turtlebot4"], "--robot-type: found the robot 'r9', expected one of r1, r2"),
     ],
 )

@@ -125,12 +125,12 @@ def test_what_the_recorder_wrote_and_what_is_left_are_counted(tmp_path, rows):
 
 def test_nothing_is_ever_written_over(tmp_path, rows, capsys):
     bag = write_bag(tmp_path / "bag", rows[:10])
-    with pytest.raises(BagError, match="exists already and is never written over"):
+    with pytest.raises(BagError, match="exists already and is never overwritten"):
         recover_bag(bag, bag)
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine.txt").write_text("mine")
     assert main(["recover", str(bag), str(tmp_path / "there")]) == 2
-    assert "exists already and is never written over; give a new folder" in " ".join(capsys.readouterr().err.split())
+    assert "exists already and is never overwritten; give a new folder" in " ".join(capsys.readouterr().err.split())
     assert [file.name for file in (tmp_path / "there").iterdir()] == ["mine.txt"]
     with pytest.raises(BagError, match="no such file or folder"):
         recover_bag(tmp_path / "nothing", tmp_path / "new")

@@ -17,8 +17,7 @@ from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.environment.environment import Environment
-from testudo_sim.environment.task_scoring import CHANGES, TaskScoring
+from testudo_sim.environment import Environment
 from testudo_sim.online_task import OnlineTask, Pose, PoseTrack, goals_of, make_task, scoring_of
 from testudo_sim.online_task.task_status import (
     body_markers,
@@ -31,6 +30,7 @@ from testudo_sim.online_task.task_status import (
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels
 from testudo_sim.scenarios import StartState, make_scenario
+from testudo_sim.scenarios.scenario import CHANGES, TaskScoring
 from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from testudo_deploy.shield.velocity_projection import Arena
-from testudo_sim.physics.contact_counts import count_contacts, least_separation, pair_distances
+from testudo_sim.physics.scene import count_contacts, least_separation, pair_distances
 
 
 def team(*worlds):

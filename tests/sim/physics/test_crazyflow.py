@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testudo_bench.performance import crazyflow_reference as oracle
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters
-from testudo_sim.physics.drones import crazyflow_reference as oracle
 
 FILE = json.loads(Path(__file__).with_name("crazyflow_flights.json").read_text())
 FLIGHTS = {(flight["tier"], flight["drone"]): flight for flight in FILE["flights"]}
@@ -69,7 +69,7 @@ def test_another_drone_is_seen(tier, change):
 
 LIVE = """
 import json, sys
-from testudo_sim.physics.drones import crazyflow_oracle as oracle
+from testudo_bench.performance import crazyflow_reference as oracle
 found = {}
 for tier in oracle.TIERS:
     values = oracle.shipped(tier, "cf2x_L250")

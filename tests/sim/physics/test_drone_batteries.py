@@ -14,10 +14,10 @@ from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.battery import HOVER_S, minimum_charge
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import DroneOptions, Plant, PlantRobot
-from testudo_plant.plant.battery import Battery
-from testudo_sim.environment.environment import Environment
-from testudo_sim.physics.drones import make_drone_tier
-from testudo_sim.physics.drones.batteries import Batteries
+from testudo_plant.plant.drone_fleet import Battery
+from testudo_sim.environment import Environment
+from testudo_sim.physics.drone_bodies import Batteries
+from testudo_sim.physics.drone_tier import make_drone_tier
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics

@@ -11,10 +11,9 @@ from testudo_hardware.motion import attitude_drone, motion_model, velocity_casca
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.velocity_cascade import CascadeParameters
 from testudo_hardware.spec import load_robot
-from testudo_plant.worlds.free_body import Box
-from testudo_sim.physics.drone_parameters import uncertain
-from testudo_sim.physics.drones import make_drone_tier
-from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
+from testudo_plant.worlds.arena_bodies import Box
+from testudo_sim.physics.drone_tier import make_drone_tier
+from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters, uncertain
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 
 pytestmark = pytest.mark.usefixtures("quick")

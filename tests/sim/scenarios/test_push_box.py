@@ -13,7 +13,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
-from testudo_plant.worlds.pushable_boxes import friction_n
+from testudo_plant.worlds.arena_bodies import friction_n
 from testudo_sim.physics.scene import BodyState, Scene
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics

@@ -8,7 +8,7 @@ import pytest
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.physics.drones import make_drone_tier
+from testudo_sim.physics.drone_tier import make_drone_tier
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
 
 SPEC = load_robot("crazyflie_2x")

@@ -19,8 +19,8 @@ from testudo_deploy.shield.velocity_projection import Arena, ShieldStatus
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.velocity_point import VelocityPoint
 from testudo_hardware.spec import load_robot
-from testudo_sim.physics.contact_counts import count_contacts, least_separation
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
+from testudo_sim.physics.scene import count_contacts, least_separation
 from testudo_sim.physics.world_parameters import (
     Channels,
     Slots,

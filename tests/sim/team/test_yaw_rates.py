@@ -15,7 +15,7 @@ from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import TOLERANCE, reinfer
 from testudo_analysis.replay.counterfactual import _check_policy
-from testudo_crazyflie.flight.low_level_commander import decode_set_point
+from testudo_crazyflie.flight.commanders import decode_set_point
 from testudo_crazyflie.services.crtp_packets import GENERIC, Packet
 from testudo_deploy.contract.command_types import CommandTypeError
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -26,10 +26,10 @@ from testudo_hardware.links.crazyflie.quaternion_compression import compressed
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import CommandVerdict, DroneOptions, Plant, PlantRobot
+from testudo_sim.go_to_goal import write_go_to_goal_policy
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
-from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
 from testudo_sim.team.deployed_team import tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.team_tick import SimulatedTeam, start, tick

@@ -1,9 +1,10 @@
-"""Reads bags that are not ours as one recording."""
+"""Reads external bags as one recording; samples of several bags are merged on the clock of the first one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +12,109 @@ import numpy as np
 
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic, Tell
-from testudo_runs.importing.bag_files.bag_source import BagSource
-from testudo_runs.importing.bag_files.topic_decoding import TopicSamples
-from testudo_runs.importing.bags.bag_merge import merged
+from testudo_runs.bags.bag_source import BagSource
 from testudo_runs.importing.bags.bag_series import BagSeries, read_series, topics_for
-from testudo_runs.importing.bags.clock_steps import record_times
-from testudo_runs.importing.bags.sim_time import CLOCK
+from testudo_runs.importing.bags.clock_offsets import BagClock, ClockMarks, clocks_of
+from testudo_runs.importing.bags.clock_steps import CLOCK, record_times
+from testudo_runs.importing.bags.motion_matching import motion_of
+from testudo_runs.importing.bags.topic_decoding import TopicSamples
 from testudo_runs.importing.mapping.mapping_file import ReadMap
 from testudo_runs.importing.mapping.topic_mapping import TopicMap, parse_topics
-from testudo_runs.importing.synchronisation.clock_offsets import BagClock, ClockMarks, clocks_of
-from testudo_runs.importing.synchronisation.motion_matching import motion_of
 from testudo_runs.recording.recording import Recording, RobotRecording, Series
 from testudo_runs.recording.roles import ROLES
 
+_CLEARLY_NS = 5_000_000
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """Samples of one role of a robot in one bag."""
+
+    samples: TopicSamples
+    clock: BagClock
+    entry: TopicMap
+
+    @property
+    def sent_ns(self) -> np.ndarray:
+        """Return the stamps (T,) [ns] on the clock of the sender."""
+        return self.samples.stamp_ns - self.samples.ahead_ns
+
+    @property
+    def late_ns(self) -> float:
+        """Return the least distance [ns] from stamps to times of recording; small if both are of one clock."""
+        return abs(float(np.quantile(self.samples.log_ns - self.sent_ns, 0.01))) if len(self.samples) else np.inf
+
+    def on_first_clock(self) -> TopicSamples:
+        """Return the samples on the clock of the first bag."""
+        return replace(
+            self.samples, stamp_ns=self.clock.apply(self.samples.stamp_ns), log_ns=self.clock.apply(self.samples.log_ns)
+        )
+
+
+def merged(
+    bags: Sequence[BagSeries], clocks: Mapping[str, BagClock]
+) -> dict[tuple[str, str], tuple[TopicSamples, TopicMap]]:
+    """Return samples by robot and role on the clock of the first bag.
+
+    A message in several bags has one stamp, that of its sender; the clock of the sender is taken to be that of the bag
+    whose stamps are nearest to the times of recording. Commands without stamps come from one bag for its whole span.
+    """
+    copies: dict[tuple[str, str], list[_Copy]] = {}
+    for bag in bags:
+        for entry, samples in bag.samples.items():
+            copies.setdefault((entry.robot, entry.role), []).append(_Copy(samples, clocks[bag.name], entry))
+    return {key: (_one(found), found[0].entry) for key, found in copies.items()}
+
+
+def _one(copies: Sequence[_Copy]) -> TopicSamples:
+    joined = copies[0].on_first_clock()
+    first = copies[0]
+    for copy in copies[1:]:
+        mine = copy.on_first_clock()
+        if not len(mine) or not len(joined):
+            joined = mine if len(mine) else joined
+            first = copy if len(mine) else first
+            continue
+        if not (copy.samples.has_stamp and first.samples.has_stamp):
+            inside = (mine.log_ns >= joined.log_ns.min()) & (mine.log_ns <= joined.log_ns.max())
+            joined = _joined(joined, mine, ~inside)
+            continue
+        shared = np.isin(copy.sent_ns, first.sent_ns)
+        if shared.sum() <= len(shared) // 2:
+            joined = _joined(joined, mine, np.ones(len(mine), bool))
+        elif copy.late_ns + _CLEARLY_NS < first.late_ns:
+            others = ~np.isin(first.sent_ns, copy.sent_ns)
+            rest = replace(first.samples, stamp_ns=_stamps(first, copy), log_ns=first.clock.apply(first.samples.log_ns))
+            joined, first = _joined(mine, rest, others), copy
+        else:
+            joined = _joined(joined, replace(mine, stamp_ns=_stamps(copy, first)), ~shared)
+    return joined
+
+
+def _stamps(copy: _Copy, owner: _Copy) -> np.ndarray:
+    """Return the stamps (T,) of a copy converted with the clock of the bag that owns them."""
+    return owner.clock.apply(copy.sent_ns + owner.samples.ahead_ns)
+
+
+def _joined(first: TopicSamples, second: TopicSamples, rows: np.ndarray) -> TopicSamples:
+    stamp, log, values = (
+        np.concatenate([getattr(first, name), getattr(second, name)[rows]]) for name in ("stamp_ns", "log_ns", "values")
+    )
+    order = np.argsort(log, kind="stable")
+    return TopicSamples(
+        stamp[order], log[order], values[order], first.frame or second.frame, first.has_stamp and second.has_stamp
+    )
+
+
 _LEAST_HASHED = 32
-"""Bytes: shorter messages are alike without being the same."""
+"""Bytes; shorter messages can be equal without being the same one."""
 _LATCHED = re.compile(r"durability:\s*(1|transient_local)\b")
 _SEEN = ("pose", "odometry", "imu")
-"""Roles that show a motion; a command is only followed by one."""
+"""Roles that show a motion; a command only precedes one."""
 _WORLD_FRAMES = ("world", "map", "odom", "earth")
 
 Marked = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Hashes (K,) of messages, their times of recording [ns] and their places in the bag."""
+"""Hashes (K,) of messages, their times of recording [ns] and their indices in the bag."""
 
 
 def read_bags(
@@ -46,19 +128,19 @@ def read_bags(
 ) -> Recording:
     """Read one bag, or several that recorded the same run, as one recording.
 
-    Its ``info`` holds ``notes`` (choices that were made) and ``clocks`` (of several bags, with their uncertainty).
+    Its ``info`` holds ``notes`` (choices made) and ``clocks`` (of several bags, with uncertainty).
 
     Args:
-        paths: folders or files; the clock of the first one counts.
-        mapping: its section `topics` says what the topics mean.
-        tell: is told the share that is done.
-        damage: takes what was lost, in words.
+        paths: folders or files; the first one is the reference clock.
+        mapping: with a section `topics`.
+        tell: called with the completed fraction.
+        damage: collects a sentence for each loss.
         msg_path: folders with .msg files of custom messages.
-        offsets: seconds by which bags are put forward, by their names; estimated where not given.
+        offsets: seconds to add to the times of a bag, by its name; estimated where not given.
 
     Raises:
-        BagError: no bag, a topic that is not there or of no fitting type, or clocks that nothing connects.
-        MapError: the section `topics` does not hold.
+        BagError: no bag, a missing topic or one of an unsuitable type, or clocks without a common reference.
+        MapError: invalid section `topics`.
     """
     entries = parse_topics(mapping)
     folders = [Path(folder) for folder in msg_path]
@@ -120,8 +202,8 @@ def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mappi
 def _collect(
     source: BagSource, entries: Sequence[TopicMap], several: bool, tell: Tell
 ) -> tuple[dict[BagTopic, list[BagMessage]], Marked]:
-    """Return the messages that are needed, and hash, record time and place of those that stand once in the bag."""
-    # several bags are laid together by their own times of recording
+    """Return the needed messages, and hash, record time and index of those that occur once in the bag."""
+    # several bags are aligned by their times of recording, not by /clock
     wanted = topics_for(entries) | (set() if several else {CLOCK})
     found: dict[BagTopic, list[BagMessage]] = {}
     marks: dict[int, tuple[int, int]] = {}
@@ -137,7 +219,7 @@ def _collect(
 
 
 def _is_latched(topic: BagTopic) -> bool:
-    """Return whether a recorder hears old messages of a topic, whenever it begins: their times say nothing."""
+    """Return whether a recorder gets old messages of a topic at its start, so that their times are meaningless."""
     return topic.name.endswith("_static") or bool(_LATCHED.search(topic.qos))
 
 
@@ -149,7 +231,7 @@ def _check_names(sources: Sequence[BagSource], entries: Sequence[TopicMap]) -> N
     names = [source.name for source in sources]
     for name in names:
         if names.count(name) > 1:
-            raise BagError(f"{name}: two of the bags are called so; give them different names")
+            raise BagError(f"{name}: two of the bags have this name; give them different names")
     for entry in entries:
         if entry.bag and entry.bag not in names:
             raise BagError(f"topics: {entry.topic}: bag: found {entry.bag!r}, expected one of {', '.join(names)}")
@@ -158,7 +240,7 @@ def _check_names(sources: Sequence[BagSource], entries: Sequence[TopicMap]) -> N
 def _check_found(
     sources: Sequence[BagSource], bags: Sequence[BagSeries], entries: Sequence[TopicMap], file: str, damage: list[str]
 ) -> None:
-    """Take topics of a mapping that no bag holds for lost; all of them are too many."""
+    """Report mapped topics that no bag holds as lost; refuse if none is found."""
     missing = [entry for entry in entries if not any(entry in bag.samples for bag in bags)]
     there = ", ".join(sorted({name for source in sources for name in source.contents.counts})) or "no topics"
     if len(missing) == len(entries) and not damage:

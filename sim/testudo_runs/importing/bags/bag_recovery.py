@@ -1,4 +1,4 @@
-"""Rebuilds a bag whose recorder was killed: all that can be read of it, in a new folder, as a whole bag."""
+"""Rebuilds a damaged bag: writes all readable messages as a complete bag in a new folder."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from testudo_deploy.files.bag_writer import BAG_FILE, BAG_VERSION, CLOSED_KEY, M
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE, versions
 from testudo_runs.atomic_folder import whole_folder
 from testudo_runs.bags.bag_contents import NANO, BagContents, BagError, BagTopic, Tell, clock_time
-from testudo_runs.importing.bag_files.bag_source import BagSource
-from testudo_runs.importing.bag_files.message_definitions import Types
+from testudo_runs.bags.bag_source import BagSource
+from testudo_runs.bags.message_definitions import Types
 
 REPORT_FILE = "recovered.json"
 RECOVERED_KEY = "testudo_recovered"
@@ -31,33 +31,33 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {".json": json.loads, ".yaml": ya
 
 @dataclass(frozen=True)
 class Recovered:
-    """What was rebuilt."""
+    """Result of a recovery."""
 
     schema: str
     source: str
     folder: str
     messages: int
     expected: int | None
-    """Messages that the recorder says to have written; None where it does not say."""
+    """Number of messages according to the recorder; None if it gives none."""
     lost: tuple[str, ...]
-    """In words."""
+    """One sentence per loss."""
     notes: tuple[str, ...]
     first_ns: int | None
     last_ns: int | None
     topics: dict[str, int]
     """Messages by topic."""
     files: tuple[str, ...]
-    """Files beside the bag that are there again."""
+    """Restored files beside the bag."""
     missing: tuple[str, ...]
-    """Files that a run of ours has and this one lacks."""
+    """Files of a Testudo run that are missing."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its values for JSON."""
+        """Return the fields, JSON-ready."""
         return asdict(self)
 
     @property
     def span_text(self) -> str:
-        """Return the time that was kept, in words."""
+        """Return the recovered time span as text."""
         if self.first_ns is None or self.last_ns is None:
             return "none"
         length_s = (self.last_ns - self.first_ns) / NANO
@@ -67,20 +67,20 @@ class Recovered:
 def recover_bag(
     source: str | Path, folder: str | Path, *, msg_path: tuple[Path, ...] = (), tell: Tell = lambda _: None
 ) -> Recovered:
-    """Rebuild a bag, or a run of ours, in a new folder; the source is only read.
+    """Rebuild a bag or a Testudo run in a new folder; the source is only read.
 
     Args:
         source: run folder, folder of a bag, or one file of it.
-        folder: where to; must not hold anything.
-        msg_path: folders with .msg files, for old bags that hold no definitions.
-        tell: is told the share that is done.
+        folder: target; absent or empty.
+        msg_path: folders with .msg files, for old bags without definitions.
+        tell: called with the completed fraction.
 
     Raises:
-        BagError: there is no bag, nothing in it can be read, there is something in the folder, or the disk refuses.
+        BagError: no bag, nothing readable in it, a target that is not empty, or a failed write.
     """
     source, folder = Path(source), Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BagError(f"{folder}: exists already and is never written over; give a new folder")
+        raise BagError(f"{folder}: exists already and is never overwritten; give a new folder")
     if folder.resolve() == source.resolve():
         raise BagError(f"{folder}: is the source; give another folder")
     damage: list[str] = []
@@ -128,7 +128,7 @@ def _rebuilt(bag: BagSource, made: Path, folder: Path, msg_path: tuple[Path, ...
 
 
 class _BagCopy:
-    """Writes messages as they were: times, numbers, definitions and offered profiles."""
+    """Copies messages with their times, numbers, definitions and offered QoS profiles."""
 
     def __init__(self, writer: Writer, bag: BagSource, msg_path: tuple[Path, ...]) -> None:
         self._writer, self._bag, self._msg_path = writer, bag, msg_path
@@ -146,7 +146,7 @@ class _BagCopy:
         self._writer.add_message(channel, message.log_ns, message.data, message.publish_ns, message.sequence)
 
     def finish(self, folder: Path, names: list[str]) -> None:
-        """Enclose files of the folder, copy the facts, and close."""
+        """Attach files of the folder, copy the metadata records, and close."""
         time_ns = self._bag.contents.first_ns or 0
         enclosed = {one.name: one for one in self._bag.contents.enclosed}
         for name in names:
@@ -174,7 +174,7 @@ class _BagCopy:
         )
 
     def _definition(self, topic: BagTopic) -> str:
-        """Return the definition of a type that the bag does not bring along; empty if nobody knows it."""
+        """Return the definition of a type that the bag lacks; empty if it is unknown."""
         types = Types([topic], self._msg_path, self._bag.folder.distribution)
         if not types.knows(topic):
             self.notes.append(
@@ -186,7 +186,7 @@ class _BagCopy:
 
 
 def _files_beside(bag: BagSource, made: Path) -> list[str]:
-    """Put back the files of the folder that hold, and in place of others those that stand in the bag."""
+    """Copy the valid files of the folder, and replace invalid ones by those attached to the bag."""
     home = bag.folder.path if bag.folder.path.is_dir() else None
     bags = {file.name for file in bag.folder.files}
     names: dict[str, bytes] = {}
@@ -204,7 +204,7 @@ def _files_beside(bag: BagSource, made: Path) -> list[str]:
 
 
 def _holds(name: str, data: bytes | None) -> bool:
-    """Return whether a file is there, and for JSON and YAML that it can be read as a table."""
+    """Return whether a file exists and, for JSON and YAML, parses as a mapping."""
     if data is None:
         return False
     parse = _PARSERS.get(Path(name).suffix)
@@ -224,7 +224,7 @@ def _is_imported(file: Path) -> bool:
 
 
 def _note_in_run(file: Path, found: Recovered) -> None:
-    """Note in `run.json` that the run was recovered, and what it lost."""
+    """Record the recovery and its losses in `run.json`."""
     if not file.is_file():
         return
     try:
@@ -237,11 +237,11 @@ def _note_in_run(file: Path, found: Recovered) -> None:
 
 
 def _profiles(text: str) -> list[Any]:
-    """Return offered profiles in words, as they are written since version 9, from their old or new form."""
+    """Return offered QoS profiles in the text form of version 9, from their old or new form."""
     try:
         found: list[Qos] = parse_qos(text) if text else []
         return list(dump_qos_v9(found))
-    except Exception:  # noqa: BLE001 -- whatever a broken text raises; a bag without profiles is a bag
+    except Exception:  # noqa: BLE001 -- any error of a broken text; a bag without profiles is valid
         return []
 
 

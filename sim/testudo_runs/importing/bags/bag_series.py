@@ -1,4 +1,4 @@
-"""From the messages of one bag to samples by robot and role, with stamps that can be trusted."""
+"""Converts the messages of one bag to samples by robot and role, with corrected stamps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic, clock_time
-from testudo_runs.importing.bag_files.bag_source import BagSource
-from testudo_runs.importing.bag_files.message_definitions import Types
-from testudo_runs.importing.bag_files.topic_decoding import TF, TopicSamples, read_samples
-from testudo_runs.importing.bags.clock_steps import ClockStep, continuous, falls, mended, recorder_steps
-from testudo_runs.importing.bags.sim_time import convert_to_sim_time
+from testudo_runs.bags.bag_source import BagSource
+from testudo_runs.bags.message_definitions import Types
+from testudo_runs.importing.bags.clock_steps import (
+    ClockStep,
+    continuous,
+    convert_to_sim_time,
+    falls,
+    recorder_steps,
+    without_recorder_steps,
+)
+from testudo_runs.importing.bags.topic_decoding import TF, TopicSamples, read_samples
 from testudo_runs.importing.bags.transforms import Link, chain, compose, read_links
 from testudo_runs.importing.mapping.channels import ATTITUDE
 from testudo_runs.importing.mapping.column_conversion import LARGEST, NO_ATTITUDE
@@ -29,7 +35,7 @@ Found = Mapping[BagTopic, Sequence[BagMessage]]
 
 @dataclass
 class BagSeries:
-    """The samples of one bag, and what was found out about it."""
+    """The samples of one bag, with notes and clock steps."""
 
     name: str
     path: Path
@@ -40,26 +46,26 @@ class BagSeries:
 
 
 def topics_for(entries: Sequence[TopicMap]) -> set[str]:
-    """Return the topics that are needed for some entries, fixed transforms among them."""
+    """Return the topics that entries need, including static transforms."""
     return {name for entry in entries for name in (entry.topic, entry.topic + _STATIC)}
 
 
 def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], folders: Sequence[Path]) -> BagSeries:
-    """Return the samples of a bag that was read.
+    """Return the samples of a bag.
 
     Args:
-        source: the bag; its damage is added to.
+        source: the bag; losses are added to its damage.
         found: its messages by topic.
-        entries: what the topics mean; those of topics that are not in the bag are left out.
+        entries: of the mapping; entries without messages are omitted.
         folders: with .msg files.
 
     Raises:
-        BagError: a topic cannot have its role, or its type is not known.
+        BagError: a topic cannot have its role, or its type is unknown.
     """
     types = Types(source.contents.topics.values(), folders, source.folder.distribution)
     steps = recorder_steps(found, types)
     by_name: dict[str, tuple[BagTopic, list[BagMessage]]] = {}
-    simulated, notes = convert_to_sim_time(mended(found, steps, source.name, source.damage), types)
+    simulated, notes = convert_to_sim_time(without_recorder_steps(found, steps, source.name, source.damage), types)
     for topic, messages in simulated.items():
         by_name.setdefault(topic.name, (topic, []))[1].extend(messages)
     made = BagSeries(
@@ -102,7 +108,7 @@ def _of_transforms(entry: TopicMap, links: Mapping[str, Link], lost: list[str]) 
 
 
 def _settled(samples: TopicSamples, entry: TopicMap, lost: list[str], made: BagSeries) -> TopicSamples:
-    """Leave out what is no number or of no possible time, and bring foreign clocks to that of the recorder."""
+    """Remove invalid values and impossible times, and convert other clocks to that of the recorder."""
     what, notes = f"{entry.topic} ({entry.robot}, {entry.role})", made.notes
     if entry.role == "pose" and entry.fields and not set(ATTITUDE) & set(entry.fields):
         notes.append(f"{what}: {NO_ATTITUDE}")
@@ -132,7 +138,7 @@ def _settled(samples: TopicSamples, entry: TopicMap, lost: list[str], made: BagS
 
 
 def _without_steps(samples: TopicSamples, what: str, made: BagSeries) -> TopicSamples:
-    """Return stamps and times of recording as if the sender's clock had not been set."""
+    """Return the samples without the steps of the clock of the sender."""
     log_ns, stamp_ns, changes = continuous(samples.log_ns, samples.stamp_ns)
     for k, by_ns, stamped in changes:
         whose = f"{what}: the clock of its {'stamps' if stamped else 'times of recording'}"
@@ -142,7 +148,7 @@ def _without_steps(samples: TopicSamples, what: str, made: BagSeries) -> TopicSa
 
 
 def _in_order(samples: TopicSamples, what: str, lost: list[str]) -> TopicSamples:
-    """Leave out all but the longest part whose stamps do not go back for good: parts would be laid into one another."""
+    """Keep the longest part between permanent steps back of the stamps, as the parts would overlap."""
     edges = falls(samples.stamp_ns)
     if not edges:
         return samples
@@ -159,14 +165,14 @@ def _in_order(samples: TopicSamples, what: str, lost: list[str]) -> TopicSamples
 def _on_record_clock(samples: TopicSamples, what: str, lost: list[str], notes: list[str]) -> TopicSamples:
     late_ns = samples.log_ns - samples.stamp_ns
     far = np.abs(late_ns - np.median(late_ns))
-    few = (far > _FAR_NS).sum() <= max(1, _FEW * len(far))  # a clock that was set would make many
+    few = (far > _FAR_NS).sum() <= max(1, _FEW * len(far))  # a clock step would make many
     good = far < (_FAR_NS if few else _STRAY_NS)
     if not good.all():
         lost.append(f"{what}: {int((~good).sum())} messages have an impossible stamp; left out")
         samples, late_ns = _chosen(samples, good), late_ns[good]
     if abs(float(np.median(late_ns))) < _OTHER_CLOCK_S * NANO:
         return samples
-    # the message that took the least time shows the difference of the clocks
+    # the message with the least delay shows the clock difference
     ahead_ns = np.int64(np.quantile(late_ns, 0.01))
     wander_s = float(np.quantile(late_ns, 0.9) - ahead_ns) / NANO
     if wander_s > _OTHER_CLOCK_S:
@@ -185,7 +191,7 @@ def _on_record_clock(samples: TopicSamples, what: str, lost: list[str], notes: l
 
 
 def _alone(times_ns: np.ndarray) -> np.ndarray:
-    """Return which times (T,) are far from those before and behind, which are near to each other."""
+    """Return the mask of single times (T,) far from both neighbours, which are near each other."""
     alone = np.zeros(len(times_ns), bool)
     step = np.abs(np.diff(times_ns))
     alone[1:-1] = (step[:-1] > _FAR_NS) & (step[1:] > _FAR_NS) & (np.abs(times_ns[2:] - times_ns[:-2]) < _FAR_NS)

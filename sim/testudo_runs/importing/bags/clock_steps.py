@@ -1,8 +1,8 @@
-"""Moments at which a clock was set while a bag was recorded: that of the recorder, that of a sender, or both at once.
+"""Finds and removes clock steps while a bag was recorded: of the recorder, of a sender, or of both; uses /clock.
 
-The delay from stamp to record lies on two flat levels then, while it creeps where a clock runs at another speed. Which
-of the two clocks was set is told by the other one, which goes on as before. Where both were set back nothing says by
-how much: the bag is cut there, as what follows would be laid among what was before.
+A step changes the delay from stamp to record between two flat levels; drift changes it gradually. The clock without a
+jump shows that the other one was set. If both were set back, the size of the step is unknown: the bag is cut there, as
+the two parts would overlap.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_runs.bags.bag_contents import NANO, BagMessage, BagTopic, clock_time
-from testudo_runs.importing.bag_files.message_definitions import Types
-from testudo_runs.importing.bag_files.topic_decoding import TF
+from testudo_runs.bags.cdr import groups
+from testudo_runs.bags.message_definitions import Types
+from testudo_runs.importing.bags.topic_decoding import TF
 
 _LEAST_NS = NANO // 10
 _WINDOW, _FEWEST = 25, 3
@@ -27,21 +28,21 @@ _HEADER_AT, _TF_COUNT_AT = 4, 4
 
 @dataclass(frozen=True)
 class ClockStep:
-    """A clock was set."""
+    """One step of a clock."""
 
     whose: str
-    """In words."""
+    """Name of the clock."""
     at_ns: int
-    """Time of recording before it."""
+    """Time of recording before it [ns]."""
     by_ns: int
-    """Forward where positive."""
+    """Size [ns], positive forward."""
     order: int | None = None
-    """Place in the bag of the first message after it; None for the clock of one sender."""
+    """Index in the bag of the first message after it; None for the clock of a sender."""
     cut: bool = False
-    """Nothing says by how much exactly: the bag is cut there."""
+    """The size is uncertain, so the bag is cut there."""
 
     def sentence(self) -> str:
-        """Return what was done about it."""
+        """Return the step and its correction as a sentence."""
         way = "forward" if self.by_ns > 0 else "back"
         return (
             f"{self.whose} was set {way} by {abs(self.by_ns) / NANO:.3f} s at {clock_time(self.at_ns)}; what "
@@ -51,10 +52,10 @@ class ClockStep:
 
 @dataclass(frozen=True)
 class _Change:
-    """Delays of one topic change for good between two of its messages."""
+    """A permanent change of the delay of one topic between two messages."""
 
     before: int
-    """Place in the bag of the last message before."""
+    """Index in the bag of the last message before it."""
     after: int
     by_ns: int
 
@@ -69,14 +70,14 @@ class _Times:
 
 
 def delay_changes(log_ns: np.ndarray, stamp_ns: np.ndarray) -> list[tuple[int, int]]:
-    """Return where the delay from stamp to record goes from one flat level to another: index and change [ns].
+    """Return the steps of the delay from stamp to record between flat levels: index and change [ns].
 
     Args:
         log_ns: (T,) times of recording, in the order of the file.
         stamp_ns: (T,).
     """
     late = log_ns - stamp_ns
-    if len(late) < 2 * _FEWEST or not (np.diff(stamp_ns) > 0).mean() > 0.5:  # such stamps tell no time
+    if len(late) < 2 * _FEWEST or not (np.diff(stamp_ns) > 0).mean() > 0.5:  # such stamps are not times
         return []
     jump = np.diff(late)
     at = np.flatnonzero(np.abs(jump) > _LEAST_NS // 2) + 1
@@ -93,13 +94,13 @@ def delay_changes(log_ns: np.ndarray, stamp_ns: np.ndarray) -> list[tuple[int, i
 
 
 def falls(times_ns: np.ndarray) -> list[int]:
-    """Return the indices from which times begin again at earlier ones; strays and times in disorder are none."""
+    """Return the indices of permanent steps back of times (T,); single strays and unordered times do not count."""
     steps = np.diff(times_ns)
     if (steps < -_FLAT_NS).mean() > _DISORDER if len(steps) else True:
         return []
     found, period = [], max(float(np.median(steps)), 1.0)
     for k in (np.flatnonzero(steps < -_LEAST_NS) + 1).tolist():
-        # half of what a step back by so much lays upon one another
+        # half of the samples that such a step back makes overlap
         reach = int(np.clip(-steps[k - 1] / period / 2, 2, _WINDOW))
         before, after = times_ns[max(0, k - reach) : k], times_ns[k : k + reach]
         if min(len(before), len(after)) >= 2 and after.max() <= before.min():
@@ -108,14 +109,14 @@ def falls(times_ns: np.ndarray) -> list[int]:
 
 
 def continuous(log_ns: np.ndarray, stamp_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int, bool]]]:
-    """Return times of recording and stamps (T,) of one sender as if no clock had been set, and what was set.
+    """Return times of recording and stamps (T,) of one sender without clock steps, and the steps.
 
     Args:
         log_ns: (T,) in the order of the file.
         stamp_ns: (T,).
 
     Returns:
-        Both, and for each moment its index, by how much [ns], and whether it was the clock of the stamps.
+        Both, and for each step its index, its size [ns], and whether it was of the stamps.
     """
     log_ns, stamp_ns, changes = log_ns.copy(), stamp_ns.copy(), []
     for k, by_ns in delay_changes(log_ns, stamp_ns):
@@ -130,7 +131,7 @@ def continuous(log_ns: np.ndarray, stamp_ns: np.ndarray) -> tuple[np.ndarray, np
 
 
 def recorder_steps(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types) -> list[ClockStep]:
-    """Return when the clock was set by which messages of a bag were noted, in the order of the bag."""
+    """Return the steps of the clock of the recorder, in the order of the bag."""
     times = [_times(topic, messages, types) for topic, messages in found.items() if messages]
     if not times:
         return []
@@ -138,7 +139,7 @@ def recorder_steps(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types)
     place = np.argsort(every)
     order, log_ns = every[place], np.concatenate([one.log_ns for one in times])[place]
     steps = _by_stamps(times, order, log_ns)
-    mended = record_times(log_ns, order, steps)
+    stepless_ns = record_times(log_ns, order, steps)
     back = [
         (int(one.order[k - 1]), int(one.order[k]))
         for one in times
@@ -146,19 +147,19 @@ def recorder_steps(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types)
     ]
     for before, after in _common(back):
         inside = (order > before) & (order <= after)
-        k = int(np.flatnonzero(inside)[np.diff(mended, prepend=mended[0])[inside].argmin()])
-        by_ns = int(mended[k] - mended[k - 1])
+        k = int(np.flatnonzero(inside)[np.diff(stepless_ns, prepend=stepless_ns[0])[inside].argmin()])
+        by_ns = int(stepless_ns[k] - stepless_ns[k - 1])
         steps.append(ClockStep("the clock", int(log_ns[k - 1]), by_ns, int(order[k]), cut=True))
     return sorted(steps, key=lambda step: step.order or 0)
 
 
 def record_times(log_ns: np.ndarray, order: np.ndarray, steps: Sequence[ClockStep]) -> np.ndarray:
-    """Return times of recording (T,) as if the recorder's clock had not been set.
+    """Return times of recording (T,) without the steps of the recorder.
 
     Args:
         log_ns: (T,).
-        order: (T,) places of the messages in the bag.
-        steps: those at which the bag is cut change nothing.
+        order: (T,) indices of the messages in the bag.
+        steps: of the recorder; cuts change nothing.
     """
     log_ns = log_ns.copy()
     for step in steps:
@@ -167,16 +168,16 @@ def record_times(log_ns: np.ndarray, order: np.ndarray, steps: Sequence[ClockSte
     return log_ns
 
 
-def mended(
+def without_recorder_steps(
     found: Mapping[BagTopic, Sequence[BagMessage]], steps: Sequence[ClockStep], name: str, lost: list[str]
 ) -> dict[BagTopic, list[BagMessage]]:
-    """Return messages as if the recorder's clock had not been set; of a bag that is cut the largest part.
+    """Return messages without the steps of the recorder; of a cut bag the largest part.
 
     Args:
         found: messages by topic.
-        steps: of that clock.
+        steps: of the recorder.
         name: of the bag.
-        lost: takes what is left out, in words.
+        lost: takes a sentence for each part left out.
     """
     if not steps:
         return {topic: list(messages) for topic, messages in found.items()}
@@ -202,7 +203,7 @@ def mended(
 
 
 def _by_stamps(times: Sequence[_Times], order: np.ndarray, log_ns: np.ndarray) -> list[ClockStep]:
-    """Return the steps that stamps show which go on while the times of recording do not."""
+    """Return the steps of the recorder that continuous stamps reveal."""
     changes = []
     for one in times:
         for k, by_ns in delay_changes(one.log_ns, one.stamp_ns) if one.stamp_ns is not None else ():
@@ -214,7 +215,7 @@ def _by_stamps(times: Sequence[_Times], order: np.ndarray, log_ns: np.ndarray) -
         by_ns = int(np.median(sizes))
         inside = np.flatnonzero((order > before) & (order <= after))
         k = int(inside[jumps[inside].argmin() if by_ns < 0 else jumps[inside].argmax()])
-        # a clock that goes back shows in the file, and none that is set forward has messages in between
+        # a step back shows in the file, and a step forward has no messages within it
         shown = jumps[k] < -_LEAST_NS // 4 if by_ns < 0 else jumps[k] >= 0.9 * by_ns
         if shown and np.ptp(sizes) <= max(_AGREE * abs(by_ns), _FLAT_NS):
             steps.append(ClockStep("the clock of the recorder", int(log_ns[k - 1]), by_ns, int(order[k])))
@@ -222,7 +223,7 @@ def _by_stamps(times: Sequence[_Times], order: np.ndarray, log_ns: np.ndarray) -
 
 
 def _common(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the common part of each group of spans that lie upon one another."""
+    """Return the intersection of each group of overlapping spans."""
     found: list[tuple[int, int]] = []
     for before, after in sorted(spans):
         if found and before < found[-1][1]:
@@ -242,7 +243,7 @@ def _times(topic: BagTopic, messages: Sequence[BagMessage], types: Types) -> _Ti
 
 
 def _stamp_at(topic: BagTopic, types: Types) -> int | None:
-    """Return where a message's stamp begins; None if it does not begin with a header."""
+    """Return the byte offset of the header stamp; None if the message does not begin with a header."""
     if topic.type == TF:
         return _HEADER_AT + _TF_COUNT_AT
     if not types.knows(topic):
@@ -257,3 +258,67 @@ def _stamp(data: bytes, at: int) -> int | None:
         return None
     seconds, rest = form.unpack_from(data, at)
     return seconds * NANO + rest
+
+
+CLOCK = "/clock"
+_TYPE = "rosgraph_msgs/msg/Clock"
+_FEWEST_TICKS = 10
+
+
+def convert_to_sim_time(
+    found: Mapping[BagTopic, Sequence[BagMessage]], types: Types
+) -> tuple[dict[BagTopic, list[BagMessage]], list[str]]:
+    """Return messages with times of recording in simulated time, and a note about it.
+
+    Args:
+        found: messages by topic, `/clock` among them if the bag has it.
+        types: of the bag.
+    """
+    same = {topic: list(messages) for topic, messages in found.items()}
+    topic = next((one for one in same if one.name == CLOCK and one.type == _TYPE), None)
+    if topic is None or not types.knows(topic) or len(same[topic]) < _FEWEST_TICKS:
+        return same, []
+    log_ns, sim_ns = _marks(same[topic], topic, types)
+    if len(sim_ns) < _FEWEST_TICKS or sim_ns[-1] <= sim_ns[0]:
+        return same, []
+    if (np.diff(sim_ns) < 0).any():
+        return same, [f"{CLOCK}: simulated time goes back within the bag: it is left aside; times of recording stay"]
+    recorded, simulated = (log_ns - log_ns[0]).astype(float), (sim_ns - sim_ns[0]).astype(float)
+    rate = simulated[-1] / recorded[-1]
+    moved = {
+        one: [
+            message._replace(log_ns=int(log_ns[0]) + round(at))
+            for message, at in zip(
+                messages,
+                _simulated_time(np.array([m.log_ns - log_ns[0] for m in messages], float), recorded, simulated, rate),
+                strict=True,
+            )
+        ]
+        for one, messages in same.items()
+    }
+    note = (
+        f"{CLOCK}: simulated time ran at {rate:.4g} of the recorder's; all times are simulated, from the time of "
+        "day of its first message on"
+    )
+    return moved, [note]
+
+
+def _marks(messages: Sequence[BagMessage], topic: BagTopic, types: Types) -> tuple[np.ndarray, np.ndarray]:
+    """Return increasing times of recording of `/clock` and its simulated times, both (T,) [ns]."""
+    log = np.array([message.log_ns for message in messages], np.int64)
+    sim = np.zeros(len(messages), np.int64)
+    read = np.zeros(len(messages), bool)
+    for group in groups(types.store(topic), topic.type, [message.data for message in messages]):
+        sim[group.index] = group.column("clock.sec").astype(np.int64) * NANO + group.column("clock.nanosec").astype(
+            np.int64
+        )
+        read[group.index] = True
+    log, sim = log[read], sim[read]
+    grows = np.r_[True, log[1:] > np.maximum.accumulate(log)[:-1]] if len(log) else np.zeros(0, bool)
+    return log[grows], sim[grows]
+
+
+def _simulated_time(at: np.ndarray, recorded: np.ndarray, simulated: np.ndarray, rate: float) -> np.ndarray:
+    """Return simulated times, extrapolated at the mean rate before the first and after the last one."""
+    outside = np.minimum(at, 0.0) + np.maximum(at - recorded[-1], 0.0)
+    return np.interp(at, recorded, simulated) + rate * outside

@@ -1,7 +1,6 @@
-"""Proposes a mapping for bags that nobody described: from types, names, transforms, and what moves together.
+"""Proposes a mapping for bags from message types, topic names, transforms and correlated motion.
 
-Nothing is guessed silently. A choice that a rule or the motion decides stands in the mapping with its reason; one that
-nothing decides is told as ambiguous, and the mapping is then only a beginning.
+Each choice by a rule or by the motion has its reason in the mapping. Undecided choices are reported as ambiguous.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testudo_runs.bags.bag_contents import BagError, Tell
+from testudo_runs.importing.bags.motion_matching import IN_BODY, IN_WORLD, follow
 from testudo_runs.importing.bags.robot_grouping import (
     CLEAR,
     LAGS_S,
@@ -26,7 +26,6 @@ from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSea
 from testudo_runs.importing.bags.topic_names import plain_name
 from testudo_runs.importing.mapping.mapping_file import ReadMap, parse_map
 from testudo_runs.importing.mapping.topic_mapping import topics_text
-from testudo_runs.importing.synchronisation.motion_matching import IN_BODY, IN_WORLD, follow
 from testudo_runs.recording.roles import ROLES
 
 _SAME = 0.98
@@ -35,16 +34,16 @@ _EQUAL = 0.02
 
 @dataclass(frozen=True)
 class Proposal:
-    """A mapping that was made of what stands in the bags."""
+    """A proposed mapping with its reasons."""
 
     text: str
     """The mapping file, ready to be saved."""
     mapping: ReadMap | None
-    """The same, read; None if nothing of use was found."""
+    """The parsed mapping; None if no usable topic was found."""
     ambiguous: tuple[str, ...]
-    """What nothing decides: to be settled by a person."""
+    """Undecided choices, for the user."""
     reasons: dict[str, str]
-    """Why each topic was taken, by topic and role."""
+    """Reason for each chosen topic, by topic and role."""
     unused: tuple[str, ...]
 
 
@@ -60,10 +59,10 @@ def propose_map(
 
     Args:
         paths: a bag, or several that recorded the same run.
-        tell: is told the share that is done.
-        damage: takes what was lost, in words.
+        tell: called with the completed fraction.
+        damage: collects a sentence for each loss.
         msg_path: folders with .msg files of custom messages.
-        robot_type: for the mapping; empty to leave it to the person who imports.
+        robot_type: for the mapping; empty if given at import.
 
     Raises:
         BagError: there is no bag.
@@ -116,7 +115,7 @@ def _choose(team: RobotTopics, robot: str, candidates: Sequence[Candidate], *, s
 
 
 def _ranked(team: RobotTopics, robot: str, mine: Sequence[Candidate]) -> tuple[Candidate, str]:
-    """Return the likeliest of several for a role that no motion decides."""
+    """Return the best candidate by rank, for a role without motion."""
     ranked = sorted(mine, key=lambda one: one.rank)
     best = ranked[0]
     if len(ranked) == 1:
@@ -131,19 +130,19 @@ def _ranked(team: RobotTopics, robot: str, mine: Sequence[Candidate]) -> tuple[C
     return best, f"by its name or kind before {others}"
 
 
-def _commands(mine: Sequence[Candidate], all_of_it: Sequence[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
-    """Return what may be the command, and what is none: one so called goes before one that the motion follows."""
+def _commands(mine: Sequence[Candidate], candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+    """Return possible commands and the others; a name as a command takes precedence over correlated motion."""
     named = [one for one in mine if not one.unsure]
-    motions = bodies(all_of_it)
+    motions = bodies(candidates)
     taken = named or [one for one in mine if any(follows(match_of(one, motion)) for motion in motions)]
     return taken, [one for one in mine if one not in taken]
 
 
 def _command(
-    team: RobotTopics, robot: str, mine: Sequence[Candidate], all_of_it: Sequence[Candidate]
+    team: RobotTopics, robot: str, mine: Sequence[Candidate], candidates: Sequence[Candidate]
 ) -> tuple[Candidate, str]:
-    """Return the command that the robot's motion follows."""
-    motions = bodies(all_of_it)
+    """Return the command that the motion of the robot follows, and the reason."""
+    motions = bodies(candidates)
     matches = {
         one: max(
             (match for motion in motions if (match := match_of(one, motion))),
@@ -152,7 +151,7 @@ def _command(
         )
         for one in mine
     }
-    # of those that go equally well with the motion the usual name comes first
+    # equal correlations are ordered by name
     ranked = sorted(mine, key=lambda one: (-round(matches[one].score / _EQUAL) if matches[one] else 1, one.rank))
     best, match = ranked[0], matches[ranked[0]]
     if match is None:
@@ -165,7 +164,7 @@ def _command(
     when = f"{abs(match.lag_s):.2f} s {'later' if match.lag_s >= 0 else 'before it'}"
     why = f"the motion follows it (correlation {match.score:.2f}, {when})"
     if match.score < CLEAR:
-        others = [one for one in all_of_it if one.unsure and any(follows(match_of(one, motion)) for motion in motions)]
+        others = [one for one in candidates if one.unsure and any(follows(match_of(one, motion)) for motion in motions)]
         team.ambiguous.append(
             f"{robot}: its motion hardly follows {best.topic} (correlation {match.score:.2f}); is it "
             "another robot's, or are there commands that were not recorded?"
@@ -188,13 +187,13 @@ def _command(
     return best, why
 
 
-def _command_frame(command: Candidate, all_of_it: Sequence[Candidate]) -> str:
-    """Return `body` or `world` for commands with a sideways part, by which of them the motion follows."""
+def _command_frame(command: Candidate, candidates: Sequence[Candidate]) -> str:
+    """Return `body` or `world` for commands with a lateral part, by correlation; empty if undecided."""
     asked = command.motion
     if asked is None or "left" not in asked.lively():
         return ""
     body = world = 0.0
-    for one in bodies(all_of_it):
+    for one in bodies(candidates):
         motion = one.motion
         if motion is not None:
             scores = [
@@ -232,10 +231,10 @@ def _written(found: Sequence[CandidateSearch], team: RobotTopics, unused: Sequen
 
 
 def is_complete_mapping(proposal: Proposal) -> ReadMap:
-    """Return the mapping of a proposal that nothing is ambiguous in.
+    """Return the mapping of a proposal without ambiguity.
 
     Raises:
-        BagError: something is, or there is nothing of use.
+        BagError: an ambiguity, or no usable topic.
     """
     if proposal.mapping is None:
         raise BagError(

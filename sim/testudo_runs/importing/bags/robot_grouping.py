@@ -1,32 +1,32 @@
-"""Puts topics together that are of one robot: what names leave open, motion decides, or nothing does."""
+"""Groups topics by robot: by name, then by correlated motion; undecided cases are reported."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSearch
-from testudo_runs.importing.bags.topic_names import plain_name, robot_of, robots_of
-from testudo_runs.importing.mapping.topic_mapping import TopicMap
-from testudo_runs.importing.synchronisation.motion_matching import (
+from testudo_runs.importing.bags.motion_matching import (
     ANY_FRAME,
     IN_BODY,
     MotionMatch,
     SampledMotion,
     follow,
 )
+from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSearch
+from testudo_runs.importing.bags.topic_names import plain_name, robot_of, robots_of
+from testudo_runs.importing.mapping.topic_mapping import TopicMap
 
 LAGS_S = (-0.1, 2.0)
 CLEAR, MARGIN = 0.4, 0.1
 _APART = 0.2
 _FOLLOWS_S = 0.05
-"""A motion follows a command by at least so much; a velocity that was measured comes with it."""
+"""Least delay of a motion after its command; a measured velocity has none."""
 _ALONE = "robot"
 
 
 @dataclass
 class RobotTopics:
-    """Candidates by robot while the proposal grows."""
+    """Candidates by robot, and the entries chosen so far."""
 
     robots: dict[str, list[Candidate]] = field(default_factory=dict)
     why: dict[TopicMap, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class RobotTopics:
 
 
 def grouped(found: Sequence[CandidateSearch]) -> RobotTopics:
-    """Return candidates by robot, as far as names and motion tell; what nothing decides is in the team's lists."""
+    """Return candidates by robot, by names and motion; undecided ones are in the lists of the result."""
     team = _by_names(found)
     loose = _loose(team)
     _join_parts(team)
@@ -44,12 +44,12 @@ def grouped(found: Sequence[CandidateSearch]) -> RobotTopics:
     _join_commands(team)
     _join_bodies(team)
     _join_loose(team, loose)
-    _tell_halves(team)
+    _report_incomplete(team)
     return team
 
 
 def _by_names(found: Sequence[CandidateSearch]) -> RobotTopics:
-    """Return candidates by the robot that their names tell; what names no robot is the bag's own."""
+    """Return candidates by robot name; those without one belong to the robot of the bag."""
     team = RobotTopics()
     named = robots_of({one.topic: one.type for part in found for one in part.candidates if not one.child})
     for part in found:
@@ -65,7 +65,7 @@ def _by_names(found: Sequence[CandidateSearch]) -> RobotTopics:
 
 
 def _loose(team: RobotTopics) -> list[Candidate]:
-    """Take out velocities of no known body that no name calls commands: they make no robot."""
+    """Remove and return velocities without a body that are not named as commands: they make no robot."""
     loose: list[Candidate] = []
     for name in list(team.robots):
         if all(one.unsure for one in _moving(team.robots[name])):
@@ -77,7 +77,7 @@ def _loose(team: RobotTopics) -> list[Candidate]:
 
 
 def _join_parts(team: RobotTopics) -> None:
-    """Take for no robot what only measures: a sensor with a name of its own is one of the only robot, or of none."""
+    """Assign sensors with a name of their own to the only robot, or to none if there are several."""
     parts = [name for name, mine in team.robots.items() if not _moving(mine)]
     robots = [name for name in team.robots if name not in parts]
     for name in parts if robots else ():
@@ -91,7 +91,7 @@ def _join_parts(team: RobotTopics) -> None:
 
 
 def _join_nameless(team: RobotTopics) -> None:
-    """Give topics that name no robot to the one whose motion they go with."""
+    """Assign topics without a robot name to the robot with correlated motion."""
     nameless = team.robots.pop("", [])
     if not nameless:
         return
@@ -129,17 +129,14 @@ def _owner(team: RobotTopics, nameless: Sequence[Candidate]) -> tuple[str | None
 
 
 def _join_commands(team: RobotTopics) -> None:
-    """Join a robot that was only told something with one that only believed something, if these two alone go together.
-
-    It counts both ways, as with bodies.
-    """
-    told = [name for name, mine in team.robots.items() if {one.role for one in _moving(mine)} == {"command"}]
+    """Join a robot with commands only and one with odometry only, if the pair correlates uniquely both ways."""
+    commanded = [name for name, mine in team.robots.items() if {one.role for one in _moving(mine)} == {"command"}]
     moved = [
         name
         for name, mine in team.robots.items()
         if "odometry" in (roles := {one.role for one in mine}) and "command" not in roles
     ]
-    alike = {(name, other): _likeness(team.robots[name], team.robots[other]) for name in told for other in moved}
+    alike = {(name, other): _likeness(team.robots[name], team.robots[other]) for name in commanded for other in moved}
     for (name, other), score in alike.items():
         if score >= CLEAR and not _rivals(alike, name, other):
             for candidate in team.robots.pop(name):
@@ -148,7 +145,7 @@ def _join_commands(team: RobotTopics) -> None:
 
 
 def _join_loose(team: RobotTopics, loose: Sequence[Candidate]) -> None:
-    """Take a velocity for the command of a robot that has none, if its motion follows this one alone."""
+    """Use a velocity as the command of a robot without one, if the motion of the robot follows it uniquely."""
     names = [name for name, mine in team.robots.items() if bodies(mine) and not _commands(mine)]
     alike = {(str(k), name): _followed(one, team.robots[name]) for k, one in enumerate(loose) for name in names}
     used: set[str] = set()
@@ -176,37 +173,39 @@ def _join_loose(team: RobotTopics, loose: Sequence[Candidate]) -> None:
     ]
 
 
-def _tell_halves(team: RobotTopics) -> None:
-    """Mark robots that were only told something, and those that nobody told anything while there are such."""
-    told = [name for name, mine in team.robots.items() if _commands(mine) and not bodies(mine)]
-    for name in told:
+def _report_incomplete(team: RobotTopics) -> None:
+    """Report robots with commands only, and robots with odometry but without commands beside them."""
+    commanded = [name for name, mine in team.robots.items() if _commands(mine) and not bodies(mine)]
+    for name in commanded:
         if not any(text.startswith(f"{name}: ") for text in team.ambiguous):
             team.ambiguous.append(
                 f"{name}: has commands and nothing that shows where it was; is it one with another "
                 "robot, or was it not recorded?"
             )
     for name, mine in team.robots.items():
-        if told and any(one.role == "odometry" for one in mine) and not _commands(mine):
+        if commanded and any(one.role == "odometry" for one in mine) and not _commands(mine):
             team.ambiguous.append(
-                f"{name}: has odometry and no commands, while {', '.join(told)} has commands alone; "
+                f"{name}: has odometry and no commands, while {', '.join(commanded)} has commands alone; "
                 "nothing tells whether they are one"
             )
 
 
 def _join_bodies(team: RobotTopics) -> None:
-    """Join a body that was only seen with a robot that was told or believed something, if these two alone move alike.
+    """Join a body with poses only and a robot with commands or odometry, if the pair correlates uniquely.
 
-    It counts both ways, to all bodies and to all robots: of two robots that move alike each would else be given the
-    other's body, or the first of them the only one that was seen.
+    Unique in both directions: otherwise two robots with similar motion could get each other's body.
     """
     seen = [name for name, mine in team.robots.items() if {one.role for one in mine} <= {"pose", "setpoint"}]
     others = [name for name in team.robots if name not in seen]
-    told = [name for name in others if not any(one.role == "pose" and one.rank == 0 for one in team.robots[name])]
+    unlocated = [name for name in others if not any(one.role == "pose" and one.rank == 0 for one in team.robots[name])]
     alike = {(name, body): _likeness(team.robots[name], team.robots[body]) for name in others for body in seen}
     sure = {
-        name: body for name in told for body in seen if alike[name, body] >= CLEAR and not _rivals(alike, name, body)
+        name: body
+        for name in unlocated
+        for body in seen
+        if alike[name, body] >= CLEAR and not _rivals(alike, name, body)
     }
-    for name in told:
+    for name in unlocated:
         if name in sure:
             continue
         left = [body for body in seen if body not in sure.values() and alike[name, body] >= CLEAR]
@@ -231,14 +230,14 @@ def _join_bodies(team: RobotTopics) -> None:
 
 
 def _likeness(first: Sequence[Candidate], second: Sequence[Candidate]) -> float:
-    """Return how much alike the motions of two robots or bodies are at best: a correlation."""
+    """Return the highest correlation between the motions of two robots or bodies."""
     return max(
         (match.score for one in _sure(first) for other in _sure(second) if (match := match_of(one, other))), default=0.0
     )
 
 
 def _rivals(alike: Mapping[tuple[str, str], float], name: str, body: str) -> dict[tuple[str, str], float]:
-    """Return the pairs (body, robot) with one of these two that go together nearly as well as they do, or better."""
+    """Return the pairs that share one member with this pair and correlate nearly as well or better."""
     return {
         (other, one): score
         for (one, other), score in alike.items()
@@ -247,18 +246,18 @@ def _rivals(alike: Mapping[tuple[str, str], float], name: str, body: str) -> dic
 
 
 def _followed(command: Candidate, candidates: Sequence[Candidate]) -> float:
-    """Return how well the motion of a robot or body follows a velocity: a correlation, 0 if it does not come after."""
+    """Return the correlation of a motion with a velocity; 0 if the motion does not come after it."""
     matches = [match for one in bodies(candidates) if (match := match_of(command, one))]
     return max((match.score for match in matches if match.lag_s >= _FOLLOWS_S), default=0.0)
 
 
 def follows(match: MotionMatch | None) -> bool:
-    """Return whether a motion comes after a velocity as after a command."""
+    """Return whether a motion follows a velocity with the delay and correlation of a command."""
     return match is not None and match.score >= CLEAR and match.lag_s >= _FOLLOWS_S
 
 
 def match_of(first: Candidate, second: Candidate) -> MotionMatch | None:
-    """Return how two candidates go together, the command first; of different bags at any lag."""
+    """Return the match of two candidates, a command first; between different bags at any lag."""
     if first.role != "command" and second.role == "command":
         first, second = second, first
     one, other = first.motion, second.motion
@@ -286,7 +285,7 @@ def _sure(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def bodies(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return those that show where a robot was."""
+    """Return the candidates with poses."""
     return [one for one in candidates if one.role in ("pose", "odometry")]
 
 
@@ -295,5 +294,5 @@ def _commands(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def names_of(candidates: Sequence[Candidate]) -> str:
-    """Return the topics of candidates in words."""
+    """Return the topics of candidates as text."""
     return ", ".join(dict.fromkeys(f"{one.topic} of {one.child}" if one.child else one.topic for one in candidates))

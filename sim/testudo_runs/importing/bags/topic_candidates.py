@@ -1,4 +1,4 @@
-"""Which topics of a bag could be which role of which robot, by type, name and frames."""
+"""Finds the topics of a bag that can be a role of a robot, by type, name and frames."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import cached_property
 from pathlib import Path
 
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic, Tell
-from testudo_runs.importing.bag_files.bag_source import BagSource, survey
-from testudo_runs.importing.bag_files.cdr import groups
-from testudo_runs.importing.bag_files.message_definitions import Types
-from testudo_runs.importing.bag_files.topic_decoding import TF, TopicSamples, is_named_poses, roles_of, texts_of
+from testudo_runs.bags.bag_source import BagSource, survey
+from testudo_runs.bags.cdr import groups
+from testudo_runs.bags.message_definitions import Types
 from testudo_runs.importing.bags.bag_series import read_series
+from testudo_runs.importing.bags.motion_matching import SampledMotion, motion_of
+from testudo_runs.importing.bags.topic_decoding import TF, TopicSamples, is_named_poses, roles_of, texts_of
 from testudo_runs.importing.bags.topic_names import is_body, is_command, is_goal, is_truth, robot_of, robot_of_frame
 from testudo_runs.importing.bags.transforms import Link, chain, read_links
 from testudo_runs.importing.mapping.topic_mapping import TopicMap
-from testudo_runs.importing.synchronisation.motion_matching import SampledMotion, motion_of
 
 _MOTOR_JOINTS, _FEWEST_MOTORS = ("motor", "rotor", "prop", "m1"), 4
 _DEAD_RECKONED = "odom"
@@ -24,39 +24,39 @@ _DEAD_RECKONED = "odom"
 
 @dataclass(eq=False)
 class Candidate:
-    """A topic, or a part of one, and the role that it may have."""
+    """A topic, or a part of one, with a possible role."""
 
     bag: str
     topic: str
     type: str
     role: str
     robot: str
-    """As the names tell; empty if they tell of none."""
+    """Robot in the names; empty if there is none."""
     rank: int = 0
-    """The lower the likelier, among candidates for one role."""
+    """Lower is better, among candidates for one role."""
     child: str = ""
     parent: str = ""
     samples: TopicSamples | None = field(default=None, repr=False)
     note: str = ""
     reckoned: bool = False
-    """A pose by dead reckoning alone."""
+    """The pose is dead reckoning only."""
     unsure: bool = False
-    """A velocity that no name calls a command: it may have been measured."""
+    """A velocity that is not named as a command and may be measured."""
 
     def entry(self, robot: str, bag: str = "", frame: str = "") -> TopicMap:
-        """Return the line of a mapping that takes it."""
+        """Return its entry of a mapping."""
         return TopicMap(self.topic, robot, self.role, bag=bag, child=self.child, parent=self.parent, frame=frame)
 
     @cached_property
     def motion(self) -> SampledMotion | None:
-        """How it moves, once its samples are known."""
+        """Its motion; None without samples."""
         if self.samples is None or not len(self.samples):
             return None
         return motion_of(self.role, self.samples.stamp_ns / NANO, self.samples.values)
 
     @property
     def rate_hz(self) -> float:
-        """Return its rate over the time in which it was recorded."""
+        """Return its mean rate [Hz]."""
         if self.samples is None or len(self.samples) < 2:
             return 0.0
         span = float(self.samples.log_ns.max() - self.samples.log_ns.min()) / NANO
@@ -65,19 +65,19 @@ class Candidate:
 
 @dataclass
 class CandidateSearch:
-    """What was found in one bag."""
+    """Candidates of one bag."""
 
     source: BagSource
     candidates: list[Candidate]
     unused: list[str]
-    """Topics of no use, with the reason."""
+    """Unused topics with the reason."""
 
 
 def candidates_of(path: str | Path, folders: Sequence[Path], tell: Tell, damage: list[str]) -> CandidateSearch:
-    """Return what the topics of a bag could be.
+    """Return the candidates of a bag.
 
     Raises:
-        BagError: there is no bag.
+        BagError: no bag.
     """
     source, messages = survey(path, damage, lambda topic: bool(roles_of(topic.type)), tell)
     types = Types(source.contents.topics.values(), folders, source.folder.distribution)
@@ -128,7 +128,7 @@ def _bodies(topic: BagTopic, messages: Sequence[BagMessage], types: Types) -> li
 
 
 def _is_motors(topic: BagTopic, messages: Sequence[BagMessage], types: Types) -> bool:
-    """Return whether joints are a drone's motors; wheels have no thrust."""
+    """Return whether joints are motors of a drone; wheels have no thrust."""
     for group in groups(types.store(topic), topic.type, [message.data for message in messages[:1]]):
         names = [text.lower() for path, text in group.layout.texts.items() if path.startswith("name[")]
         efforts = group.layout.numbers.get("effort", (0, "", 0))[2]
@@ -137,7 +137,7 @@ def _is_motors(topic: BagTopic, messages: Sequence[BagMessage], types: Types) ->
 
 
 def _of_transforms(source: BagSource, messages: Mapping[BagTopic, list[BagMessage]], types: Types) -> list[Candidate]:
-    """Return the bodies that transforms tell of, each with the root of its tree."""
+    """Return the bodies in transforms, each with the root of its tree."""
     found = []
     topics = {topic.name: topic for topic in messages if topic.type == TF and types.knows(topic)}
     for name, topic in topics.items():
@@ -169,15 +169,15 @@ def _of_transforms(source: BagSource, messages: Mapping[BagTopic, list[BagMessag
 
 
 def _body_frames(links: Mapping[str, Link]) -> list[str]:
-    """Return one frame for each body that moves: those called so, else those that hang on the root."""
+    """Return one frame per moving body: frames named as a body, else children of the root."""
     try:
         moving = [child for child in links if any(links[frame].moves for frame in chain(links, child, ""))]
-    except BagError:  # frames in a circle
+    except BagError:  # a circle of frames
         return []
     named = [child for child in moving if is_body(child)]
     inner = {frame for child in named for frame in chain(links, child, "")[1:]}
     if named:
-        # of base_footprint -> base_link the upper one is a body, too: the lower one stands for both
+        # of base_footprint -> base_link the child represents both
         return [child for child in named if child not in inner]
     return [child for child in moving if links[child].moves and links[child].parent not in links]
 
@@ -185,7 +185,7 @@ def _body_frames(links: Mapping[str, Link]) -> list[str]:
 def _add_samples(
     found: CandidateSearch, messages: Mapping[BagTopic, list[BagMessage]], folders: Sequence[Path]
 ) -> None:
-    """Decode every candidate; one that cannot be decoded is none."""
+    """Decode every candidate and drop those that cannot be decoded."""
     entries = {candidate: candidate.entry(candidate.robot or "robot") for candidate in found.candidates}
     samples: dict[TopicMap, TopicSamples] = {}
     try:

@@ -1,4 +1,4 @@
-"""Poses out of transforms: the chain from a fixed frame to a robot's body, its links moving or not."""
+"""Composes poses from TF transforms: the chain of links from a fixed frame to a robot body."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic
-from testudo_runs.importing.bag_files.cdr import groups
-from testudo_runs.importing.bag_files.message_definitions import Types
-from testudo_runs.importing.bag_files.topic_decoding import TopicSamples, texts_of
+from testudo_runs.bags.cdr import groups
+from testudo_runs.bags.message_definitions import Types
 from testudo_runs.importing.bags.clock_steps import continuous
+from testudo_runs.importing.bags.topic_decoding import TopicSamples, texts_of
+from testudo_runs.importing.mapping.column_conversion import rotated
 
 _PARTS = ("translation.x", "translation.y", "translation.z", "rotation.x", "rotation.y", "rotation.z", "rotation.w")
 
@@ -29,12 +30,12 @@ class Link:
 
     @property
     def moves(self) -> bool:
-        """Return whether it was told of more than once with different values."""
+        """Return whether its values change."""
         return len(self.stamp_ns) > 1 and bool((self.values != self.values[0]).any())
 
 
 def read_links(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types, lost: list[str]) -> dict[str, Link]:
-    """Return the links of all transforms of a bag, by their child frame."""
+    """Return the links of all transforms of a bag by child frame; ``lost`` takes unreadable messages as sentences."""
     parts: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {}
     for topic, messages in found.items():
         log = np.array([message.log_ns for message in messages], np.int64)
@@ -75,7 +76,7 @@ def chain(links: Mapping[str, Link], child: str, parent: str) -> list[str]:
     at = child
     while at in links and at != parent:
         if at in frames:
-            raise BagError(f"transforms: the frames {', '.join(frames)} go round in a circle")
+            raise BagError(f"transforms: the frames {', '.join(frames)} form a circle")
         frames.append(at)
         at = links[at].parent
     if not frames or (parent and at != parent):
@@ -87,9 +88,9 @@ def chain(links: Mapping[str, Link], child: str, parent: str) -> list[str]:
 
 
 def compose(links: Mapping[str, Link], frames: Sequence[str]) -> TopicSamples:
-    """Return the pose of the first frame in the parent of the last, at the times of the link told of most often.
+    """Return the pose of the first frame in the parent of the last, at the times of the link with most samples.
 
-    The other moving links are interpolated; times before the first or after the last of them are left out.
+    The other moving links are interpolated; times outside the span of any of them are omitted.
     """
     moving = [name for name in frames if links[name].moves] or [max(frames, key=lambda x: len(links[x].stamp_ns))]
     lead = max(moving, key=lambda name: len(links[name].stamp_ns))
@@ -112,7 +113,7 @@ def compose(links: Mapping[str, Link], frames: Sequence[str]) -> TopicSamples:
 
 
 def at_times(link: Link, times_ns: np.ndarray) -> np.ndarray:
-    """Return a link's values (T, 7) at times within its own, straight between neighbours."""
+    """Return the values (T, 7) of a link at times (T,) within its span, interpolated linearly."""
     stamp, keep = np.unique(link.stamp_ns, return_index=True)
     values = link.values[keep]
     if len(stamp) < 2:
@@ -121,9 +122,9 @@ def at_times(link: Link, times_ns: np.ndarray) -> np.ndarray:
     span = (stamp[right] - stamp[right - 1]).astype(float)
     share = ((times_ns - stamp[right - 1]) / span)[:, None]
     low, high = values[right - 1], values[right]
-    # q and -q are one turn: the near one is taken; the chord is close to the arc between samples
+    # q and -q are the same rotation: use the nearer one; between samples the chord is close to the arc
     sign = np.where((low[:, 3:] * high[:, 3:]).sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
-    with np.errstate(invalid="ignore"):  # what is not finite is left out later
+    with np.errstate(invalid="ignore"):  # values that are not finite are removed later
         mixed = low + share * (np.concatenate([high[:, :3], sign * high[:, 3:]], axis=1) - low)
     mixed[:, 3:] /= np.maximum(np.linalg.norm(mixed[:, 3:], axis=1, keepdims=True), 1e-12)
     exact = share[:, 0] == 0
@@ -133,16 +134,9 @@ def at_times(link: Link, times_ns: np.ndarray) -> np.ndarray:
 
 
 def composed(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Return poses (T, 7) of inner frames, given in outer ones whose poses are given."""
+    """Return the composition (T, 7) of poses: ``inner`` is given in the frames whose poses are ``outer``."""
     turn = outer[:, 3:]
-    return np.concatenate([outer[:, :3] + rotated(turn, inner[:, :3]), _product(turn, inner[:, 3:])], axis=1)
-
-
-def rotated(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Return vectors (T, 3) turned by quaternions (T, 4), x y z w."""
-    axis, w = quaternion[:, :3], quaternion[:, 3:]
-    twice = 2 * np.cross(axis, vector)
-    return vector + w * twice + np.cross(axis, twice)
+    return np.concatenate([outer[:, :3] + rotated(inner[:, :3], turn), _product(turn, inner[:, 3:])], axis=1)
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -151,5 +145,5 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _plain(frame: str) -> str:
-    """Return a frame without the slash that old ones begin with."""
+    """Return a frame name without the leading slash of ROS 1."""
     return frame.removeprefix("/")

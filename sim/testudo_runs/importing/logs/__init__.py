@@ -1,4 +1,4 @@
-"""Text, CSV and binary logs of others, read as recordings.
+"""Reads text, CSV and binary logs as recordings.
 
 In: files and a mapping.
 Out: series by robot and role.

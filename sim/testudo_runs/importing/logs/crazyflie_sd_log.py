@@ -1,8 +1,8 @@
-"""Reads binary logs of the Crazyflie's SD card, in the form of blocks and in the newer form of events.
+"""Reads binary logs of the SD card of the Crazyflie, in the block format and in the newer event format.
 
 Blocks: one byte with the number of variables, then ``name(type),`` for each, a checksum; then blocks of a byte with the
 number of records, the packed records, a checksum. A file with 35 variables therefore begins with ``#``. Checksums are
-CRC-32 over everything since the last one, stored so that the CRC of data and checksum is all ones.
+CRC-32 over everything since the last one, stored such that the CRC of data and checksum is all ones.
 
 Events: the byte BC, version, number of kinds; for each kind its number, name and variables ``name(type)``; then events
 of a number, a stamp (milliseconds in version 1, microseconds in version 2) and the packed variables; at the end the
@@ -20,27 +20,13 @@ from zlib import crc32
 import numpy as np
 
 from testudo_runs.importing.logs.log_stamps import MOST_COUNTS, unwrapped
+from testudo_runs.importing.mapping.column_conversion import LogTable
 from testudo_runs.importing.mapping.import_losses import FileLosses, losses_text
-from testudo_runs.importing.mapping.log_table import LogTable
 
 _EVENTS_MARK = 0xBC
 _VARIABLE = re.compile(rb"([\w. \-]+)\(([bBhHiIlLqQefd?])\)")
-_DTYPES = {
-    "b": "i1",
-    "B": "u1",
-    "h": "<i2",
-    "H": "<u2",
-    "i": "<i4",
-    "I": "<u4",
-    "l": "<i4",
-    "L": "<u4",
-    "q": "<i8",
-    "Q": "<u8",
-    "e": "<f2",
-    "f": "<f4",
-    "d": "<f8",
-    "?": "u1",
-}
+_DTYPES = {letter: f"<{letter}" for letter in "bBhHiIqQefd"} | {"l": "<i4", "L": "<u4", "?": "u1"}
+"""NumPy types by letter of `struct`."""
 _RESIDUE = 0xFFFFFFFF
 _LONGEST_DAMAGE_NS = 60_000_000_000
 _LONGEST_NAME = 128
@@ -49,7 +35,7 @@ _TICK = "tick"
 
 @dataclass(frozen=True)
 class _Kind:
-    """One kind of record."""
+    """One record type."""
 
     name: str
     names: tuple[str, ...]
@@ -57,7 +43,7 @@ class _Kind:
 
 
 def looks_like_usd(head: bytes) -> bool:
-    """Return whether a file that begins so is a log of the SD card."""
+    """Return whether the first bytes of a file are those of an SD card log."""
     if not head:
         return False
     if head[0] == _EVENTS_MARK:
@@ -66,11 +52,11 @@ def looks_like_usd(head: bytes) -> bool:
 
 
 def read_usd(file: Path, losses: FileLosses) -> list[LogTable]:
-    """Read a log; one table for each kind of record, with stamps.
+    """Read a log; one table with stamps for each record type.
 
     Args:
         file: the log.
-        losses: takes what cannot be read; `word` becomes what is counted.
+        losses: collects unreadable records; its `word` becomes "record".
 
     Raises:
         OSError: the file cannot be read at all.
@@ -84,7 +70,7 @@ def read_usd(file: Path, losses: FileLosses) -> list[LogTable]:
 
 
 def tick_unit(ticks: np.ndarray) -> int:
-    """Return the nanoseconds of one count of a clock: firmware counts milliseconds, some of it microseconds."""
+    """Return the nanoseconds of one clock count: milliseconds, or microseconds in some firmware."""
     steps = np.abs(np.diff(ticks.astype(np.int64)))
     return 1_000 if len(steps) and np.median(steps) > MOST_COUNTS else 1_000_000
 
@@ -120,7 +106,7 @@ def _read_blocks(data: bytes, losses: FileLosses) -> list[LogTable]:
 
 
 def _block_head(data: bytes, losses: FileLosses) -> tuple[_Kind | None, int]:
-    """Return what the records hold and where they begin."""
+    """Return the record type and the offset of the records."""
     at, variables = 1, []
     for _ in range(data[0]):
         end = data.find(b",", at, at + _LONGEST_NAME)
@@ -137,10 +123,10 @@ def _block_head(data: bytes, losses: FileLosses) -> tuple[_Kind | None, int]:
 
 
 def _next_block(data: bytes, at: int, kind: _Kind, after: np.ndarray | None) -> int | None:
-    """Return where the next block with a right checksum begins; None if there is none.
+    """Return the offset of the next block with a correct checksum; None if there is none.
 
-    Only places are tried whose first record would come soon after the last sound ones, so that a long damage costs no
-    more than a short one.
+    Only offsets are tried whose first record is close in time after the last valid one, so that the cost does not grow
+    with the length of the damage.
     """
     starts = np.arange(at, len(data) - 5 - kind.dtype.itemsize)
     if after is not None and _TICK in kind.names:
@@ -200,7 +186,7 @@ def _read_events(data: bytes, losses: FileLosses) -> list[LogTable]:
 
 
 def _event_head(data: bytes, losses: FileLosses) -> tuple[int, dict[int, _Kind], int] | None:
-    """Return version, kinds by number, and where the events begin."""
+    """Return version, record types by number, and the offset of the events."""
     try:
         version, count = struct.unpack_from("<HH", data, 1)
         if version not in (1, 2):
@@ -216,7 +202,7 @@ def _event_head(data: bytes, losses: FileLosses) -> tuple[int, dict[int, _Kind],
                 text, at = _text(data, at)
                 variables.append(_VARIABLE.fullmatch(text))
             kinds[number] = _kind(name.decode("ascii", "replace"), variables)
-    except (struct.error, ValueError, TypeError):  # a variable that is none has no groups
+    except (struct.error, ValueError, TypeError):  # an invalid variable has no match groups
         losses.add("the header is damaged")
         return None
     return version, kinds, at
@@ -228,7 +214,7 @@ def _text(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _event_table(data: bytes, kind: _Kind, at: list[int], times: list[int], records: list[int], unit: int) -> LogTable:
-    """Return the events of one kind; a stamp that no clock can show becomes -1."""
+    """Return the events of one type; an impossible stamp becomes -1."""
     size = kind.dtype.itemsize
     index = np.array(at)[:, None] + np.arange(size)
     rows = np.frombuffer(data, np.uint8)[index].copy().view(kind.dtype)[:, 0] if size else np.zeros(len(at), kind.dtype)

@@ -1,6 +1,6 @@
-"""A mapping to begin with for a text log that no mapping knows: its columns, and what their names and numbers suggest.
+"""Drafts a mapping for an unknown text log from the names and values of its columns.
 
-Units and frames of position and velocity cannot be seen in a table: whoever saves the draft looks them over.
+Units and frames of position and velocity are not visible in a table: the user checks them in the draft.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from testudo_runs.importing.logs.csv_fields import fields_of
-from testudo_runs.importing.logs.text_log import DELIMITERS, column_names
+from testudo_runs.importing.logs.text_log import DELIMITERS, column_names, fields_of
 from testudo_runs.importing.mapping.channels import units_of
 from testudo_runs.importing.mapping.mapping_file import SCHEMA, TextMap
 
@@ -63,16 +62,16 @@ _WHOLE = {
 
 @dataclass(frozen=True)
 class Draft:
-    """What the beginning of a log shows."""
+    """Columns and draft mapping of a log, from its beginning."""
 
     file: str
     columns: tuple[tuple[int, str, float, float], ...]
     """Number, name, least and largest value."""
     text: str
-    """The mapping, after comments on what was guessed; empty if no time or no role is seen."""
+    """The mapping after comments on the guesses; empty without a time or a role."""
 
     def same(self, other: Draft) -> bool:
-        """Return whether the same mapping serves another log."""
+        """Return whether the mapping also fits the log of another draft."""
         return self._tables() == other._tables()
 
     def _tables(self) -> dict[str, Any]:
@@ -80,7 +79,7 @@ class Draft:
 
 
 def draft_of(file: Path) -> Draft | None:
-    """Return what a text log shows at its beginning; None if that is no table of numbers."""
+    """Return the draft of a text log; None if it does not begin with a table of numbers."""
     try:
         with file.open("rb") as stream:
             lines = stream.read(_HEAD_BYTES).decode("utf-8").splitlines()[:-1]
@@ -97,7 +96,7 @@ def draft_of(file: Path) -> Draft | None:
 
 
 def _rows(lines: list[str], delimiter: str) -> np.ndarray | None:
-    """Return the numbers (R, C) of lines that all have as many; NaN where a field is no number."""
+    """Return the numbers (R, C) of lines with equal counts of fields; NaN where a field is not a number."""
     fields = [fields_of(line.encode(), delimiter) for line in lines[:2000]]
     count = len(fields[0]) if fields else 0
     if len(fields) < _LEAST_ROWS or count < 2 or any(len(parts) != count for parts in fields):
@@ -156,7 +155,7 @@ def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delim
 
 
 def _in_degrees(roles: dict[str, dict[str, Any]], reach: Mapping[str, float]) -> list[str]:
-    """Give the unit to headings that go beyond a turn in rad; return their columns."""
+    """Set the unit deg for headings beyond one turn in rad; return their columns."""
     found = []
     for role in roles.values():
         column = role["channels"].get("yaw")
@@ -169,7 +168,7 @@ def _in_degrees(roles: dict[str, dict[str, Any]], reach: Mapping[str, float]) ->
 def _guesses(
     time: tuple[int, str, str], roles: Mapping[str, dict[str, Any]], degrees: Sequence[str], reach: Mapping[str, float]
 ) -> list[str]:
-    """Return in words what neither the names nor the numbers of a log tell for sure."""
+    """Return a sentence for each choice that neither names nor numbers of the log confirm."""
     guesses = [f"the time is in {time[1]} of the clock {time[2]}, by its size and steps"]
     guesses += [f"{column} is in deg, as it reaches {reach[column]:.4g}" for column in degrees]
     plain = {
@@ -195,7 +194,7 @@ def _guesses(
 
 
 def _time(rows: np.ndarray, names: tuple[str, ...]) -> tuple[int, str, str] | None:
-    """Return index, unit and clock of the column that only rises, one that is called so before others."""
+    """Return index, unit and clock of the increasing column, preferring one named as a time."""
     rises = [
         k
         for k, column in enumerate(rows.T)
@@ -219,7 +218,7 @@ def _time(rows: np.ndarray, names: tuple[str, ...]) -> tuple[int, str, str] | No
 
 
 def _roles(names: tuple[str, ...]) -> dict[str, dict[str, dict[str, str]]]:
-    """Return the roles whose channels all have a column of a usual name."""
+    """Return the roles whose channels all have a column with a usual name."""
     plain = {_plain(name): name for name in reversed(names)}
     found = {}
     for role, channels in _NAMES.items():
@@ -234,10 +233,10 @@ def _roles(names: tuple[str, ...]) -> dict[str, dict[str, dict[str, str]]]:
         if any(whole <= set(here) for whole in _WHOLE[role]):
             found[role] = {"channels": here}
     if "odometry" in found and not any(_plain(name).startswith("cmd") for name in names):
-        found.pop("command", None)  # a velocity that stands beside a position was measured
+        found.pop("command", None)  # a velocity beside a position is a measured one
     return found
 
 
 def _plain(name: str) -> str:
-    """Return a name without unit, case and signs."""
+    """Return a name in lower case without unit and punctuation."""
     return re.sub(r"[^a-z0-9]", "", re.sub(r"[\[(].*", "", name.lower()))

@@ -1,4 +1,4 @@
-"""Finds out what the files of a source are: which mapping fits them, of which robot and run they are."""
+"""Finds the logs among the files of a source: mapping, robot and run of each file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from testudo_runs.importing.bags.topic_names import plain_name
 from testudo_runs.importing.logs.crazyflie_sd_log import looks_like_usd
 from testudo_runs.importing.mapping.mapping_file import ReadMap, TextMap, UsdMap, load_map, shipped_maps
 from testudo_runs.recording.recording import RecordingError
 
 _HEAD_BYTES = 8192
 _FIELDS = {"robot": "(?P<robot>[A-Za-z0-9-]+)", "run": "(?P<run>.+?)"}
-_NOT_IN_A_NAME = re.compile(r"[^a-z0-9_]+")
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class LogFile:
     robot: str
     """Its name."""
     run: str
-    """What `{run}` stood for; empty where the name says no run."""
+    """Text that matched `{run}`; empty where the file name has no run."""
     how: str
-    """Why this mapping, in words."""
+    """Why this mapping was chosen, as a sentence."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class LogSource:
 
     logs: tuple[LogFile, ...]
     ignored: tuple[Path, ...]
-    """Files that are no logs."""
+    """Files that are not logs."""
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """Return all files that are named or lie in named folders, hidden ones left out.
+    """Return the given files and all files below the given folders, without hidden ones.
 
     Raises:
         RecordingError: there is no such file or folder.
@@ -65,9 +65,9 @@ def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> 
     """Find the logs among files.
 
     Args:
-        files: to be looked at.
-        given: the mapping that was asked for; None to choose by the beginning of each file.
-        pick: name of the run, where the files are of several.
+        files: candidates.
+        given: the mapping to use; None to choose one by the header of each file.
+        pick: name of the run, where the files belong to several.
 
     Raises:
         RecordingError: no log, none of the run, or logs of several runs.
@@ -80,12 +80,12 @@ def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> 
     runs = sorted({log.run for log in logs if log.run})
     if pick is not None and pick not in runs:
         raise RecordingError(
-            f"--pick: found {pick!r}, expected one of {', '.join(runs) or 'none: the names of the files say no run'}"
+            f"--pick: found {pick!r}, expected one of {', '.join(runs) or 'none: the file names contain no run'}"
         )
     if pick is None and len(runs) > 1:
         raise RecordingError(
-            f"the files are of {len(runs)} runs: {', '.join(runs)}; choose one with --pick {runs[0]}, "
-            "or name the files of one"
+            f"the files belong to {len(runs)} runs: {', '.join(runs)}; choose one with --pick {runs[0]}, "
+            "or give the files of one run"
         )
     chosen = [log for log in logs if pick is None or log.run == pick]
     return LogSource(tuple(chosen), tuple(file for file, log in found if log is None))
@@ -102,17 +102,11 @@ def runs_of(files: Sequence[Path], given: ReadMap | None) -> dict[str, list[LogF
     return found
 
 
-def robot_name(text: str) -> str:
-    """Return a name that a robot can have: small letters, digits and _, a letter first."""
-    name = _NOT_IN_A_NAME.sub("_", text.lower()).strip("_")
-    return name if name[:1].isalpha() else f"r{name}"
-
-
 def _recognised(file: Path, maps: Sequence[ReadMap], asked: bool) -> LogFile | None:
-    """Return what a file is; None if that is not clear.
+    """Return mapping, robot and run of a file; None if they are not unique.
 
-    Of a mapping that was asked for the name decides, without one the first lines; the other breaks the tie, and
-    decides where the first says nothing.
+    With a given mapping the file name decides, without one the header; the other criterion breaks ties and decides
+    where the first gives no result.
     """
     try:
         with file.open("rb") as stream:
@@ -146,7 +140,7 @@ def _detected(part: TextMap, head: bytes) -> bool:
 
 
 def _matched(pattern: str, file: Path) -> dict[str, str] | None:
-    """Return what the fields of a pattern stand for in the last parts of a path; None if it does not fit."""
+    """Return the text that matches each field of a pattern in the last parts of a path; None without a match."""
     wild = {**{f"{{{name}}}": text for name, text in _FIELDS.items()}, "*": "[^/]*", "?": "[^/]"}
     text = "".join(wild.get(part, re.escape(part)) for part in re.split(r"(\{\w+\}|\*|\?)", pattern))
     name = "/".join(file.absolute().parts[-(pattern.count("/") + 1) :])
@@ -155,10 +149,10 @@ def _matched(pattern: str, file: Path) -> dict[str, str] | None:
 
 
 def _robot(one: ReadMap, file: Path, named: dict[str, str] | None) -> str:
-    """Return the robot's name: by the mapping if the file's name fits, else the file's own without endings."""
+    """Return the robot name: from the mapping if the file name matches, else the file name without its suffixes."""
     if named is not None and "robot" in named:
-        return robot_name(one.robot_name.replace("{robot}", named["robot"]))
-    return robot_name(file.name.partition(".")[0])
+        return plain_name(one.robot_name.replace("{robot}", named["robot"]))
+    return plain_name(file.name.partition(".")[0])
 
 
 def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
@@ -168,10 +162,10 @@ def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
         return "the source holds no file"
     if given is not None:
         patterns = ", ".join(part.files for part in (*given.text, *given.usd)) or "none: it is for bags"
-        return f"{given.file}: no file has a name that it maps: found {shown}, expected {patterns}"
+        return f"{given.file}: no file name matches the mapping: found {shown}, expected {patterns}"
     return (
-        f"no file is known by its header: found {shown}; write a mapping file and give it with --map, those that "
-        f"come with Testudo are {', '.join(shipped_maps())}"
+        f"no file is recognised by its header: found {shown}; write a mapping file and give it with --map; "
+        f"Testudo provides {', '.join(shipped_maps())}"
     )
 
 

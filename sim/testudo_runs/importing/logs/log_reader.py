@@ -8,29 +8,28 @@ from itertools import pairwise
 
 import numpy as np
 
+from testudo_runs.importing.bags.clock_offsets import BagClock, ClockMarks, between
+from testudo_runs.importing.bags.motion_matching import motion_of
 from testudo_runs.importing.logs.crazyflie_sd_log import read_usd
 from testudo_runs.importing.logs.log_discovery import LogFile
 from testudo_runs.importing.logs.log_stamps import in_order, to_ns, with_unit
 from testudo_runs.importing.logs.text_log import read_text
 from testudo_runs.importing.mapping.channels import ATTITUDE, PWM16
-from testudo_runs.importing.mapping.column_conversion import NO_ATTITUDE, frame_of, missing_columns, values_of
+from testudo_runs.importing.mapping.column_conversion import NO_ATTITUDE, LogTable, frame_of, missing_columns, values_of
 from testudo_runs.importing.mapping.import_losses import FileLosses, Loss
-from testudo_runs.importing.mapping.log_table import LogTable
 from testudo_runs.importing.mapping.mapping_file import AUTO, RoleMap, TextMap, check_type
-from testudo_runs.importing.synchronisation.clock_offsets import BagClock, ClockMarks, between
-from testudo_runs.importing.synchronisation.motion_matching import motion_of
 from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
 
 _NANO = 1_000_000_000
 _APART_S = 600.0
-"""Logs of one robot that are further apart are no parts of one run."""
+"""Logs of one robot that are further apart belong to different runs."""
 _SEEN = ("pose", "odometry")
-"""Roles that show how a robot moved."""
+"""Roles that show the motion of a robot."""
 
 
 @dataclass(frozen=True)
 class LogSegment:
-    """What one file says of one role of a robot."""
+    """Samples of one role of a robot from one file."""
 
     log: LogFile
     role: str
@@ -43,14 +42,14 @@ class LogSegment:
 
 @dataclass(frozen=True)
 class Imported:
-    """A recording, and how it came about."""
+    """An imported recording and its provenance."""
 
     recording: Recording
     losses: tuple[Loss, ...]
     notes: tuple[str, ...]
-    """Choices that were made, in words."""
+    """Choices made during the import, as sentences."""
     origins: Mapping[str, Mapping[str, Mapping[str, object]]]
-    """By robot and role: files, columns, units and frames that it was made of."""
+    """By robot and role: files, columns, units and frames of the source."""
 
 
 def read_logs(
@@ -62,14 +61,14 @@ def read_logs(
     """Read logs of one run.
 
     Args:
-        logs: what they are.
-        robot_types: type by robot; by the empty name that of all others. The mapping's own where nothing is said.
-        tell: is told the share that is done.
-        offsets: seconds by which all that a robot logged is put forward, by its name.
+        logs: of one run.
+        robot_types: type by robot; the empty name means all others. Default: the type of the mapping.
+        tell: called with the completed fraction.
+        offsets: seconds to add to all times of a robot, by its name.
 
     Raises:
-        RecordingError: nothing in them can be used, two files say the same of one robot at the same time, or an offset
-            is of no robot.
+        RecordingError: nothing in them can be used, two files overlap in one role of a robot, or an offset names no
+            robot.
     """
     for log in logs:
         if log.robot not in robot_types and "" not in robot_types:
@@ -77,17 +76,17 @@ def read_logs(
     total, done = sum(_size(log) for log in logs) or 1, 0
     losses: list[Loss] = []
     notes: list[str] = []
-    pieces: list[LogSegment] = []
+    segments: list[LogSegment] = []
     for log in logs:
         found = FileLosses(log.file)
-        pieces += _read(log, found, notes)
+        segments += _read(log, found, notes)
         losses += found.all()
         done += _size(log)
         tell(done / total)
-    pieces = [piece for piece in pieces if len(piece.time_ns)]
-    if not pieces:
+    segments = [segment for segment in segments if len(segment.time_ns)]
+    if not segments:
         raise RecordingError("nothing in the source can be used" + "".join(f"; {loss}" for loss in losses[:4]))
-    return _assembled(_on_one_clock(pieces, offsets or {}, notes), robot_types, tuple(losses), notes)
+    return _assembled(_on_one_clock(segments, offsets or {}, notes), robot_types, tuple(losses), notes)
 
 
 def _size(log: LogFile) -> int:
@@ -128,8 +127,8 @@ def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[LogSegment
 def _roles(
     log: LogFile, tables: list[tuple[LogTable, np.ndarray]], clock: str, losses: FileLosses, notes: list[str]
 ) -> list[LogSegment]:
-    """Return a piece for each role that the columns of one table make."""
-    pieces = []
+    """Return a segment for each role whose columns are all in one table."""
+    segments = []
     for role, ways in log.part.roles.items():
         whole = [(way, table, time_ns) for way in ways for table, time_ns in tables if not missing_columns(way, table)]
         if not whole:
@@ -139,23 +138,23 @@ def _roles(
             continue
         way, table, time_ns = whole[0]
         values, keep = values_of(role, way, table, losses)
-        pieces.append(LogSegment(log, role, way, clock, time_ns[keep], values))
+        segments.append(LogSegment(log, role, way, clock, time_ns[keep], values))
         if role == "pose" and not set(ATTITUDE) & set(way.channels):
             notes.append(f"{log.robot}: {role}: {NO_ATTITUDE}")
         if any(channel.unit == PWM16.unit for channel in way.channels.values()):
             notes.append(f"{log.robot}: motors: thrust is the nominal curve of the PWM duty cycle, battery left aside")
-    if not pieces and tables and not isinstance(log.part, TextMap):
+    if not segments and tables and not isinstance(log.part, TextMap):
         losses.add("logs none of the variables that the mapping names", (), ", ".join(tables[0][0].names[:4]))
-    return pieces
+    return segments
 
 
-def _on_one_clock(pieces: Sequence[LogSegment], offsets: Mapping[str, float], notes: list[str]) -> list[LogSegment]:
-    """Return the pieces on the clock that knows the time of day, or on that since boot where none does.
+def _on_one_clock(segments: Sequence[LogSegment], offsets: Mapping[str, float], notes: list[str]) -> list[LogSegment]:
+    """Return the segments on the clock with the time of day, or on the clock since boot without one.
 
     Raises:
-        RecordingError: an offset is of no robot.
+        RecordingError: an offset names no robot.
     """
-    robots = list(dict.fromkeys(piece.log.robot for piece in pieces))
+    robots = list(dict.fromkeys(segment.log.robot for segment in segments))
     unknown = sorted(set(offsets) - set(robots))
     if unknown:
         raise RecordingError(f"--offset {unknown[0]}: no such robot; there are {', '.join(sorted(robots))}")
@@ -164,11 +163,11 @@ def _on_one_clock(pieces: Sequence[LogSegment], offsets: Mapping[str, float], no
         for robot, offset_s in offsets.items()
     ]
     first = {
-        clock: min(int(piece.time_ns[0]) for piece in pieces if piece.clock == clock)
-        for clock in {piece.clock for piece in pieces}
+        clock: min(int(segment.time_ns[0]) for segment in segments if segment.clock == clock)
+        for clock in {segment.clock for segment in segments}
     }
-    laid = _laid(pieces, notes) if len(first) > 1 else {}
-    loose = sorted({piece.log.robot for piece in pieces if piece.clock == "boot"} - set(laid) - set(offsets))
+    laid = _laid(segments, notes) if len(first) > 1 else {}
+    loose = sorted({segment.log.robot for segment in segments if segment.clock == "boot"} - set(laid) - set(offsets))
     if len(loose) > 1:
         notes.append(
             f"{', '.join(loose)}: clocks since boot are taken as one, which is not checked; if you know "
@@ -181,19 +180,19 @@ def _on_one_clock(pieces: Sequence[LogSegment], offsets: Mapping[str, float], no
             f"{', '.join(loose)}: clocks since boot are laid so that they begin with the others, which is not checked"
         )
     moved = []
-    for piece in pieces:
-        time_ns = piece.time_ns
-        if piece.clock == "boot" and "unix" in first:
-            clock = laid.get(piece.log.robot)
+    for segment in segments:
+        time_ns = segment.time_ns
+        if segment.clock == "boot" and "unix" in first:
+            clock = laid.get(segment.log.robot)
             time_ns = clock.apply(time_ns) if clock else time_ns + (first["unix"] - first["boot"])
-        moved.append(replace(piece, time_ns=time_ns + round(offsets.get(piece.log.robot, 0.0) * _NANO)))
+        moved.append(replace(segment, time_ns=time_ns + round(offsets.get(segment.log.robot, 0.0) * _NANO)))
     return moved
 
 
-def _laid(pieces: Sequence[LogSegment], notes: list[str]) -> dict[str, BagClock]:
-    """Return the clocks since boot of robots whose motion stands in a log with the time of day, too, by robot."""
+def _laid(segments: Sequence[LogSegment], notes: list[str]) -> dict[str, BagClock]:
+    """Return the clocks since boot, by robot, of robots whose motion is also in a log with the time of day."""
     found, nothing = {}, np.zeros(0, np.int64)
-    for robot in sorted({piece.log.robot for piece in pieces}):
+    for robot in sorted({segment.log.robot for segment in segments}):
         both = [
             ClockMarks(
                 clock,
@@ -202,10 +201,10 @@ def _laid(pieces: Sequence[LogSegment], notes: list[str]) -> dict[str, BagClock]
                 {
                     robot: [
                         motion
-                        for piece in pieces
-                        if (piece.log.robot, piece.clock) == (robot, clock)
-                        and piece.role in _SEEN
-                        and (motion := motion_of(piece.role, piece.time_ns / _NANO, piece.values))
+                        for segment in segments
+                        if (segment.log.robot, segment.clock) == (robot, clock)
+                        and segment.role in _SEEN
+                        and (motion := motion_of(segment.role, segment.time_ns / _NANO, segment.values))
                     ]
                 },
             )
@@ -222,23 +221,23 @@ def _laid(pieces: Sequence[LogSegment], notes: list[str]) -> dict[str, BagClock]
 
 
 def _assembled(
-    pieces: Sequence[LogSegment], robot_types: Mapping[str, str], losses: tuple[Loss, ...], notes: list[str]
+    segments: Sequence[LogSegment], robot_types: Mapping[str, str], losses: tuple[Loss, ...], notes: list[str]
 ) -> Imported:
-    start_ns = min(int(piece.time_ns[0]) for piece in pieces)
+    start_ns = min(int(segment.time_ns[0]) for segment in segments)
     by_series: dict[tuple[str, str], list[LogSegment]] = {}
-    for piece in pieces:
-        by_series.setdefault((piece.log.robot, piece.role), []).append(piece)
+    for segment in segments:
+        by_series.setdefault((segment.log.robot, segment.role), []).append(segment)
     robots: dict[str, dict[str, Series]] = {}
     types, origins = {}, {}
     for (robot, role), found in sorted(by_series.items(), key=lambda item: item[0][0]):
         used = _agreed(robot, role, found, notes)
-        time_ns = np.concatenate([piece.time_ns for piece in used])
-        values = np.concatenate([piece.values for piece in used])
+        time_ns = np.concatenate([segment.time_ns for segment in used])
+        values = np.concatenate([segment.values for segment in used])
         frame = frame_of(role, used[0].way, robot)
         robots.setdefault(robot, {})[role] = Series((time_ns - start_ns) / _NANO, values, None, frame)
         types.setdefault(robot, robot_types.get(robot, robot_types.get("", used[0].log.map.robot_type)))
         origins.setdefault(robot, {})[role] = {
-            "files": [piece.log.file.name for piece in used],
+            "files": [segment.log.file.name for segment in used],
             "map": used[0].log.map.name,
             "clock": used[0].clock,
             "columns": {
@@ -262,17 +261,17 @@ def _assembled(
     return Imported(recording, losses, tuple(dict.fromkeys(notes)), origins)
 
 
-def _agreed(robot: str, role: str, pieces: list[LogSegment], notes: list[str]) -> list[LogSegment]:
-    """Return the pieces of one series in order of time; a binary log goes before a text that was made from it."""
-    binary = [piece for piece in pieces if not isinstance(piece.log.part, TextMap)]
-    if binary and len(binary) < len(pieces):
-        other = next(piece for piece in pieces if piece not in binary)
+def _agreed(robot: str, role: str, segments: list[LogSegment], notes: list[str]) -> list[LogSegment]:
+    """Return the segments of one series in order of time; a binary log replaces a text converted from it."""
+    binary = [segment for segment in segments if not isinstance(segment.log.part, TextMap)]
+    if binary and len(binary) < len(segments):
+        other = next(segment for segment in segments if segment not in binary)
         notes.append(
             f"{robot}: what {other.log.file.name} has, too, is taken from the original {binary[0].log.file.name}"
         )
-        pieces = binary
-    pieces = sorted(pieces, key=lambda piece: int(piece.time_ns[0]))
-    for one, other in pairwise(pieces):
+        segments = binary
+    segments = sorted(segments, key=lambda segment: int(segment.time_ns[0]))
+    for one, other in pairwise(segments):
         if other.time_ns[0] < one.time_ns[-1]:
             raise RecordingError(
                 f"{robot}: {role} stands in {_path(one)} and in {_path(other)} over the same time; "
@@ -284,12 +283,12 @@ def _agreed(robot: str, role: str, pieces: list[LogSegment], notes: list[str]) -
                 f"{robot}: {role} stands in {_path(one)} and, {apart_s:.0f} s later, in "
                 f"{_path(other)}: these are two runs; name the files of one"
             )
-    return pieces
+    return segments
 
 
-def _path(piece: LogSegment) -> str:
-    """Return the name of a file with that of its folder: logs of several runs are often called alike."""
-    return f"{piece.log.file.absolute().parent.name}/{piece.log.file.name}"
+def _path(segment: LogSegment) -> str:
+    """Return file name with folder name, as logs of several runs often have the same name."""
+    return f"{segment.log.file.absolute().parent.name}/{segment.log.file.name}"
 
 
 def _words(column: int | str, unit: str, scale: float) -> str:

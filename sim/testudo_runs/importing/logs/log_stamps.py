@@ -1,4 +1,4 @@
-"""Stamps of a log: from numbers of any unit to nanoseconds, and which of them can be right."""
+"""Converts the stamps of a log to nanoseconds and removes impossible ones."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ _NANO = 1_000_000_000
 _UNIX_NS = (100_000_000 * _NANO, 4_102_444_800 * _NANO)
 """1973 to 2100."""
 _LONGEST_NS = 365 * 86_400 * _NANO
-"""Of a robot that stays switched on."""
+"""Longest time since power-on of a robot."""
 _BREAK_NS = 86_400 * _NANO
-"""A recording does not pause for longer."""
+"""Longest pause within a recording."""
 _FASTEST_HZ = 20_000.0
-"""No robot logs faster: the unit is another one."""
+"""Highest logging rate; a higher one means a wrong unit."""
 MOST_COUNTS = 500
-"""Counts between two records: a log that steps by more has a unit a thousand times smaller, as none is slower than
-2 Hz."""
+"""Most counts between two records: a larger step means a unit a thousand times smaller, as logs are at least 2 Hz."""
 
 
 def with_unit(values: np.ndarray, time: TimeMap, losses: FileLosses) -> TimeMap:
-    """Return the time column with its unit: `auto` is told by how far the stamps step.
+    """Return the time column with its unit; `auto` is derived from the median step of the stamps.
 
     Args:
-        values: (R,) as they stand in the log.
+        values: (R,) logged numbers.
         time: unit, clock and width of the counter.
-        losses: is told of a unit that cannot be the right one.
+        losses: takes a note of an impossible unit.
     """
     steps = np.abs(np.diff(values[np.isfinite(values)]))
     step = float(np.median(steps[steps > 0])) if (steps > 0).any() else 1.0
@@ -46,12 +45,7 @@ def with_unit(values: np.ndarray, time: TimeMap, losses: FileLosses) -> TimeMap:
 
 
 def to_ns(values: np.ndarray, time: TimeMap) -> np.ndarray:
-    """Return stamps in nanoseconds, to the digits that a double can hold; -1 for what can be no stamp.
-
-    Args:
-        values: (R,) as they stand in the log.
-        time: unit, clock and width of the counter.
-    """
+    """Return stamps (R,) [ns] of logged numbers (R,), to the precision of a double; -1 for impossible stamps."""
     values = np.asarray(values, float)
     factor = time_factor(time)
     low, high = _UNIX_NS if time.clock == "unix" else (0, _LONGEST_NS)
@@ -61,7 +55,7 @@ def to_ns(values: np.ndarray, time: TimeMap) -> np.ndarray:
     safe = np.where(fits, values, 0.0)
     whole = np.floor(safe)
     step_ns = np.spacing(max(1.0, safe.max(initial=0.0))) * factor
-    unit = 10 ** max(0, int(np.ceil(np.log10(step_ns))))  # below it a double's digits are noise
+    unit = 10 ** max(0, int(np.ceil(np.log10(step_ns))))  # the digits of a double below it are noise
     ns = whole.astype(np.int64) * factor + np.rint((safe - whole) * factor / unit).astype(np.int64) * unit
     if time.bits is not None:
         ns = unwrapped(ns, (1 << time.bits) * factor, fits)
@@ -69,9 +63,9 @@ def to_ns(values: np.ndarray, time: TimeMap) -> np.ndarray:
 
 
 def unwrapped(ns: np.ndarray, period_ns: int, fits: np.ndarray) -> np.ndarray:
-    """Return stamps (R,) of a counter that starts again, with every start again added.
+    """Return stamps (R,) of a wrapping counter without the wraps.
 
-    A step back by more than half the period is a start again; smaller ones are left as they are.
+    A step back by more than half the period is a wrap; smaller ones stay.
     """
     found = ns.copy()
     steps = np.diff(ns[fits], prepend=ns[fits][:1])
@@ -80,12 +74,12 @@ def unwrapped(ns: np.ndarray, period_ns: int, fits: np.ndarray) -> np.ndarray:
 
 
 def in_order(time_ns: np.ndarray, places: np.ndarray, losses: FileLosses) -> np.ndarray:
-    """Return the indices of the samples whose stamps never go back, as many as there can be.
+    """Return the indices of the largest set of samples whose stamps never decrease.
 
     Args:
-        time_ns: (R,), -1 where there is no stamp.
-        places: (R,) where each stands.
-        losses: takes those that are left out.
+        time_ns: (R,), -1 for no stamp.
+        places: (R,) line or record of each.
+        losses: collects the samples left out.
     """
     keep = np.flatnonzero(time_ns >= 0)
     if len(keep) < len(time_ns):
@@ -107,7 +101,7 @@ def in_order(time_ns: np.ndarray, places: np.ndarray, losses: FileLosses) -> np.
 
 
 def longest_rise(values: np.ndarray) -> np.ndarray:
-    """Return the indices of a longest subsequence that never falls."""
+    """Return the indices of a longest non-decreasing subsequence (patience sorting)."""
     tails: list[int] = []
     ends: list[int] = []
     before = np.full(len(values), -1)

@@ -1,18 +1,71 @@
-"""Reads text and CSV logs block by block: whole blocks at once where they are sound, line by line where not."""
+"""Reads text and CSV logs in blocks; a block with errors is read line by line."""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from testudo_runs.importing.logs.csv_fields import QUOTE, fields_of, is_open, record_end, without_comment
+from testudo_runs.importing.mapping.column_conversion import LogTable, index_of
 from testudo_runs.importing.mapping.import_losses import FileLosses, losses_text
-from testudo_runs.importing.mapping.log_table import LogTable, index_of
 from testudo_runs.importing.mapping.mapping_file import TextMap
+
+QUOTE = b'"'
+MOST_LINES = 16
+"""Most lines of one record."""
+_WHITESPACE = "whitespace"
+
+
+def fields_of(line: bytes, delimiter: str) -> list[bytes]:
+    """Return the fields of a record of one or more lines, without quotes."""
+    if delimiter == _WHITESPACE:
+        return line.split()
+    if QUOTE not in line or delimiter == '"':
+        return line.split(delimiter.encode())
+    found = _csv_fields(line, delimiter)
+    return line.split(delimiter.encode()) if found is None else [text.encode("latin-1") for text in found]
+
+
+def is_open(line: bytes, delimiter: str) -> bool:
+    """Return whether a quoted field continues in the next line."""
+    if QUOTE not in line or delimiter in (_WHITESPACE, '"'):
+        return False
+    # a line end is part of a field only within quotes
+    return _csv_fields(line, delimiter) != _csv_fields(line + b"\n", delimiter)
+
+
+def record_end(lines: list[bytes], begin: int, delimiter: str) -> int | None:
+    """Return the index of the line at which a record with an open quote ends.
+
+    ``len(lines)`` if more lines may close it, None if it takes more than `MOST_LINES` of them.
+    """
+    last = min(begin + MOST_LINES, len(lines))
+    for end in range(begin + 1, last):
+        if QUOTE in lines[end] and not is_open(b"\n".join(lines[begin : end + 1]), delimiter):
+            return end
+    return len(lines) if last < begin + MOST_LINES else None
+
+
+def without_comment(line: bytes, sign: bytes, delimiter: str) -> bytes:
+    """Return the part of a line before a comment; a sign within quotes begins none."""
+    before, found, _ = line.partition(sign)
+    while found and is_open(before, delimiter):
+        more, found, _ = line[len(before) + len(sign) :].partition(sign)
+        before += sign + more
+    return before
+
+
+def _csv_fields(line: bytes, delimiter: str) -> list[str] | None:
+    """Return the fields as the module csv reads them; None where it refuses the line."""
+    try:
+        return next(csv.reader([line.decode("latin-1")], delimiter=delimiter), None)
+    except csv.Error:  # a line end outside quotes, or a field that is too long
+        return None
+
 
 BLOCK_BYTES = 1 << 18
 _LONGEST_LINE = 1 << 20
@@ -23,23 +76,14 @@ DELIMITERS = (",", ";", "\t", "|", "whitespace")
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-@dataclass(frozen=True)
-class Head:
-    """What stands before the numbers."""
-
-    lines: tuple[bytes, ...]
-    """Comments and, where the kind has one, the line of names."""
-    names: tuple[str, ...]
-
-
 def read_text(file: Path, kind: TextMap, losses: FileLosses, tell: Callable[[int], None] = lambda _: None) -> LogTable:
     """Read the columns of a log that its mapping names.
 
     Args:
         file: the log.
-        kind: how it is laid out.
-        losses: takes lines that cannot be read.
-        tell: is told of bytes that were read.
+        kind: its layout.
+        losses: collects unreadable lines.
+        tell: called with the number of bytes of each block.
 
     Raises:
         OSError: the file cannot be read at all.
@@ -52,7 +96,7 @@ def read_text(file: Path, kind: TextMap, losses: FileLosses, tell: Callable[[int
 
 
 def column_names(line: bytes, kind: TextMap) -> tuple[str, ...]:
-    """Return the names that stand in a header line."""
+    """Return the column names in a header line."""
     text = line.strip()
     if kind.comment and text.startswith(kind.comment.encode()):
         text = text[len(kind.comment.encode()) :].strip()
@@ -67,7 +111,7 @@ def column_names(line: bytes, kind: TextMap) -> tuple[str, ...]:
 def _blocks(
     read: Callable[[int], bytes], losses: FileLosses, tell: Callable[[int], None]
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield whole lines, each block with the number of its first line."""
+    """Yield blocks of whole lines, each with the number of its first line."""
     rest, line, begun, skips = b"", 1, False, False
     while data := read(BLOCK_BYTES):
         tell(len(data))
@@ -93,7 +137,7 @@ def _blocks(
 
 
 class _Reader:
-    """Collects rows."""
+    """Collects the rows of the blocks."""
 
     def __init__(self, kind: TextMap, losses: FileLosses) -> None:
         self._kind, self._losses = kind, losses
@@ -109,7 +153,7 @@ class _Reader:
         self._spans = False
 
     def take(self, block: bytes, first_line: int, *, last: bool = False) -> None:
-        """Read whole lines; those of a record that goes on in the next block are held back, unless this is the last."""
+        """Read whole lines; an incomplete record is held back for the next block, unless this is the last."""
         block, first_line = self._held + block, first_line - self._held.count(b"\n")
         self._held = b""
         lines = block.split(b"\n")[:-1]
@@ -140,7 +184,7 @@ class _Reader:
         self._keep(*self._parsed([lines[k] for k in at], numbers[at]))
 
     def table(self) -> LogTable:
-        """Return what was read."""
+        """Return the rows read."""
         if self._held:
             self.take(b"", self._line, last=True)
         rows = np.concatenate(self._rows) if self._rows else np.zeros((0, len(self._used)))
@@ -157,9 +201,9 @@ class _Reader:
         )
 
     def _quoted(self, lines: list[bytes], counts: np.ndarray, *, last: bool) -> np.ndarray:
-        """Return the number of fields of each line; lines that are one record become its first one, the others blank.
+        """Return the number of fields per line; a record of several lines moves to its first one, the others are blank.
 
-        Cuts off and holds back a record that is not at its end.
+        An incomplete record at the end is removed and held back.
         """
         for k, line in enumerate(lines):
             if not counts[k] or QUOTE not in line or (self._sign and line.lstrip().startswith(self._sign)):
@@ -179,7 +223,7 @@ class _Reader:
         return counts
 
     def _begin(self, lines: list[bytes], counts: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Read names and number of columns before the first numbers; return the lines of numbers."""
+        """Read names and number of columns before the first numbers; return the indices of lines of numbers."""
         in_line = self._kind.header == "line" or (
             self._kind.header == "comment" and not self._last_comment and _is_header(lines[at[0]], self._kind)
         )
@@ -200,7 +244,7 @@ class _Reader:
         return at
 
     def _tell_delimiter(self, head: bytes) -> None:
-        """Say which delimiter would part the fields of a line that has one field by that of the mapping."""
+        """Report the delimiter that splits a line into fields where the one of the mapping does not."""
         counts = {other: len(column_names(head, replace(self._kind, delimiter=other))) for other in DELIMITERS}
         best = max(counts, key=lambda other: counts[other])
         if counts[best] > 1:
@@ -212,7 +256,7 @@ class _Reader:
             )
 
     def _parsed(self, lines: list[bytes], numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return rows (R, U), which of their fields were empty, and their lines."""
+        """Return rows (R, U), the mask (R, U) of empty fields, and the line numbers (R,)."""
         if not lines:
             return np.zeros((0, len(self._used))), np.zeros((0, len(self._used)), bool), numbers
         if self._spans and any(b"\n" in line for line in lines):
@@ -227,7 +271,7 @@ class _Reader:
                 ndmin=2,
                 quotechar=None if delimiter is None else '"',
             )
-        except ValueError:  # of decoding, too
+        except ValueError:  # decoding errors included
             return self._line_by_line(lines, numbers)
         if rows.shape != (len(lines), len(self._used)):
             return self._line_by_line(lines, numbers)
@@ -256,7 +300,7 @@ class _Reader:
 
 
 def _is_header(line: bytes, kind: TextMap) -> bool:
-    """Return whether a line holds names alone: somebody took the comment sign away."""
+    """Return whether a line holds names only: a header without its comment sign."""
     return not any(
         _NUMBER.fullmatch(part.strip()) or _NOT_FINITE.fullmatch(part.strip())
         for part in fields_of(line, kind.delimiter)
@@ -264,7 +308,7 @@ def _is_header(line: bytes, kind: TextMap) -> bool:
 
 
 def _used(kind: TextMap, names: tuple[str, ...], count: int) -> list[int]:
-    """Return the indices of all columns that a mapping names and the file has."""
+    """Return the indices of the columns that the mapping names and the file has."""
     wanted = {kind.time.column} | {
         channel.column for ways in kind.roles.values() for way in ways for channel in way.channels.values()
     }
@@ -272,7 +316,7 @@ def _used(kind: TextMap, names: tuple[str, ...], count: int) -> list[int]:
 
 
 def _fields(block: bytes, delimiter: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each line the number of its fields, 0 for a blank one, and its first byte that is no space."""
+    """Return the number of fields of each line, 0 if blank, and its first byte that is not a space."""
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == ord("\n"))
     blank = (data == ord(" ")) | (data == ord("\t")) | (data == ord("\r")) | (data == ord("\n"))

@@ -1,4 +1,4 @@
-"""The mapping file: what files, columns and topics of others mean.
+"""Mapping files: the meaning of files, columns and topics of external recordings.
 
 In: a YAML mapping.
 Out: checked channels, units and frames.

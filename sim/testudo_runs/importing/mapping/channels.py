@@ -1,4 +1,4 @@
-"""Channels that a mapping file may name, their units, and the factors to SI."""
+"""Channels that a mapping file may name, their units, and their factors to SI."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ UNITS: dict[str, dict[str, float]] = {
     "N": {"N": 1.0, "mN": 1e-3, "gf": _GRAM_FORCE},
     "V": {"V": 1.0, "mV": 1e-3},
 }
-"""Factor of each unit, by the SI unit that it is turned into."""
+"""Factors of units by the SI unit that they convert to."""
 
 
 @dataclass(frozen=True)
 class PwmCurve:
-    """Thrust of one rotor by its 16-bit duty cycle, on a battery as the curve was measured with."""
+    """Thrust of one rotor over its 16-bit duty cycle, at the battery voltage of the measurement."""
 
     unit: str
     coefficients: tuple[float, float, float]
     """[N] by powers of the duty cycle 0 to 65535, the highest first."""
 
     def force(self, duty: np.ndarray) -> np.ndarray:
-        """Return thrusts [N]; none below the first count."""
+        """Return thrusts [N]; zero at duty cycle 0."""
         return np.where(duty > 0, np.polyval(self.coefficients, duty), duty * 0.0)
 
 
@@ -46,9 +46,9 @@ TIME_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 QUATERNION = ("qx", "qy", "qz", "qw")
 ANGLES = ("roll", "pitch", "yaw")
-"""Turns about the fixed axes x, then y, then z of the world (REP-103), in place of a quaternion."""
+"""Rotations [rad] about the fixed axes x, then y, then z of the world (REP-103), in place of a quaternion."""
 PACKED = "packed"
-"""One number that holds a quaternion as the Crazyflie packs it."""
+"""One integer that holds a quaternion in the compression of the Crazyflie."""
 ATTITUDE = (*QUATERNION, *ANGLES, PACKED)
 
 _NEEDED = {
@@ -73,5 +73,5 @@ def units_of(role: str) -> dict[str, str]:
 
 
 def needed_of(role: str) -> tuple[str, ...]:
-    """Return the channels without which a role has no sense; others that nobody names are zero."""
+    """Return the required channels of a role; other channels that the mapping omits are zero."""
     return _NEEDED[role]

@@ -1,26 +1,71 @@
-"""Columns of a log into the series of a role: units, attitudes and frames."""
+"""Rows of a log file, and their conversion to the series of a role: units, attitudes and frames."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_runs.importing.mapping.channels import ANGLES, PACKED, PWM16, QUATERNION, STANDARD_GRAVITY, UNITS, units_of
 from testudo_runs.importing.mapping.import_losses import FileLosses
-from testudo_runs.importing.mapping.log_table import LogTable
 from testudo_runs.importing.mapping.mapping_file import Channel, RoleMap
 from testudo_runs.recording.roles import ROLES
 
-NO_ATTITUDE = "no channel tells how it was turned: it is taken as level, with heading 0"
+
+@dataclass(frozen=True)
+class LogTable:
+    """Rows of one file, or of one kind of record in it."""
+
+    names: tuple[str, ...]
+    """Names of the columns; empty where the file has none."""
+    count: int
+    """Number of columns in the file."""
+    columns: dict[int, np.ndarray] = field(repr=False)
+    """Columns that were read, each (R,), by index from 0."""
+    places: np.ndarray = field(repr=False)
+    """(R,) line or record of each row, from 1."""
+    time_ns: np.ndarray | None = field(default=None, repr=False)
+    """(R,) stamps [ns], where the file format has them."""
+    absent: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
+    """Masks (R,) of empty fields by column index; only columns with empty fields."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def take(self, rows: np.ndarray) -> LogTable:
+        """Return the table of the rows with these indices."""
+        return LogTable(
+            self.names,
+            self.count,
+            {k: column[rows] for k, column in self.columns.items()},
+            self.places[rows],
+            None if self.time_ns is None else self.time_ns[rows],
+            {k: mark[rows] for k, mark in self.absent.items()},
+        )
+
+    def index(self, column: int | str) -> int | None:
+        """Return the index from 0 of a column given by number from 1 or by name; None if there is none."""
+        return index_of(column, self.names, self.count)
+
+
+def index_of(column: int | str, names: tuple[str, ...], count: int) -> int | None:
+    """Return the index from 0 of a column given by number from 1 or by name; None if there is none."""
+    if isinstance(column, int):
+        return column - 1 if column <= count else None
+    return names.index(column) if column in names else None
+
+
+NO_ATTITUDE = "no channel gives the attitude: it is taken as level, with heading 0"
 LARGEST = 1e6
-"""In SI units no measurement of a robot is larger."""
+"""Upper bound of any measurement of a robot, in SI units."""
 _NORM_ERROR = 0.05
 _SHARE = np.sqrt(0.5)
 _PACKED_BITS = 9
 
 
 def missing_columns(way: RoleMap, table: LogTable) -> list[str]:
-    """Return the columns that a role needs and a log lacks, as the mapping names them."""
+    """Return the columns that a role needs and the log lacks, as named in the mapping."""
     return [str(channel.column) for channel in way.channels.values() if table.index(channel.column) is None]
 
 
@@ -29,9 +74,9 @@ def values_of(role: str, way: RoleMap, table: LogTable, losses: FileLosses) -> t
 
     Args:
         role: a key of `ROLES`.
-        way: which columns make it; all are in the table.
+        way: its columns; the table has all of them.
         table: the log.
-        losses: takes samples that cannot be used.
+        losses: collects unusable samples.
     """
     channels = {name: _si(role, name, channel, table) for name, channel in way.channels.items()}
     stacked = np.stack(list(channels.values()), axis=1)
@@ -54,16 +99,16 @@ def values_of(role: str, way: RoleMap, table: LogTable, losses: FileLosses) -> t
 
 
 def frame_of(role: str, way: RoleMap, robot: str) -> str:
-    """Return the frame of a series: that of a robot's body for IMU, motors and most commands, else the world."""
+    """Return the frame of a series: the body frame for IMU, motors and most commands, else the world."""
     in_body = role in ("imu", "motors") or (role == "command" and way.velocity != "world")
     return body_frame(robot) if in_body else WORLD_FRAME
 
 
 def unpacked(packed: np.ndarray) -> np.ndarray:
-    """Return quaternions (R, 4), x y z w, of numbers as the Crazyflie packs them; NaN where they hold none.
+    """Return quaternions (R, 4), x y z w, unpacked from the compression of the Crazyflie; NaN where invalid.
 
-    Two bits say which element is the largest; it is positive and not stored. Of each other, from the last on, nine
-    bits are its size over sqrt(1/2) and one is its sign.
+    Two bits give the index of the largest element, which is positive and not stored. Each other element, the last
+    one first, has nine bits of magnitude over sqrt(1/2) and one sign bit.
     """
     with np.errstate(invalid="ignore"):
         fits = np.isfinite(packed) & (packed >= 0) & (packed < 1 << 32) & (packed == np.floor(packed))
@@ -84,7 +129,7 @@ def unpacked(packed: np.ndarray) -> np.ndarray:
 
 
 def from_angles(roll: np.ndarray, pitch: np.ndarray, yaw: np.ndarray) -> np.ndarray:
-    """Return quaternions (R, 4), x y z w, of turns [rad] about the fixed axes x, then y, then z (REP-103)."""
+    """Return quaternions (R, 4), x y z w, of rotations [rad] about the fixed axes x, then y, then z (REP-103)."""
     (cr, sr), (cp, sp), (cy, sy) = ((np.cos(a / 2), np.sin(a / 2)) for a in (roll, pitch, yaw))
     return np.stack(
         [
@@ -98,11 +143,12 @@ def from_angles(roll: np.ndarray, pitch: np.ndarray, yaw: np.ndarray) -> np.ndar
 
 
 def into_body(vectors: np.ndarray, quaternions: np.ndarray) -> np.ndarray:
-    """Return vectors (R, 3) of the world in bodies whose attitudes are quaternions (R, 4), x y z w."""
-    return _rotated(vectors, quaternions * np.array([-1.0, -1.0, -1.0, 1.0]))
+    """Return world vectors (R, 3) in body frames with attitudes (R, 4), x y z w."""
+    return rotated(vectors, quaternions * np.array([-1.0, -1.0, -1.0, 1.0]))
 
 
-def _rotated(vectors: np.ndarray, quaternions: np.ndarray) -> np.ndarray:
+def rotated(vectors: np.ndarray, quaternions: np.ndarray) -> np.ndarray:
+    """Return vectors (R, 3) rotated by unit quaternions (R, 4), x y z w."""
     axis, w = quaternions[:, :3], quaternions[:, 3:]
     twice = 2.0 * np.cross(axis, vectors)
     return vectors + w * twice + np.cross(axis, twice)
@@ -118,7 +164,7 @@ def _si(role: str, name: str, channel: Channel, table: LogTable) -> np.ndarray:
 
 
 def _empty(way: RoleMap, table: LogTable) -> np.ndarray:
-    """Return where every field of a role was left empty: the log says nothing there, and nothing is lost."""
+    """Return where all fields of a role are empty: the log has no sample there, so none is lost."""
     marks = [table.absent.get(table.index(channel.column)) for channel in way.channels.values()]
     if any(mark is None for mark in marks):
         return np.zeros(len(table), bool)
@@ -126,7 +172,7 @@ def _empty(way: RoleMap, table: LogTable) -> np.ndarray:
 
 
 def _attitude(channels: dict[str, np.ndarray], count: int) -> np.ndarray:
-    """Return quaternions (R, 4); no turn where no channel says one."""
+    """Return quaternions (R, 4); the identity where no channel gives an attitude."""
     with np.errstate(invalid="ignore", over="ignore"):
         if PACKED in channels:
             return unpacked(channels[PACKED])
@@ -145,12 +191,12 @@ def _composed(role: str, way: RoleMap, channels: dict[str, np.ndarray], attitude
 
     native = {"odometry": "body", "setpoint": "world"}.get(role)
     if native and way.velocity not in (None, native):
-        turned = (
+        rotated_vector = (
             into_body(vector("vx", "vy", "vz"), attitude)
             if native == "body"
-            else _rotated(vector("vx", "vy", "vz"), attitude)
+            else rotated(vector("vx", "vy", "vz"), attitude)
         )
-        channels.update(zip(("vx", "vy", "vz"), turned.T, strict=True))
+        channels.update(zip(("vx", "vy", "vz"), rotated_vector.T, strict=True))
     if role == "imu" and way.acceleration != "body":
         force = vector("ax", "ay", "az")
         if way.acceleration == "world_without_gravity":

@@ -1,4 +1,4 @@
-"""What a source holds that could not be used: where it stood, and why."""
+"""Unusable parts of a source: their places and the reasons."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _SHOWN = 6
 
 @dataclass(frozen=True)
 class Loss:
-    """One reason, with all the places in one file where it held."""
+    """One reason with all its places in one file."""
 
     file: str
-    """Empty where the reason names it."""
+    """File name; empty where the reason contains it."""
     why: str
     count: int
     """Lines, records or files."""
     places: str
-    """In words: ``lines 12-15, 80``; empty for a whole file."""
+    """Text such as ``lines 12-15, 80``; empty for a whole file."""
     example: str = ""
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class Loss:
         return f"{where}{self.why}" + (f", such as {self.example}" if self.example else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the fields, JSON-ready."""
         return {"file": self.file, "why": self.why, "count": self.count, "places": self.places, "example": self.example}
 
 
@@ -46,17 +46,17 @@ class FileLosses:
 
     file: Path
     word: str = "line"
-    """What is counted."""
+    """Unit that is counted: line or record."""
     _by_reason: dict[str, _Place] = field(default_factory=dict, repr=False)
 
     def add(self, why: str, numbers: Iterable[int] = (), example: str = "") -> None:
-        """Take lines or records, counted from 1; none stands for the whole file."""
+        """Add lines or records, counted from 1; no number means the whole file."""
         place = self._by_reason.setdefault(why, _Place())
         place.numbers.extend(int(number) for number in numbers)
         place.example = place.example or example
 
     def add_where(self, why: str, numbers: Iterable[int]) -> None:
-        """Take lines or records; nothing is lost where there are none."""
+        """Add lines or records if there are any."""
         found = list(numbers)
         if found:
             self.add(why, found)
@@ -70,7 +70,7 @@ class FileLosses:
 
 
 def ranges(numbers: Iterable[int], word: str) -> str:
-    """Return numbers in words, runs of them as ranges: ``lines 12-15, 80 and 3 more``."""
+    """Return numbers as text with ranges: ``lines 12-15, 80 and 3 more``."""
     found = np.unique(np.fromiter(numbers, np.int64))
     if not len(found):
         return ""
@@ -82,6 +82,6 @@ def ranges(numbers: Iterable[int], word: str) -> str:
 
 
 def losses_text(text: bytes) -> str:
-    """Return a short, printable picture of what stood there."""
+    """Return the first bytes of a text in printable form."""
     plain = text[:24].strip().decode("ascii", "backslashreplace")
     return "'" + "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in plain) + "'" + "..." * (len(text) > 24)

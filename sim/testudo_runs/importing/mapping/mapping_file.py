@@ -1,6 +1,6 @@
-"""The mapping file: what the files, columns and topics of other people's recordings mean.
+"""Reads and checks mapping files, which assign files, columns and topics of external recordings to robots and roles.
 
-A mapping is YAML with the schema ``testudo/map/1``. Three sections say where the numbers stand, each may be left out:
+A mapping is YAML with the schema ``testudo/map/1`` and up to three sections:
 ``text`` for text and CSV logs, ``usd`` for binary logs of the Crazyflie's SD card, ``topics`` for bags.
 """
 
@@ -32,36 +32,36 @@ from testudo_runs.recording.roles import ROLES
 
 SCHEMA = "testudo/map/1"
 MAPS = Path(__file__).parent / "maps"
-"""Folder of the mappings that come with Testudo."""
+"""Folder of the mappings provided by Testudo."""
 AUTO = "auto"
-"""A unit of time that the stamps themselves tell."""
+"""The unit of time is derived from the stamps."""
 _FIELD = re.compile(r"\{(\w*)\}")
 _DELIMITER = re.compile(r"[\t !#$%&*,/:;<=>?@^_|~]")
 _FIELDS = ("robot", "run")
 
 
 class MapError(TestudoError):
-    """A mapping file does not hold: the text says file, key, found, expected."""
+    """Invalid mapping file: the text gives file, key, found and expected."""
 
 
 @dataclass(frozen=True)
 class Channel:
-    """Where one channel stands."""
+    """Column of one channel."""
 
     column: int | str
-    """Number from 1, or name in the header; for a binary log the name of the variable."""
+    """Number from 1, or name in the header; variable name in a binary log."""
     unit: str = field(default="", metadata=OPTIONAL)
-    """Of the number as it stands there; empty for SI."""
+    """Unit of the logged number; empty for SI."""
     scale: float = field(default=1.0, metadata=OPTIONAL)
-    """Factor besides that of the unit, such as -1 for an axis that points the other way."""
+    """Additional factor, such as -1 for an opposite axis."""
 
 
 @dataclass(frozen=True)
 class RoleMap:
-    """Which columns make a role."""
+    """Columns of one role."""
 
     channels: dict[str, Channel]
-    """By channel of the role; `roll`, `pitch`, `yaw` or `packed` may stand for the quaternion."""
+    """By channel of the role; `roll`, `pitch`, `yaw` or `packed` may replace the quaternion."""
     velocity: Literal["body", "world"] | None = field(default=None, metadata=OPTIONAL)
     """Frame of vx, vy, vz; None for that of the role. A command may be in the world."""
     acceleration: Literal["body", "world", "world_without_gravity"] = field(default="body", metadata=OPTIONAL)
@@ -70,15 +70,15 @@ class RoleMap:
 
 @dataclass(frozen=True)
 class TimeMap:
-    """Where the time of a record stands."""
+    """Time column of a log."""
 
     column: int | str
     unit: Literal["s", "ms", "us", "ns", "auto"]
-    """`auto`: s, ms or us, whichever gives between 2 and 2,000 records a second."""
+    """`auto`: the one of s, ms and us that gives 2 to 2,000 records per second."""
     clock: Literal["unix", "boot"]
-    """Since 1970, or since the robot was switched on."""
+    """Epoch: 1970, or power-on of the robot."""
     bits: int | None = field(default=None, metadata=OPTIONAL)
-    """Width of a counter that starts again at zero when it is full."""
+    """Width of a counter that wraps to zero."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +86,21 @@ class TextMap:
     """Text logs of one kind."""
 
     files: str
-    """Name with * and ?; `{robot}` and `{run}` stand for what differs between robots and between runs."""
+    """File name pattern with * and ?; `{robot}` and `{run}` match the parts that differ between robots and runs."""
     time: TimeMap
     roles: dict[str, tuple[RoleMap, ...]]
-    """By role; of several ways the first whose columns are all there."""
+    """By role; of several alternatives the first whose columns all exist."""
     delimiter: str = field(default="whitespace", metadata=OPTIONAL)
     """`whitespace`, or one character."""
     comment: str = field(default="", metadata=OPTIONAL)
-    """Sign with which lines begin that hold no numbers."""
+    """Prefix of comment lines."""
     header: Literal["none", "line", "comment"] = field(default="none", metadata=OPTIONAL)
-    """Where the names of the columns stand: nowhere, in the first line, in the last comment before the numbers (in the
-    first line where there is none)."""
+    """Place of the column names: none, the first line, or the last comment before the numbers (without a comment, the
+    first line)."""
     columns: int | None = field(default=None, metadata=OPTIONAL)
-    """Numbers in each line; None for as many as the header has, or the first line of numbers."""
+    """Numbers per line; None to take the count of the header or of the first line of numbers."""
     detect: str = field(default="", metadata=OPTIONAL)
-    """Text of the header lines by which such a file is known; empty for never by itself."""
+    """Text in the header that identifies such files; empty for no automatic detection."""
 
 
 @dataclass(frozen=True)
@@ -109,37 +109,36 @@ class UsdMap:
 
     files: str
     roles: dict[str, tuple[RoleMap, ...]]
-    """By role; of several ways the first whose variables are all logged. The time is the log's own."""
+    """By role; of several alternatives the first whose variables are all logged. The log has its own time."""
 
 
 @dataclass(frozen=True)
 class MapFile:
-    """A mapping as it stands in its file."""
+    """Content of a mapping file."""
 
     schema: str
     name: str
     about: str
     robot_type: str = field(default="", metadata=OPTIONAL)
-    """A registered robot or the path of a robot file; empty where the person who imports says it."""
+    """A registered robot or the path of a robot file; empty if given at import."""
     robot_name: str = field(default="{robot}", metadata=OPTIONAL)
-    """Name of a robot, made of what `{robot}` stood for."""
+    """Robot name, built from the text that matched `{robot}`."""
     text: tuple[TextMap, ...] = field(default=(), metadata=OPTIONAL)
     usd: tuple[UsdMap, ...] = field(default=(), metadata=OPTIONAL)
     topics: Any = field(default=None, metadata=OPTIONAL)
-    """As `importing.bags` reads it."""
+    """Parsed by `topic_mapping.parse_topics`."""
 
 
 @dataclass(frozen=True)
 class ReadMap(MapFile):
-    """A mapping and where it was read from."""
+    """A mapping with its file and text."""
 
     file: str = ""
     raw: str = field(default="", repr=False)
-    """Its text."""
 
 
 def shipped_maps() -> dict[str, Path]:
-    """Return the files of the mappings that come with Testudo, by name."""
+    """Return the files of the mappings provided by Testudo, by name."""
     return {file.stem: file for file in sorted(MAPS.glob("*.yaml"))}
 
 
@@ -147,10 +146,10 @@ def load_map(name_or_path: str | Path) -> ReadMap:
     """Read and check a mapping.
 
     Args:
-        name_or_path: one that comes with Testudo, or the path of a .yaml file.
+        name_or_path: a mapping provided by Testudo, or the path of a .yaml file.
 
     Raises:
-        MapError: there is none, or it does not hold.
+        MapError: no such mapping, or an invalid one.
     """
     known, file = shipped_maps(), Path(name_or_path)
     return _shipped(known[str(name_or_path)]) if str(name_or_path) in known else _load(file, known)
@@ -179,14 +178,14 @@ def parse_map(text: str, file: str) -> ReadMap:
     """Read the text of a mapping; ``file`` names it in errors.
 
     Raises:
-        MapError: not YAML; an unknown, missing or repeated key; a wrong type; a unit or a channel that there is not.
+        MapError: not YAML; an unknown, missing or repeated key; a wrong type; an unknown unit or channel.
     """
     tables = parse_yaml(text, file, MapError)
     if not isinstance(tables, Mapping):
         raise MapError(f"{file}: found {tables!r:.60}, expected the keys schema, name, about and text, usd or topics")
     if tables.get("schema") != SCHEMA:
         raise MapError(f"{file}: schema: found {tables.get('schema')!r}, expected {SCHEMA!r}")
-    tables = {**tables, **{key: _spelled_out(tables[key]) for key in ("text", "usd") if key in tables}}
+    tables = {**tables, **{key: _without_short_forms(tables[key]) for key in ("text", "usd") if key in tables}}
     entry: MapFile = read_as(MapFile, tables, f"{file}: map", MapError)
     found = ReadMap(**{key.name: getattr(entry, key.name) for key in fields(entry)}, file=file, raw=text)
     if not (found.text or found.usd or found.topics):
@@ -198,8 +197,8 @@ def parse_map(text: str, file: str) -> ReadMap:
     return found
 
 
-def _spelled_out(parts: Any) -> Any:
-    """Return a section with every short form written out: one way for a list, a column for a channel."""
+def _without_short_forms(parts: Any) -> Any:
+    """Return a section without short forms: each role as a list of alternatives, each channel as a mapping."""
     if not isinstance(parts, list):
         return parts
     return [
@@ -266,7 +265,7 @@ def _check_way(role: str, way: RoleMap, part: TextMap | UsdMap, where: str) -> N
 
 
 def _check_attitude(role: str, way: RoleMap, where: str) -> None:
-    """Refuse half a quaternion, two attitudes, and a frame that only an attitude can turn."""
+    """Refuse an incomplete quaternion, two attitudes, and a rotated frame without an attitude."""
     given = [name for name in ATTITUDE if name in way.channels]
     kinds = [kind for kind in (QUATERNION, ANGLES, (PACKED,)) if set(kind) & set(given)]
     if len(kinds) > 1 or (kinds == [QUATERNION] and len(given) < len(QUATERNION)):
@@ -308,10 +307,10 @@ def _check_pattern(pattern: str, known: tuple[str, ...], where: str) -> None:
 
 
 def check_type(kind: str, where: str) -> None:
-    """Refuse a robot type that is neither registered nor a robot file; an empty one says nothing.
+    """Refuse a robot type that is neither registered nor a robot file; an empty one passes.
 
     Raises:
-        MapError: with ``where`` the key stands.
+        MapError: unknown type; ``where`` names the key.
     """
     try:
         if kind:

@@ -1,6 +1,6 @@
-"""The section `topics` of a mapping file: what the topics of a bag mean.
+"""The section `topics` of a mapping file: the robot and role of each topic of a bag.
 
-Each entry says which role of which robot a topic holds::
+Example::
 
     topics:
       - {topic: /r0/odom, robot: r0, role: odometry}
@@ -28,33 +28,33 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, eq=False)
 class TopicMap:
-    """What one topic holds of one robot."""
+    """One topic as one role of one robot."""
 
     topic: str
     robot: str
     role: str
     bag: str = field(default="", metadata=OPTIONAL)
-    """Of several bags the one that is meant: its folder or file without the ending; empty for every one."""
+    """Name of the bag among several: folder, or file without suffix; empty for all."""
     parent: str = field(default="", metadata=OPTIONAL)
-    """Of transforms: the frame in which the pose is wanted; empty for the root of their tree."""
+    """For transforms: reference frame of the pose; empty for the root of the tree."""
     child: str = field(default="", metadata=OPTIONAL)
-    """Of transforms the frame, of named poses the name that is this robot."""
+    """For transforms the frame, for named poses the name of this robot."""
     frame: Literal["", "body", "world"] = field(default="", metadata=OPTIONAL)
-    """Of a command: empty for what the message says, the body if it says nothing."""
+    """Frame of a command; empty for the frame in the message, or body if it has none."""
     stamp: Literal["message", "record"] = field(default="message", metadata=OPTIONAL)
-    """Whose time counts: that of the header, or when it was recorded."""
+    """Time source: header stamp, or time of recording."""
     fields: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
-    """For a message of another type: where each channel stands in it, such as `m1: motors.thrust[0]`, in SI units;
-    `roll pitch yaw` may stand for the quaternion; `stamp` names its time."""
+    """For other message types: path of each channel, such as `m1: motors.thrust[0]`, in SI units; `roll pitch yaw` may
+    replace the quaternion; `stamp` is the path of the time."""
     robot_type: str = field(default="", metadata=OPTIONAL)
-    """A registered robot or the path of a robot file, where robots differ; else that of the whole mapping."""
+    """A registered robot or the path of a robot file; empty for the type of the whole mapping."""
 
 
 def parse_topics(found: ReadMap) -> tuple[TopicMap, ...]:
     """Return the entries of the section `topics` of a mapping.
 
     Raises:
-        MapError: an entry does not hold.
+        MapError: invalid entry.
         BagError: the mapping has no such section.
     """
     if not found.topics:
@@ -80,7 +80,7 @@ def parse_topics(found: ReadMap) -> tuple[TopicMap, ...]:
 def topics_text(
     name: str, about: str, robot_type: str, entries: Sequence[TopicMap], why: Mapping[TopicMap, str] | None = None
 ) -> str:
-    """Return a mapping file that holds these entries, each with a comment on it."""
+    """Return the text of a mapping file with these entries, each with its reason from ``why`` as a comment."""
     head = {"schema": "testudo/map/1", "name": name, "about": about}
     lines = [
         yaml.safe_dump(head | ({"robot_type": robot_type} if robot_type else {}), sort_keys=False, width=1000),
@@ -117,7 +117,7 @@ def _check(entry: TopicMap, where: str) -> None:
 
 
 def _check_fields(entry: TopicMap, where: str) -> None:
-    """Refuse channels that the role has not, and a role without those that it needs: they would be zero."""
+    """Refuse unknown channels, and a role without its required channels, which would be zero."""
     channels = ROLES[entry.role].channels
     angles = ANGLES if set(QUATERNION) <= set(channels) else ()
     unknown = set(entry.fields) - {*channels, *angles, "stamp"}
@@ -131,4 +131,4 @@ def _check_fields(entry: TopicMap, where: str) -> None:
         raise MapError(f"{where}.fields: found {', '.join(named)}, expected those of a quaternion or angles")
     missing = [name for name in needed_of(entry.role) if name not in entry.fields]
     if missing:
-        raise MapError(f"{where}.fields: {missing[0]} is missing; a {entry.role} has no sense without it")
+        raise MapError(f"{where}.fields: {missing[0]} is missing; a {entry.role} needs it")

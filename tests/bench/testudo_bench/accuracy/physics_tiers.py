@@ -10,13 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.bench.result import BenchResult
-from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion import MotionModel, MotionState, motion_model
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_hardware.spec import RobotSpec, load_robot, robot_files
-from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, load_policy_under_test
-from testudo_sim.physics.tier_drift import (
+from testudo_bench.accuracy.tier_drift import (
     HORIZONS_S,
     TierDrift,
     compare,
@@ -26,6 +20,12 @@ from testudo_sim.physics.tier_drift import (
     sent_commands,
     single_start,
 )
+from testudo_deploy.bench.result import BenchResult
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionModel, MotionState, motion_model
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec, load_robot, robot_files
+from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, load_policy_under_test
 from testudo_sim.physics.world_parameters import WorldParameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.team.team_tick import tick

@@ -14,12 +14,10 @@ import numpy as np
 
 from testudo_crazyflie.cflib_flight import CflibFlight, fly_with_cflib
 from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.radio_channel import RadioConditions
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet, encode
-from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
-from testudo_crazyflie.udp_server import CrazyflieServer
-from testudo_crazyflie.variable_tables import MELLINGER
+from testudo_crazyflie.simulated_crazyflie import MELLINGER, SimulatedCrazyflieSettings
+from testudo_crazyflie.udp_server import CrazyflieServer, RadioConditions
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
 from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase

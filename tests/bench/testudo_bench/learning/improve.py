@@ -13,7 +13,7 @@ import numpy as np
 from testudo_bench.learning.model_mismatch import ARMS, OLD, MismatchOutcome, Plant, Study, budget_of
 from testudo_deploy.bench.result import BenchResult
 from testudo_hardware.errors import TestudoError
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 COLUMNS = ("learnt from", "return", "success", "time to success (s)", "episodes with a contact", "better than old")
 _BAR = 12

@@ -21,7 +21,7 @@ from testudo_policies.learning.ppo import PPO, TrainState
 from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.train_config import TrainConfig
-from testudo_sim.environment.environment import Environment, WorldState
+from testudo_sim.environment import Environment, WorldState
 
 OLD, SIMULATION, REAL, BOTH, H2O, TRUTH = (
     "old policy",

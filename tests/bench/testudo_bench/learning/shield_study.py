@@ -23,7 +23,7 @@ from testudo_bench.learning.training_trial import Trials
 from testudo_deploy.bench.result import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 _QUICK_SIZES = (2, 8)
 _BAR = 12

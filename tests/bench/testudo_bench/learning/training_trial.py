@@ -15,7 +15,7 @@ from testudo_bench.learning.study_runs import Budget, Point, Run
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
 from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.networks.agent import Agent, AgentParameters
-from testudo_sim.environment.environment import Environment, WorldState
+from testudo_sim.environment import Environment, WorldState
 
 
 def study_components(budget: Budget, *, shielded: bool) -> TrainingComponents:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from testudo_bench.performance import crazyflow_reference as oracle
 from testudo_bench.performance.world_stepping import compiled, seconds
 from testudo_deploy.bench.result import BenchResult
 from testudo_hardware.errors import TestudoError
@@ -18,9 +19,8 @@ from testudo_hardware.motion import attitude_drone
 from testudo_hardware.motion.attitude_drone import AnglesState, AttitudeDroneParameters, AttitudeResponse
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.spec import load_robot
-from testudo_sim.jax_support.devices import devices
-from testudo_sim.physics import drones as _drones  # noqa: F401  (registers the states)
-from testudo_sim.physics.drones import crazyflow_reference as oracle
+from testudo_sim.devices import devices
+from testudo_sim.physics import drone_tier as _drones  # noqa: F401  (registers the states)
 
 _TICKS = 100
 """Attitude commands in a timed run; each holds for `HOLD_STEPS` steps."""

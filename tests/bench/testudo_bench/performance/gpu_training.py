@@ -25,8 +25,8 @@ from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_policies.learning.builder import build
 from testudo_policies.train_config import TrainConfig
-from testudo_sim.environment.environment import Environment, WorldState
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
+from testudo_sim.environment import Environment, WorldState
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.navigation import Navigation
 from testudo_sim.team.team_tick import SimulatedTeam

@@ -23,7 +23,7 @@ from testudo_deploy.shield.velocity_projection import Arena, PeerTable
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 _SIZES = ((2, 2, 10.0), (2, 4, 4.0), (2, 8, 1.3), (2, 16, 0.4), (3, 8, 0.15))
 """Axes, rows, and required rate [million/s] on two cores."""

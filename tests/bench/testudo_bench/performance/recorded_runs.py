@@ -23,7 +23,7 @@ from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
 from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording import Recording, load_recording
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 
 DATA_VARIABLE = "TESTUDO_REAL_DATA"
 """Environment variable with the folder of real recordings."""

@@ -18,8 +18,8 @@ from testudo_deploy.shield.velocity_projection import PeerTable, pair_rows, wall
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.spec import load_robot
-from testudo_sim.environment.environment import Environment, WorldState
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
+from testudo_sim.environment import Environment, WorldState
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.scenarios.navigation import Navigation
 from testudo_sim.team.team_tick import SimulatedTeam, true_table

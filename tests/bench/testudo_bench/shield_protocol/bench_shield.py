@@ -17,7 +17,7 @@ from testudo_bench.shield_protocol.protocol_cell import Claim, ProtocolCell, Rul
 from testudo_deploy.bench.result import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_sim.jax_support.devices import devices
+from testudo_sim.devices import devices
 from testudo_sim.physics_choice import PhysicsChoice
 
 COLUMNS = (

@@ -25,7 +25,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_nodes.common.node_runner import REFUSED
 from testudo_runs.run_reader import read_run
-from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
+from testudo_sim.go_to_goal import write_go_to_goal_policy
 
 _PATIENCE_S = 60.0
 

@@ -21,7 +21,7 @@ from testudo_deploy.launch.launch_plan import ParameterValue, ProcessPlan, plan
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_sim.policies.go_to_goal import write_go_to_goal_policy
+from testudo_sim.go_to_goal import write_go_to_goal_policy
 
 ROBOT_FILE, FAST_ROBOT_FILE = (Path(__file__).with_name(name) for name in ("robot.toml", "robot_fast.toml"))
 LANE_M = 0.6

@@ -1,0 +1,90 @@
+"""Describes the JAX devices, and sets the precision of matrix products.
+
+Importing this module sets the precision for the whole process: on a GPU, JAX would round factors to 10 bits (TF32), too
+coarse for the margins of the shield and for the comparison of an exported policy with its original. The environment
+variable ``JAX_DEFAULT_MATMUL_PRECISION`` takes precedence.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+PRECISION = "highest"
+"""Matrix products in full float32; JAX's name for it."""
+_GIB = 2**30
+
+if jax.config.jax_default_matmul_precision is None:
+    jax.config.update("jax_default_matmul_precision", PRECISION)
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of a computation; devices of other processes are counted and assumed to be equal."""
+
+    platform: str
+    """`cpu`, `gpu` or `tpu`."""
+    kind: str
+    """The maker's name of the device."""
+    count: int
+    """Devices of all processes."""
+    processes: int
+    memory_bytes: int
+    """What one device may use [bytes]; on a CPU, the memory that is free now, shared by this process's devices."""
+    matmul_precision: str
+
+    @property
+    def text(self) -> str:
+        """Return a description in one line."""
+        name = self.kind if self.kind.lower() == self.platform else f"{self.kind} ({self.platform})"
+        several = f"{self.count} x " if self.count > 1 else ""
+        each = " each" if self.count > 1 else ""
+        hosts = f", {self.processes} processes" if self.processes > 1 else ""
+        return (
+            f"device {several}{name}, {self.memory_bytes / _GIB:.1f} GiB{each}{hosts}, "
+            f"matrix products {self.matmul_precision}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, JSON-ready."""
+        return asdict(self)
+
+
+def devices() -> Devices:
+    """Return what JAX computes on in this process; the first call starts JAX's backend."""
+    first, precision = jax.local_devices()[0], jax.config.jax_default_matmul_precision
+    return Devices(
+        first.platform,
+        first.device_kind,
+        jax.device_count(),
+        jax.process_count(),
+        device_memory_bytes(first),
+        str(precision),
+    )
+
+
+def device_memory_bytes(device: jax.Device) -> int:
+    """Return how much memory a device may use [bytes]."""
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    return int(limit) if limit else _host_memory_bytes() // jax.local_device_count()
+
+
+def _host_memory_bytes() -> int:
+    """Return the memory that this machine has left, or what a container grants if that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free = [
+        int(line.split()[1]) * 1024 for line in _text("/proc/meminfo").splitlines() if line.startswith("MemAvailable:")
+    ]
+    granted = _text("/sys/fs/cgroup/memory.max").strip()
+    return min(total, *free, int(granted) if granted.isdigit() else total)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError:
+        return ""

@@ -1,0 +1,217 @@
+"""A scenario as a learning environment: one step is one decision of `decision_ticks` control ticks.
+
+Worlds are vectorised (last axis) and restart by themselves; terminated and truncated stay apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.contract.signals import policy_signals
+from testudo_deploy.shield.velocity_projection import ShieldStatus
+from testudo_hardware.motion import MotionState
+from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
+from testudo_sim.physics.scene import Scene
+from testudo_sim.physics.world_parameters import draw_parameters
+from testudo_sim.scenarios import Scenario
+from testudo_sim.scenarios.scenario import TaskScoring
+from testudo_sim.team.message_radio import by_slot
+from testudo_sim.team.team_tick import SimulatedTeam, TeamState, start, tick, true_table
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WorldState:
+    """State of an environment."""
+
+    team: TeamState
+    task: Any
+    """The scenario's state."""
+    elapsed: jax.Array
+    """(E,) int: decisions since the start."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class StepMetrics:
+    """Statistics of one decision, over all physics steps."""
+
+    contacts: jax.Array
+    """(E,) int: physics steps times touching pairs, robots and walls."""
+    separation_m: jax.Array
+    """(E,) least distance between the centres of two robots."""
+    interventions: jax.Array
+    """(E,) share of robot-ticks in which the shield changed the command."""
+    braked: jax.Array
+    """(E,) share of robot-ticks in which the shield braked."""
+    change_m_s: jax.Array
+    """(N, E) mean change of the command."""
+    idle: jax.Array
+    """(E,) bool: no robot moved by more than a centimetre; with the task open, a sign of deadlock."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class StepResult:
+    """The outcome of one decision; rewards belong to the state before the restart."""
+
+    reward: jax.Array
+    """(N, E)."""
+    terminated: jax.Array
+    """(E,) bool: success; with `Environment.contact_cost` also a contact."""
+    truncated: jax.Array
+    """(E,) bool: time is up, or the physics diverged (which also counts as contact)."""
+    metrics: StepMetrics
+    last: WorldState
+    """State at the end of the decision, before any restart."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A team in a scenario, for many worlds at once."""
+
+    scenario: Scenario
+    team: SimulatedTeam
+    spread: float = 1.0
+    """Share of the robot's intervals that worlds are drawn from."""
+    change_price: float = 0.0
+    """Cost of a command change by the shield of full speed."""
+    facing_price: float = 0.0
+    """Cost per second of a heading at right angles to the goal."""
+    contact_cost: float | None = None
+    """Reward that a contact costs every robot of its world, which ends the episode; None: contacts are counted only."""
+
+    @property
+    def horizon(self) -> int:
+        """Decisions in an episode."""
+        return self.scoring.horizon
+
+    @property
+    def scoring(self) -> TaskScoring:
+        """Scoring of decisions."""
+        return TaskScoring(self.scenario, self.team.model.spec, self.change_price, self.facing_price)
+
+    def reset(self, keys: jax.Array) -> WorldState:
+        """Return the start of one world for each key (E,)."""
+        begin = jax.vmap(lambda key: self.scenario.start(key, self.team.size), out_axes=-1)(keys)
+        parameters = draw_parameters(
+            jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys),
+            self.team.model.spec,
+            self.team.channels,
+            self.spread,
+            self.team.batteries,
+        )
+        state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
+        return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32))
+
+    def signals(self, state: WorldState) -> dict[str, jax.Array]:
+        """Return the policy inputs of each robot, batch first: (E, N, ...), neighbours (E, N, K, ...)."""
+        stop = self.team.model.stopping_point(state.team.estimate)
+        named = policy_signals(
+            state.team.estimate,
+            stop,
+            state.team.table,
+            self.team.shield.hold_s,
+            self.scenario.signals(state.task, self.scene(state)),
+        )
+        return {name: to_batch(value) for name, value in named.items()}
+
+    def central_signals(self, state: WorldState) -> dict[str, jax.Array]:
+        """Return the true state for a central critic: as `signals`, and the peers' task signals.
+
+        Those are named ``neighbour_<task signal>``, (E, N, K, C).
+        """
+        scene = self.scene(state)
+        motion = scene.robots
+        stop = self.team.model.stopping_point(motion)
+        table = true_table(stop, state.team.announced[0])
+        task = self.scenario.signals(state.task, scene)
+        named = policy_signals(motion, stop, table, self.team.shield.hold_s, task)
+        named |= {f"neighbour_{name}": by_slot(value) for name, value in task.items()}
+        return {name: to_batch(value) for name, value in named.items()}
+
+    def next_task(self, task: Any) -> Any:
+        """Return the scenario's state a decision later; one that goes on by itself has a method `moved`."""
+        moved = getattr(self.scenario, "moved", None)
+        return task if moved is None else moved(task)
+
+    def scene(self, state: WorldState) -> Scene:
+        """Return the true state of each world."""
+        return self.team.physics.scene(state.team.physics)
+
+    def step(self, state: WorldState, nominal_world: jax.Array, key: jax.Array) -> tuple[WorldState, StepResult]:
+        """Hold the nominal velocities (E, N, D) [m/s] for one decision; finished worlds restart.
+
+        Where the team turns, a yaw rate [rad/s] is the last number of each.
+        """
+        tick_key, reset_key = jax.random.split(key)
+        team_state, metrics = self.run_ticks(state.team, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)
+        before, after = (self.team.physics.scene(s.physics) for s in (state.team, team_state))
+        score = self.scoring.decision(state.task, before, after, metrics.change_m_s)
+        reward, terminated = score.reward, score.success
+        elapsed = state.elapsed + 1
+        if self.contact_cost is not None:
+            touched = metrics.contacts > 0
+            reward, terminated = reward - self.contact_cost * touched, terminated | touched
+        truncated = ((elapsed >= self.horizon) | score.broken) & ~terminated
+        ended = replace(state, team=team_state, task=self.next_task(state.task), elapsed=elapsed)
+        fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]))
+        done = terminated | truncated
+        after_reset = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)
+        return after_reset, StepResult(reward, terminated, truncated, metrics, ended)
+
+    def run_ticks(self, state: TeamState, nominal_world: jax.Array, key: jax.Array) -> tuple[TeamState, StepMetrics]:
+        """Run the ticks of one decision for nominal velocities (D, N, E) [m/s]."""
+        team = self.team
+
+        def body(carry: tuple[TeamState, StepMetrics], tick_key: jax.Array) -> tuple[Any, None]:
+            current, total = carry
+            current, result = tick(team, current, nominal_world, tick_key)
+            watch = team.physics.watch(current.physics)
+            touched = jnp.mean(result.status == int(ShieldStatus.PROJECTED), axis=0)
+            return (
+                current,
+                StepMetrics(
+                    total.contacts + watch.contacts,
+                    jnp.minimum(total.separation_m, watch.separation_m),
+                    total.interventions + touched,
+                    total.braked + jnp.mean(result.status == int(ShieldStatus.BRAKED), axis=0),
+                    total.change_m_s + result.change_m_s,
+                    total.idle,
+                ),
+            ), None
+
+        worlds = nominal_world.shape[-1]
+        zero = jnp.zeros(worlds)
+        empty = StepMetrics(
+            jnp.zeros(worlds, jnp.int32),
+            jnp.full(worlds, jnp.inf),
+            zero,
+            zero,
+            jnp.zeros(nominal_world.shape[1:]),
+            jnp.zeros(worlds, bool),
+        )
+        ticks = self.scenario.decision_ticks
+        (after, total), _ = jax.lax.scan(body, (state, empty), jax.random.split(key, ticks))
+        idle = _idle(*(team.physics.scene(s.physics).robots for s in (state, after)))
+        return after, replace(
+            total,
+            interventions=total.interventions / ticks,
+            braked=total.braked / ticks,
+            change_m_s=total.change_m_s / ticks,
+            idle=idle,
+        )
+
+
+def to_batch(value: jax.Array) -> jax.Array:
+    """Return (C, N, E) as (E, N, C), (K, N, E) as (E, N, K), and (C, K, N, E) as (E, N, K, C)."""
+    return jnp.transpose(value, tuple(reversed(range(value.ndim))))
+
+
+def _idle(before: MotionState, after: MotionState) -> jax.Array:
+    moved = jnp.sqrt(jnp.sum((after.position_world - before.position_world) ** 2, axis=0))
+    return jnp.all(moved < 0.01, axis=0)

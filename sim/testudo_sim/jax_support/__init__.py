@@ -1,1 +1,0 @@
-"""Support for JAX: devices and pytrees."""

@@ -1,0 +1,252 @@
+"""The MuJoCo tiers: the same worlds, forces and bookkeeping, stepped by MJX or by C MuJoCo.
+
+All arrays have the worlds E as their last axis. A control tick is a whole number of physics steps; forces follow
+the state at each of them, and contacts are counted at each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+
+from testudo_deploy.shield.velocity_projection import Arena
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionModel, MotionState
+from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
+from testudo_hardware.motion.downwash import downwash
+from testudo_hardware.motion.velocity_cascade import CascadeState
+from testudo_plant.worlds import Form, WorldRobot, build_world_spec, world_sha256
+from testudo_plant.worlds.actuator_forces import discrete_gain
+from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.drone_dynamics import FlightCommands, FlightControllerState, FlyingGroup
+from testudo_plant.worlds.robot_groups import GroupForces, RobotGroup, make_group
+from testudo_sim.physics.drone_bodies import Batteries
+from testudo_sim.physics.kinematic_tier import acting_command, arrived_set_point, arrived_yaw_rate
+from testudo_sim.physics.scene import BodyState, ContactCounts, Scene, count_contacts, least_separation
+from testudo_sim.physics.world_parameters import WorldParameters
+
+
+class BoxGroup:
+    """The boxes of a scenario in a model."""
+
+    def __init__(self, model: mujoco.MjModel, boxes: Sequence[Box]) -> None:
+        joints = [[model.joint(f"{box.name}/{axis}").id for box in boxes] for axis in ("x", "y", "yaw")]
+        self.start_ids: np.ndarray = model.jnt_qposadr[np.array(joints)]
+        """(3, B): indices into qpos."""
+
+    def start(self, bodies: BodyState) -> jax.Array:
+        """Return qpos (3, B, E) of boxes that stand on the floor."""
+        return jnp.concatenate([bodies.position_world, bodies.yaw[None]])
+
+    def read(self, qpos: jax.Array) -> BodyState:
+        """Return the poses of the boxes in a state (nq, E)."""
+        x, y, yaw = (qpos[row] for row in self.start_ids)
+        return BodyState(jnp.stack([x, y]), yaw)
+
+
+jax.tree_util.register_dataclass(FlightControllerState)
+jax.tree_util.register_dataclass(CascadeState)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class RawState:
+    """What MuJoCo integrates."""
+
+    qpos: jax.Array
+    """(nq, E)."""
+    qvel: jax.Array
+    """(nv, E)."""
+    warmstart: jax.Array
+    """(nv, E): where the solver of the next step begins."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class MujocoState:
+    """A state and what was seen in the last control tick."""
+
+    raw: RawState
+    yaw: jax.Array
+    """(N, E) [rad], not wrapped."""
+    watch: ContactCounts
+    memory: Any = None
+    """Of the law that drives the robots, see `RobotGroup.begin`."""
+    used: jax.Array | None = None
+    """(N, E): share of a full battery that was used since the start; None without batteries."""
+
+
+class Stepper(Protocol):
+    """One step of the physics for many worlds."""
+
+    def step(self, raw: RawState, forces: jax.Array, parameters: WorldParameters) -> RawState:
+        """Return the state one step later under the controls ``forces`` (nu, E)."""
+
+
+@dataclass(frozen=True)
+class TierModel:
+    """What both tiers share: the world of a team of one kind of robot."""
+
+    model: MotionModel
+    arena: Arena | None
+    size: int
+    form: Form
+    steps: int
+    """Steps of the physics in a control tick."""
+    boxes: tuple[Box, ...] = ()
+
+    @property
+    def step_s(self) -> float:
+        """Return the step of the physics [s]."""
+        return self.model.spec.control_period_s / self.steps
+
+    @cached_property
+    def world(self) -> mujoco.MjSpec:
+        """Return the world."""
+        robots = [WorldRobot(name, self.model.spec) for name in self.names]
+        world = build_world_spec(robots, self.arena, self.step_s, form=self.form, boxes=self.boxes)
+        if self.size > _ALL_PAIRS:
+            # MJX: only the nearest candidates of each kind are looked at; a disc touches at most six others
+            world.add_numeric(name="max_geom_pairs", data=[4.0 * self.size])
+        return world
+
+    @cached_property
+    def compiled(self) -> mujoco.MjModel:
+        """Return the compiled model."""
+        return self.world.copy().compile()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of the robots."""
+        return [f"r{i}" for i in range(self.size)]
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash of the world's XML."""
+        return world_sha256(self.world)
+
+
+_NO = np.False_
+"""Of orders that no drone here is given: known before anything is traced."""
+_ALL_PAIRS = 9
+"""Up to so many robots all their pairs are fewer than four for each."""
+
+
+@dataclass(frozen=True)
+class MujocoTier:
+    """Physics tier ``mjx`` or ``mujoco``; implements `Physics`."""
+
+    tier: TierModel
+    stepper: Stepper
+    name: str
+    downwash: bool = True
+    """Whether drones with an attitude push down those in their wake."""
+    battery: bool = False
+    """Whether the batteries of drones with an attitude empty, and their voltage limits the thrust."""
+
+    def reset(
+        self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None
+    ) -> MujocoState:
+        """See `Physics.reset`; robots begin at rest."""
+        if velocity is not None:
+            raise TestudoError(
+                f"--physics {self.name}: found starts at speed, MuJoCo begins at rest; use --physics kinematic"
+            )
+        compiled, worlds = self.tier.compiled, yaw.shape[-1]
+        qpos = jnp.broadcast_to(jnp.asarray(compiled.qpos0, jnp.float32)[:, None], (compiled.nq, worlds))
+        qpos = qpos.at[self._group.start_ids].set(self._group.start(position_world, yaw))
+        if bodies is not None:
+            qpos = qpos.at[self._boxes.start_ids].set(self._boxes.start(bodies))
+        rest = jnp.zeros((compiled.nv, worlds))
+        raw = RawState(qpos, rest, rest)
+        used = jnp.zeros_like(yaw) if self.battery else None
+        return MujocoState(raw, yaw, self._look(position_world), self._group.begin(yaw), used)
+
+    def advance(
+        self, state: MujocoState, sent: jax.Array, parameters: WorldParameters, turns: jax.Array | None = None
+    ) -> MujocoState:
+        """See `Physics.advance`."""
+        target, drawn = self._target(sent, parameters)
+        yaw_rate = arrived_yaw_rate(turns, self.tier.model, drawn or {})
+        gain = discrete_gain(parameters.velocity_lag_s, self.tier.step_s)
+        empty = ContactCounts(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
+
+        able = self._batteries(parameters, drawn) if self.battery else None
+
+        def step(carry: tuple[Any, ...], _: None) -> tuple[tuple[Any, ...], None]:
+            raw, watch, memory, used = carry
+            orders = None
+            if able is not None:
+                most, used = able(memory, used)
+                orders = FlightCommands(_NO, _NO, _NO, most)
+            drive = GroupForces(gain, parameters.grip, memory, orders, self._wakes(raw, drawn), drawn, yaw_rate)
+            controls, memory = self._group.forces(target, raw.qpos, raw.qvel, drive)
+            forces = jnp.zeros((self.tier.compiled.nu, target.shape[-1]))
+            forces = forces.at[self._group.controls].set(controls)
+            raw = self.stepper.step(raw, forces, parameters)
+            seen = self._look(self._group.motion(raw.qpos, raw.qvel).position_world)
+            watch = ContactCounts(watch.contacts + seen.contacts, jnp.minimum(watch.separation_m, seen.separation_m))
+            return (raw, watch, memory, used), None
+
+        begin = (state.raw, empty, state.memory, state.used)
+        (raw, watch, memory, used), _ = jax.lax.scan(step, begin, None, length=self.tier.steps)
+        turned = self._group.motion(raw.qpos, raw.qvel).yaw - state.yaw
+        # a free body knows its heading within one turn only; a robot turns by less than half in a tick
+        return MujocoState(raw, state.yaw + turned - 2 * np.pi * jnp.round(turned / (2 * np.pi)), watch, memory, used)
+
+    def _batteries(
+        self, parameters: WorldParameters, drawn: dict[str, jax.Array]
+    ) -> Callable[[FlightControllerState, jax.Array], tuple[jax.Array, jax.Array]]:
+        """Return a step of the batteries: of memory and use makes what rotors can do [N] and the use after it."""
+        spec = self.tier.model.spec
+        batteries = Batteries.create(spec, AttitudeDroneParameters.from_spec(spec).hover_thrust_n, parameters)
+        hover_n = AttitudeDroneParameters.from_spec(spec, drawn).hover_thrust_n
+        return lambda memory, used: batteries.use(memory.thrust * hover_n, used, self.tier.step_s)
+
+    def _target(self, sent: jax.Array, parameters: WorldParameters) -> tuple[jax.Array, dict[str, jax.Array] | None]:
+        """Return the velocities (D, N, E) that act, and what the worlds of drones with an attitude have drawn."""
+        if not isinstance(self._group, FlyingGroup):
+            return acting_command(sent, parameters), None
+        spec = self.tier.model.spec
+        drawn = dict(parameters.drone or {}) | {"geometry.mass": spec.mass_kg * parameters.mass_scale}
+        return arrived_set_point(sent, self.tier.model, drawn), drawn
+
+    def _wakes(self, raw: RawState, drawn: dict[str, jax.Array] | None) -> jax.Array | None:
+        """Return the acceleration (3, N, E) of drones in the wakes of others."""
+        if drawn is None or not self.downwash or self.tier.size < 2:
+            return None
+        place = self._group.motion(raw.qpos, raw.qvel).position_world
+        return downwash(place, self.tier.model.spec.body_radius_m) / drawn["geometry.mass"]
+
+    def scene(self, state: MujocoState) -> Scene:
+        """See `Physics.scene`."""
+        motion = self._group.motion(state.raw.qpos, state.raw.qvel)
+        robots = MotionState(motion.position_world, state.yaw, motion.velocity)
+        return Scene(robots, self._boxes.read(state.raw.qpos) if self.tier.boxes else None)
+
+    def watch(self, state: MujocoState) -> ContactCounts:
+        """See `Physics.watch`."""
+        return state.watch
+
+    def _look(self, position_world: jax.Array) -> ContactCounts:
+        spec = self.tier.model.spec
+        return ContactCounts(
+            count_contacts(position_world, spec.body_radius_m, self.tier.arena),
+            least_separation(position_world, spec.height_ratio),
+        )
+
+    @cached_property
+    def _group(self) -> RobotGroup:
+        specs = [self.tier.model.spec] * self.tier.size
+        return make_group(self.tier.compiled, self.tier.names, specs, self.tier.form)
+
+    @cached_property
+    def _boxes(self) -> Any:
+        return BoxGroup(self.tier.compiled, self.tier.boxes)
