@@ -102,7 +102,8 @@ def _reached_from(node: str, arrows: Arrows) -> set[str]:
 def description(room: str) -> tuple[str, str]:
     """Return the first sentence and the "In: ... Out: ..." lines of a room, or of a loose module."""
     place = ROOT / SOURCES[package_of(room)] / Path(*room.split("."))
-    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    # a folder without the file is what git left of a room that was renamed
+    file = init if (init := place / "__init__.py").exists() else place.with_suffix(".py")
     first, *lines = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").splitlines()
     return first, " ".join(line.strip() for line in lines if line.startswith(("In:", "Out:")))
 

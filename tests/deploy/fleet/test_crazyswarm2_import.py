@@ -262,9 +262,9 @@ SLIPS = {
     "too close": (
         [(CF, "[0.5, 0.0, 0.0]", "[-0.3, 0.0, 0.0]")],
         {},
-        r"cf5\.initial_position: is 0\.2 m from that of cf231, .* at least 0\.755 m",
+        r"cf5\.initial_position: found 0\.2 m to that of cf231, .* at least 0\.755 m",
     ),
-    "one above the other": ([(CF, "[0.5, 0.0, 0.0]", "[-0.5, 0.0, 1.5]")], {}, "is 0 m from that of cf231"),
+    "one above the other": ([(CF, "[0.5, 0.0, 0.0]", "[-0.5, 0.0, 1.5]")], {}, "found 0 m to that of cf231"),
     "far away": (
         [(CF, "[0.5, 0.0, 0.0]", "[50.0, 0.0, 0.0]")],
         {},
@@ -296,8 +296,8 @@ def test_a_file_that_cannot_be_written_is_told_by_its_option(tmp_path, policy):
     for options, said in (
         ({"out": tmp_path / "none" / "f.yaml"}, "--out: found no folder .*none, expected"),
         ({"out": tmp_path}, "--out: found the folder"),
-        ({"out": file}, "--out: found .*crazyflies.yaml, which is read, expected another file"),
-        ({"out": tmp_path / SV}, "--out: found .*server.yaml, which is read"),
+        ({"out": file}, "--out: found .*crazyflies.yaml, which is an input, expected another file"),
+        ({"out": tmp_path / SV}, "--out: found .*server.yaml, which is an input"),
         ({"out": tmp_path / "f.yaml", "json": tmp_path / "none" / "x.json"}, "--json: found no f"),
     ):
         with pytest.raises(SwarmError, match=said):
