@@ -33,7 +33,7 @@ from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMe
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_hardware.links.wire import CommandReading, fill_command
 from testudo_hardware.spec import load_robot
-from testudo_nodes.common.message_conversions import envelope_bytes, envelope_message
+from testudo_nodes.common.messages import envelope_bytes, envelope_message
 from testudo_nodes.common.qos import OFFERED, REQUESTED
 
 rclpy.init()

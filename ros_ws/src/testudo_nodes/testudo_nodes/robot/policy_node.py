@@ -232,9 +232,9 @@ class PolicyNode(LifecycleNode):
             service = self.create_service(Trigger, name, self._request_callback(event))
             self._connections.on_close(lambda service=service: self.destroy_service(service))
         if self._node_clock.in_lock_step:
-            self._ticks = self._node_clock.every(robot.spec.control_period_s, partial(self._tick, on_pose=True))
+            self._ticks = self._node_clock.every(robot.spec.control_period_s, lambda: self._tick(on_pose=True))
         else:  # starts a tick if no pose does; restarted by each tick
-            self._ticks = self._node_clock.every(robot.pacer.alone_s(0.0), partial(self._tick, on_pose=False))
+            self._ticks = self._node_clock.every(robot.pacer.alone_s(0.0), lambda: self._tick(on_pose=False))
         status = self._node_clock.every(_STATUS_S, self._publish_mode)
         self._connections.on_close(lambda: self._node_clock.destroy(status))
 
