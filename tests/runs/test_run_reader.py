@@ -217,3 +217,14 @@ def test_metadata_that_list_too_few_topics_lose_nothing(copy):
     information["rosbag2_bagfile_information"]["topics_with_message_count"].pop()
     (copy / "metadata.yaml").write_text(yaml.safe_dump(information))
     assert len(read_run(copy).ticks["r1"]) == TICKS
+
+
+def test_missing_messages_are_reported_without_any_other_damage(tmp_path):
+    folder = record(tmp_path / "run", make_tiny_fleet(tmp_path, 2), 5)
+    assert read_run(folder).complete
+    tables = yaml.safe_load((folder / "metadata.yaml").read_text())
+    tables["rosbag2_bagfile_information"]["message_count"] += 1
+    (folder / "metadata.yaml").write_text(yaml.safe_dump(tables))
+    run = read_run(folder)
+    assert not run.complete
+    assert "were written" in " ".join(run.warnings)

@@ -191,3 +191,9 @@ def test_two_real_robots_that_touched_do_so_again_without_the_shield_and_not_wit
     happened, shielded, bare = aftermath.incident.aftermath
     assert (happened.touched, shielded.touched) == (1, 0)
     assert bare.touched >= 3
+
+
+@pytest.mark.parametrize(("beside", "touched"), [(0.1, 1), (0.2, 0)])
+def test_contacts_of_the_real_run_are_counted_from_where_bodies_touch(beside, touched):
+    outcome, _ = recorded_outcome(meeting(beside), 1.0, 6.0)
+    assert (outcome.touched, outcome.contacts > 0) == (touched, bool(touched))

@@ -9,7 +9,7 @@ import pytest
 from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import HORIZONS_S, open_loop
-from testudo_analysis.replay.command_timeline import command_timeline
+from testudo_analysis.replay.command_timeline import CommandTimeline, command_timeline
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
@@ -159,3 +159,9 @@ def test_what_cannot_be_replayed_is_refused(recorded):
         open_loop(none, spec)
     with pytest.raises(TestudoError, match=r"shorter than the shortest horizon, 100\.0 s"):
         open_loop(recorded, spec, horizons_s=(100.0,))
+
+
+def test_a_window_is_known_only_if_its_last_command_is():
+    line = CommandTimeline(np.array([-np.inf, 0.0, 1.0, 2.0]), np.zeros((2, 4)), np.array([False, True, True, False]))
+    first, last = np.array([1, 1, 1, 0, 3]), np.array([1, 2, 3, 2, 3])
+    assert line.all_known(first, last).tolist() == [True, True, False, False, False]

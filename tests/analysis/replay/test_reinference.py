@@ -1,6 +1,7 @@
 """An honest record infers its commands again; a record with one changed number does not."""
 
 import json
+import math
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
@@ -16,13 +17,14 @@ from testudo_analysis.replay import (
     mutations_detected,
     reinfer,
 )
-from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours
+from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours, check_poses
 from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_analysis.replay.tick_replay import AFTER_A_LOSS
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.policy_groups import Follow
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_runs.run_reader import Track
 
 
 def with_tick(run, robot, sequence, **changes):
@@ -260,3 +262,45 @@ def test_goals_of_a_follower_are_those_that_its_leader_announced_and_a_lost_one_
         )
         assert found == unverified
         assert any(check.error > 1e-6 for check in errors.checks()) == deviates
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_deviation_that_is_not_finite_counts_as_infinite(bad):
+    errors = FieldErrors({"sent": "again"})
+    errors.add("sent", 7, (0.0, bad), (0.0, 0.0))
+    errors.add("sent", 8, (0.0, 0.1), (0.0, 0.0))
+    [check] = errors.checks()
+    assert (check.error, check.sequence) == (math.inf, 7)
+
+
+def test_a_pose_deviates_by_its_difference_from_odometry():
+    stamps = np.array([1.0, 1.1])
+    odometry = Track(stamps, stamps, np.array([[0.0, 0.0], [0.1, 0.0]]), np.zeros(2), np.zeros((2, 2)))
+    used = {"measured_velocity": (0.0, 0.0), "pose_stamp_s": 1.1}
+    for place, yaw, error in (((0.1, 0.0), 2 * math.pi, 0.0), ((0.1, 0.02), 0.0, 0.02), ((0.1, 0.0), -0.03, 0.03)):
+        errors = FieldErrors({"pose": "odometry"})
+        tick = SimpleNamespace(sequence=0, measured_position_world=place, measured_yaw=yaw, **used)
+        assert check_poses(errors, [tick], odometry) == 0
+        assert errors.checks()[0].error == pytest.approx(error, abs=1e-12)
+
+
+def test_a_memory_that_the_tick_before_did_not_leave_is_caught(recorded, make_artefact):
+    """The memory before and after a held tick are both changed: they agree with each other only."""
+    ticks = recorded.ticks["r1"]
+    held = next(tick.sequence for tick in ticks[60:] if not tick.decided and not tick.reason)
+
+    def changed(tick):
+        hidden = tuple(value + 0.01 for value in tick.hidden_before)
+        return replace(tick, hidden_before=hidden, hidden_after=hidden) if tick.sequence == held else tick
+
+    near = tuple(changed(tick) for tick in ticks if abs(tick.sequence - held) <= 12)
+    result = reinfer(replace(recorded, ticks={"r1": near}), make_artefact("gritsbot_x"))
+    assert next(check for check in result.fields if check.name == "memory").error == pytest.approx(0.01)
+    assert not result.passed
+
+
+def test_a_single_lost_tick_is_counted(recorded, make_artefact):
+    near = tuple(tick for tick in recorded.ticks["r1"] if tick.sequence != 52 and tick.sequence < 70)
+    check = reinfer(replace(recorded, ticks={"r1": near}), make_artefact("gritsbot_x")).robots[0]
+    assert check.lost == 1
+    assert check.error <= TOLERANCE

@@ -137,3 +137,33 @@ def test_a_recorded_run_of_the_second_version_stays_readable_and_no_robot_takes_
     assert type(sent).decode(data, recorded=True) == sent
     with pytest.raises(EnvelopeError, match="expected schema"):
         type(sent).decode(data)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("key", ["control_point_world", "control_velocity_world", "position_world"])
+def test_a_vector_that_is_not_finite_is_not_even_built(message, key, bad):
+    with pytest.raises(EnvelopeError, match="not finite"):
+        dataclasses.replace(message, **{key: (bad, 0.0)})
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("key", ["reserved_segment_world", "requested_segment_world"])
+def test_a_segment_with_an_end_that_is_not_finite_is_not_even_built(message, key, bad):
+    for ends in (((0.0, bad), (0.0, 0.0)), ((0.0, 0.0), (bad, 0.0))):
+        with pytest.raises(EnvelopeError, match="not finite"):
+            dataclasses.replace(message, **{key: ends})
+
+
+def test_the_same_values_under_an_unknown_schema_version_are_refused(message, make_loop):
+    record = make_loop().loop.tick(1.0)
+    for sent in (message, record):
+        other = json.dumps(json.loads(sent.encode()) | {"schema": sent.SCHEMA[:-1] + "9"}).encode()
+        with pytest.raises(EnvelopeError, match=sent.SCHEMA):
+            type(sent).decode(other)
+
+
+@pytest.mark.parametrize("key", ["measured_yaw", "estimate_yaw", "pose_stamp_s"])
+def test_a_record_does_not_write_nan_as_a_missing_value(make_loop, key):
+    record = dataclasses.replace(make_loop().loop.tick(1.0), **{key: math.nan})
+    with pytest.raises(EnvelopeError, match="not finite"):
+        record.encode()

@@ -312,3 +312,17 @@ def test_a_refused_step_leaves_no_trace(artefact):
         artefact.step(signals | {"goal_world": np.full(2, np.nan)}, hidden)
     for one, other in zip(artefact.step(signals, hidden), expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_test_vector_output_of_nan_is_refused(path, spec):
+    """The graph divides zero by zero; infinity would exceed every tolerance anyway."""
+
+    def spoil(model):
+        model.graph.node[1].output[0] = "clean"
+        model.graph.initializer.append(helper.make_tensor("zero", onnx.TensorProto.FLOAT, [], [0.0]))
+        model.graph.node.append(helper.make_node("Mul", ["clean", "zero"], ["nothing"]))
+        model.graph.node.append(helper.make_node("Div", ["nothing", "zero"], ["command"]))
+
+    make_tiny_policy(path, spec, edit_model=spoil)
+    with pytest.raises(ArtefactError, match="output command deviates by nan"):
+        PolicyArtefact.load(path, robot=spec)

@@ -381,3 +381,13 @@ def test_whatever_arrives_a_tick_never_raises_and_never_sends_what_is_not_finite
         announcement = rig.loop.announcement(rig.now_s)
         if announcement is not None:
             announcement.encode()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_memory_that_is_not_finite_does_not_stay_in_the_policy(make_loop, bad):
+    rig = make_loop()
+    rig.policy.answer = lambda signals, hidden: (np.array([0.05, 0.0]), np.full_like(hidden, bad))
+    record = rig.tick()
+    assert record.status == "braked"
+    assert record.reason.startswith("policy_error")
+    assert record.hidden_after == record.hidden_before

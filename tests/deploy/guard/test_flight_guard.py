@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.guard.flight_guard import ALONE_S, HOVER_S, ORDER_SILENT_S, FlightGuard, GuardPhase
+from testudo_deploy.guard.flight_guard import ALONE_S, HOVER_S, LATE_S, ORDER_SILENT_S, FlightGuard, GuardPhase
 from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_hardware.links.flight_link import FlightAct, VehicleState
 
@@ -324,3 +324,12 @@ def test_a_guard_that_ends_while_its_landing_has_not_begun_says_both():
     assert not flight.guard.ended
     acts = [request.act for request in flight.guard.farewell(flight.now_s)]
     assert acts == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
+
+
+@pytest.mark.parametrize(("age_s", "phase"), [(LATE_S - 0.1, GuardPhase.FLY), (LATE_S + 0.1, GuardPhase.GROUND)])
+def test_an_old_report_of_the_vehicle_does_not_count(age_s, phase):
+    guard, now_s = FlightGuard(), 50.0
+    guard.hear_vehicle(VehicleState(now_s - age_s, flying=True), now_s)
+    guard.hear_order(FlightOrder("r0", now_s, str(DesiredFlightState.GROUND), 1.0, 2.0, 0.02, 4.0), now_s)
+    guard.step(now_s, stopped=False)
+    assert guard.phase is phase

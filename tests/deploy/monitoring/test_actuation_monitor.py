@@ -227,3 +227,14 @@ def test_the_body_keeps_to_the_array_standard(name):
 def test_every_kind_is_watched():
     assert {load_robot(name).kind == DIFFERENTIAL_DRIVE for name in WHEELED} == {True}
     assert {load_robot(name).kind == DIFFERENTIAL_DRIVE for name in POINTS} == {False}
+
+
+def test_weak_brakes_stay_found_although_later_poses_are_as_expected():
+    spec = load_robot("gritsbot_x")
+    monitor = MotionMonitor(spec, PendingCommands(spec.command_delay_s, spec.dead_man_s))
+    stands = MotionState(np.zeros(2), np.array(0.0), np.zeros(2))
+    monitor.begin(stands)
+    monitor.weak = "brakes_weak: found"
+    for k in range(5):
+        monitor.follow(stands, True, 1.0 + 0.03 * k, 1.03 + 0.03 * k, 1.03 + 0.03 * k)
+    assert monitor.finding == "brakes_weak: found"

@@ -1,6 +1,7 @@
 """Obstacles: distances against samples, rows that hold all through a hold, tubes that may not pass through."""
 
 import math
+from dataclasses import replace
 
 import array_api_strict
 import jax
@@ -24,6 +25,7 @@ from testudo_deploy.shield.arena import (
     obstacle_rows,
     read_obstacles,
     segment_clearance,
+    wall_rows,
 )
 from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -304,3 +306,12 @@ def test_a_robot_driven_at_an_obstacle_does_not_touch_it(name, gate_only):
         assert least < 3 * spec.body_radius_m + 0.2  # it went there
     if not gate_only:
         assert driven_at(name, obstacle, seed, known=False) < spec.body_radius_m
+
+
+def test_a_control_point_at_the_margin_of_a_wall_comes_no_nearer(make_scene):
+    scene = make_scene(peers=0, count=1)
+    stop = scene.model.stopping_point(scene.state)
+    low, high = (np.array(corner)[:, None] for corner in (scene.arena.low_world, scene.arena.high_world))
+    for place, rows in ((high - scene.parameters.wall_m, slice(0, 2)), (low + scene.parameters.wall_m, slice(2, 4))):
+        _, bounds = wall_rows(scene.parameters, scene.arena, replace(stop, position_world=place))
+        assert bounds[rows] == pytest.approx(np.zeros((2, 1)), abs=1e-12)

@@ -228,3 +228,21 @@ def test_what_is_not_finite_never_passes_for_inside(dimension, where, bad):
     with np.errstate(all="ignore"):
         point, found = project_onto_halfspaces(**values)
     assert not found or not np.array_equal(point, target)
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("dimension", [2, 3])
+@pytest.mark.parametrize("where", ["target", "normals", "bounds"])
+def test_with_nan_no_solution_is_found(dimension, where, batch):
+    rng = np.random.default_rng(0)
+    normals = rng.standard_normal((dimension, 4, *batch))
+    values = {
+        "target": 5 * normals[:, 0],
+        "normals": normals / np.linalg.norm(normals, axis=0),
+        "bounds": np.full((4, *batch), 0.1),
+    }
+    values[where][(0,) * (values[where].ndim - len(batch))] = np.nan
+    with np.errstate(all="ignore"):
+        point, found = project_onto_halfspaces(**values)
+    assert not np.any(found)
+    assert np.all(point == 0)

@@ -263,3 +263,11 @@ def test_what_is_no_number_brakes(name, where):
     assert not found.factor > 0
     if where != "owned":
         assert found.space.owned_world.tolist() == lane.tolist()
+
+
+def test_no_segment_is_taken_that_does_not_hold_the_brake():
+    """All peers have acknowledged it, but the robot is not there."""
+    walker = Walker()
+    requested = walker.asking((0.6, 0.6), (0.9, 0.6))
+    found = walker.look(np.array([0.1, 0.0]), spaces(peer(FAR, acknowledged=9)), **requested)
+    assert found.space.owned_world.tolist() == [[0.0, 0.0]] * 2

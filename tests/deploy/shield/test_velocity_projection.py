@@ -381,3 +381,13 @@ def test_a_state_beyond_its_limits_is_braked_or_kept_finite(make_scene):
     result = scene.but(state=fast).shield()
     assert np.isfinite(result.command).all()
     assert scene.model.limit_command(result.command) == pytest.approx(result.command, abs=2e-4)
+
+
+def test_the_margin_holds_the_path_during_unequal_delays():
+    own = load_robot("gritsbot_x")
+    late = dataclasses.replace(own, command_delay_s=own.command_delay_s + 0.1)
+    equal, unequal = (
+        next(term.value_m for term in projection_parameters(own, peer).terms if term.name == "lag")
+        for peer in (own, late)
+    )
+    assert unequal - equal == pytest.approx(0.1 * 2 * own.control_point_speed_m_s)

@@ -1,11 +1,13 @@
 """The neighbour table: what was heard is taken, what was not grows older, nobody is dropped."""
 
+from dataclasses import replace
+
 import array_api_strict
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.velocity_projection import PeerTable, extrapolated, update_peer_table
+from testudo_deploy.shield.velocity_projection import PeerTable, ShieldStatus, extrapolated, update_peer_table
 
 
 def table_of(point, velocity, age, valid):
@@ -65,3 +67,12 @@ def test_a_batch_of_worlds_is_kept_like_each_of_them(known, heard):
     for one, both in zip(list(vars(alone).values())[:4], list(vars(together).values())[:4], strict=True):
         assert (both[..., 0] == one).all()
         assert (both[..., 1] == one).all()
+
+
+@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
+def test_a_message_from_the_future_brakes(make_scene, name):
+    scene = make_scene(name, peers=3, count=5)
+    age_s = scene.table.age_s.copy()
+    age_s[1, 2] = -0.01
+    status = scene.but(table=replace(scene.table, age_s=age_s)).shield().status
+    assert np.flatnonzero(status == int(ShieldStatus.BRAKED)).tolist() == [2]

@@ -354,3 +354,11 @@ def test_whatever_happens_it_drives_only_when_started_and_nothing_was_wrong(stor
             assert not stopped
         if before in (Mode.IDLE, Mode.ARMED, Mode.FAULT):
             assert mode is not Mode.ACTIVE
+
+
+def test_a_robot_is_not_armed_before_its_first_observation():
+    supervisor = Supervisor(now_s=1.0)
+    supervisor.hear_guard(GuardReport(1.0, ""))
+    assert supervisor.request(Event.ARM, 1.0).code == "not_ready"
+    supervisor.observe(1.0, "")
+    assert supervisor.request(Event.ARM, 1.0).granted
