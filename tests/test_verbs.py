@@ -191,7 +191,7 @@ REFUSED = {
         ["bench", "chess"],
         (
             "'chess' is not known; known are drone_identify, drones, faults, fleet, "
-            "gpu, identify, import, improve, kills, learning, lossy, projection, "
+            "gpu, identify, import, improve, kills, learning, lossy, mutants, projection, "
             "radio, replay, robot, shield, sim, tiers"
         ),
     ),

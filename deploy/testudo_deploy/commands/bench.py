@@ -90,7 +90,7 @@ def bench(
         extent: how much is measured.
         network: between robots.
         plot: file for the picture (learning).
-        json: file for the numbers; `learning` and `identify` continue from it.
+        json: file for the numbers; `learning`, `identify` and `mutants` continue from it.
     """
     points = _points()
     if name == "list":
