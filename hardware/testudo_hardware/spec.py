@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.toml_files import read_toml
 from testudo_hardware.schema import (
     ATTITUDE,
     DIFFERENTIAL_DRIVE,
@@ -28,6 +27,7 @@ from testudo_hardware.schema import (
     VELOCITY_POINT,
     QuantityRule,
 )
+from testudo_hardware.strict_files import read_toml
 
 SCHEMA = "testudo/robot/1"
 FALL_S = 0.8

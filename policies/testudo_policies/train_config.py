@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from testudo_deploy.contract.parts import COMMAND_TYPE, VELOCITY_YAW_RATE
-from testudo_hardware.files.strict_json import OPTIONAL
+from testudo_deploy.contract.contract import COMMAND_TYPE, VELOCITY_YAW_RATE
+from testudo_hardware.strict_files import OPTIONAL
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_sim.physics_choice import Form, Impl, PhysicsChoice, Tier
 

@@ -14,8 +14,7 @@ from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
 from testudo_crazyflie.udp_server import CrazyflieServer, RadioConditions
 from testudo_deploy.launch.core_wakefulness import CpuKeepAwake
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.telemetry import RadioSample
-from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
+from testudo_hardware.links.crazyflie.vehicle_messages import LinkPhase, RadioSample
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_hardware.links.wire import CommandReading, WireError
 

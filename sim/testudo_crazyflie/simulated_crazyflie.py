@@ -26,7 +26,7 @@ from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import MemoryService, Packet, answer_link, answer_version, console
 from testudo_crazyflie.services.log_service import TICK_S, LogService, Variable
 from testudo_crazyflie.services.parameter_service import Parameter, ParameterService
-from testudo_hardware.links.crazyflie.quaternion_compression import compressed
+from testudo_hardware.links.crazyflie.vehicle_messages import compressed
 from testudo_hardware.spec import RobotSpec, load_robot
 
 PID, MELLINGER, KALMAN = 1, 2, 2

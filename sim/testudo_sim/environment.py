@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.contract.signals import policy_signals
+from testudo_deploy.contract.contract import policy_signals
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion import MotionState
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)

@@ -15,15 +15,17 @@ from onnx import TensorProto, helper
 
 from testudo_deploy.contract.command_types import turns, velocity_command
 from testudo_deploy.contract.contract import (
+    COMMAND_TYPE,
     HOLD_RULE,
     METADATA_KEY,
+    VELOCITY_YAW_RATE,
     VERSION,
     Contract,
     Signal,
     TestVector,
+    robot_signals,
 )
-from testudo_deploy.contract.parts import COMMAND_TYPE, VELOCITY_YAW_RATE
-from testudo_deploy.contract.rules import graph_inputs, graph_outputs, robot_signals
+from testudo_deploy.contract.rules import graph_inputs, graph_outputs
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.spec import RobotSpec

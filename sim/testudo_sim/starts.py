@@ -15,8 +15,8 @@ import yaml
 
 from testudo_deploy.shield.arena import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import OPTIONAL, read_as
 from testudo_hardware.spec import RobotSpec
+from testudo_hardware.strict_files import OPTIONAL, read_as
 
 STARTS_SCHEMA = "testudo/starts/1"
 Rows = tuple[tuple[float, ...], ...]

@@ -8,8 +8,13 @@ from testudo_crazyflie.services.crtp_packets import Packet, decode, encode
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 from testudo_crazyflie.udp_server import DOWN, UP, RadioChannel, RadioConditions
 from testudo_hardware.links.crazyflie.flight_sequencer import FlightSequencer
-from testudo_hardware.links.crazyflie.telemetry import VARIABLES, VehicleClock, read_block
-from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase, VehicleAction
+from testudo_hardware.links.crazyflie.vehicle_messages import (
+    VARIABLES,
+    LinkPhase,
+    VehicleAction,
+    VehicleClock,
+    read_block,
+)
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
 STEP_S, TICK_S = 0.02, 0.01

@@ -7,7 +7,7 @@ import pytest
 
 from testudo_hardware.links.crazyflie.cflib_client import RadioError
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
+from testudo_hardware.links.crazyflie.vehicle_messages import LinkPhase
 from testudo_hardware.links.flight_link import FlightAct
 from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot

@@ -11,8 +11,8 @@ from testudo_crazyflie.services.crtp_packets import encode
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 from testudo_deploy.guard.flight_guard import ALONE_S, LAST_S, FlightGuard, GuardPhase
 from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
-from testudo_hardware.links.crazyflie.vehicle_requests import STANDSTILL, VehicleAction, VehicleRequest
-from testudo_hardware.links.crazyswarm2_flight import read_status
+from testudo_hardware.links.crazyflie.vehicle_messages import STANDSTILL, VehicleAction, VehicleRequest
+from testudo_hardware.links.crazyswarm2 import read_status
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
 ACTS = {

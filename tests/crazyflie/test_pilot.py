@@ -11,7 +11,7 @@ from testudo_crazyflie.flight.firmware_supervisor import State
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet, encode
 from testudo_crazyflie.udp_server import RadioConditions
-from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase, VehicleAction
+from testudo_hardware.links.crazyflie.vehicle_messages import LinkPhase, VehicleAction
 from testudo_hardware.spec import load_robot
 
 EAST = (0.5, 0.0, 0.0)

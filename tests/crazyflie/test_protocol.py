@@ -13,8 +13,7 @@ from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.services.crtp_packets import Packet, decode, encode
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 from testudo_crazyflie.udp_server import DOWN, UP, RadioChannel, RadioConditions
-from testudo_hardware.links.crazyflie.quaternion_compression import compressed, decompressed
-from testudo_hardware.links.crazyflie.telemetry import VehicleClock
+from testudo_hardware.links.crazyflie.vehicle_messages import VehicleClock, compressed, decompressed
 
 
 @pytest.fixture

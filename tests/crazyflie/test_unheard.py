@@ -7,7 +7,7 @@ from testudo_crazyflie.flight.firmware_supervisor import State
 from testudo_crazyflie.services import crtp_packets
 from testudo_crazyflie.udp_server import RadioConditions
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase, VehicleAction
+from testudo_hardware.links.crazyflie.vehicle_messages import LinkPhase, VehicleAction
 from testudo_hardware.spec import load_robot
 
 LOST = (State.FREE_FALL, State.LOCKED, State.LEVEL_OUT)

@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.toml_files import read_toml
-from testudo_hardware.motion import attitude_drone
-from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters, AttitudeDroneState, AttitudeResponse
-from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, Disturbance
-from testudo_hardware.quaternions import (
+from testudo_hardware.frames import (
     angle_rates,
     body_rates,
     body_up,
@@ -21,7 +17,11 @@ from testudo_hardware.quaternions import (
     rotation_vector,
     to_angles,
 )
+from testudo_hardware.motion import attitude_drone
+from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters, AttitudeDroneState, AttitudeResponse
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, Disturbance
 from testudo_hardware.spec import load_robot, parse_robot
+from testudo_hardware.strict_files import read_toml
 
 SPEC = load_robot("crazyflie_2x")
 NOMINAL = AttitudeDroneParameters.from_spec(SPEC)

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from testudo_hardware.frames import from_angles, to_angles
 from testudo_hardware.motion import rotor_drone
-from testudo_hardware.motion.attitude_loop import FULL_PWM, LoopGains, LoopState, rotor_thrusts, still
+from testudo_hardware.motion.firmware_controllers import FULL_PWM, LoopGains, LoopState, rotor_thrusts, still
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters
-from testudo_hardware.quaternions import from_angles, to_angles
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("crazyflie_2x")

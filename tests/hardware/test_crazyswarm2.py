@@ -10,19 +10,19 @@ from tests.hardware import plain_messages as plain
 
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.crazyswarm2 import (
+    CALLS,
     SetPointLeader,
     fill_full_state,
     fill_velocity_world,
     led_set_point,
     read_full_state,
+    read_status,
     read_velocity_world,
 )
-from testudo_hardware.links.crazyswarm2_flight import CALLS, read_status
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_hardware.links.link_profile import load_link
-from testudo_hardware.links.pose_messages import PoseReading
 from testudo_hardware.links.topics import MeasurementWire
-from testudo_hardware.links.wire import CommandReading, WireError
+from testudo_hardware.links.wire import CommandReading, PoseReading, WireError
 from testudo_hardware.spec import load_robot
 
 NUMBERS = st.floats(-5, 5)

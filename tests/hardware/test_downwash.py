@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from testudo_hardware.motion.downwash import MOST_N, downwash
+from testudo_hardware.motion.propellers import MOST_N, downwash
 
 RADIUS = 0.07
 

@@ -10,17 +10,17 @@ from tests.hardware import plain_messages as plain
 
 from testudo_hardware.frames import PlanarTransform, turned, wrapped
 from testudo_hardware.links.link_profile import LinkError, load_link, parse_link, with_stamped_commands
-from testudo_hardware.links.pose_messages import PoseReading, read_transform
-from testudo_hardware.links.robot_link import DirectLink, TopicLink
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import (
     CommandReading,
     OdometryReading,
+    PoseReading,
     WireError,
     convert_clock_s,
     fill_odometry,
     fill_pose,
     fill_stamp,
+    read_transform,
 )
 from testudo_hardware.spec import load_robot
 
@@ -307,38 +307,21 @@ def test_a_transform_comes_back_and_others_are_left_alone(shift, yaw):
 # ---- links
 
 
-def test_stamps_go_over_to_the_clock_of_the_robot_and_come_back():
-    sent = []
-    link = TopicLink(
-        CommandWire("tb", GROUND, load_link("generic_twist")),
-        MeasurementWire.odometry("tb", GROUND, load_link("generic_twist")),
-        plain.twist_stamped,
-        sent.append,
-        clocks=lambda: (1_700_000_000.0, 50.0),
-    )
-    link.send(CommandReading(49.75, (0.1, 0.0)))
-    stamp = sent[0].header.stamp  # a double holds seconds since 1970 to a quarter of a microsecond
+def test_stamps_are_converted_to_the_clock_of_the_robot_and_back():
+    ros_now_s, steady_now_s = 1_700_000_000.0, 50.0
+    sent = CommandReading(convert_clock_s(49.75, steady_now_s, ros_now_s), (0.1, 0.0))
+    stamp = CommandWire("tb", GROUND, load_link("generic_twist")).encode(plain.twist_stamped(), sent).header.stamp
+    # a double holds seconds since 1970 to a quarter of a microsecond
     assert stamp.sec == 1_699_999_999
     assert stamp.nanosec == pytest.approx(750_000_000, abs=250)
     measured = OdometryReading(1_699_999_999.5, (1.0, 2.0), 0.5, (0.1, 0.0))
     message = fill_odometry(plain.odometry(), "tb", GROUND, measured, ("odom", "base_link"))
-    assert link.take(message).stamp_s == pytest.approx(49.5, abs=1e-6)
+    read = MeasurementWire.odometry("tb", GROUND, load_link("generic_twist")).decode(message)
+    assert convert_clock_s(read.stamp_s, ros_now_s, steady_now_s) == pytest.approx(49.5, abs=1e-6)
 
 
 def test_one_clock_leaves_a_stamp_as_it_is_to_the_last_digit():
     assert convert_clock_s(0.1 + 0.2, 123456.789, 123456.789) == 0.1 + 0.2
-
-
-def test_a_direct_link_hands_over_what_is_finite_and_fits():
-    taken = []
-    link = DirectLink("r0", GROUND, taken.append, lambda sample: PoseReading(sample, (0.0, 0.0), 0.0))
-    link.send(CommandReading(0.0, (0.1, 0.2)))
-    assert taken == [(0.1, 0.2)]
-    assert link.take(3.0).stamp_s == 3.0
-    for wrong in ((math.nan, 0.0), (0.1,)):
-        with pytest.raises(WireError, match="expected 2 finite numbers"):
-            link.send(CommandReading(0.0, wrong))
-    assert len(taken) == 1
 
 
 # ---- placements

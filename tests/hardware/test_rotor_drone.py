@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import rotate, rotation_vector
 from testudo_hardware.motion import rotor_drone
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, Disturbance, RotorDroneParameters, RotorDroneState
-from testudo_hardware.quaternions import rotate, rotation_vector
 from testudo_hardware.spec import load_robot, parse_robot
 
 NOMINAL = RotorDroneParameters.from_spec(load_robot("crazyflie_2x"))

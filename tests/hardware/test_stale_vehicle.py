@@ -9,7 +9,7 @@ from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_deploy.supervision.flight_phases import VEHICLE_SILENT_S, BatteryLimits, FlightSupervisor
 from testudo_deploy.supervision.modes import Mode
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
+from testudo_hardware.links.crazyflie.vehicle_messages import Info, RadioSample
 from testudo_hardware.links.flight_link import VehicleState
 from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot

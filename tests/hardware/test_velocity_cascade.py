@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from testudo_hardware.motion import attitude_drone, velocity_cascade
+from testudo_hardware.frames import from_angles
+from testudo_hardware.motion import attitude_drone, firmware_controllers
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters, AttitudeDroneState
-from testudo_hardware.motion.velocity_cascade import CascadeParameters
-from testudo_hardware.quaternions import from_angles
+from testudo_hardware.motion.firmware_controllers import CascadeParameters
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("crazyflie_2x")
@@ -21,11 +21,11 @@ SUBSTEPS = 5
 def flown(velocity, yaw_rate, duration_s, yaw=0.0):
     """Return times, states and thrusts of a drone that hovered and then gets a velocity command."""
     state = attitude_drone.resting(np.zeros((3, 1)), np.array([yaw]), DRONE)
-    memory = velocity_cascade.settled(CASCADE, DRONE.hover_thrust_n, np.array([yaw]))
+    memory = firmware_controllers.settled(CASCADE, DRONE.hover_thrust_n, np.array([yaw]))
     command = np.array(velocity, float)[:, None]
     states = []
     for _ in range(round(duration_s / CASCADE.period_s)):
-        wanted, memory = velocity_cascade.attitude_command(
+        wanted, memory = firmware_controllers.attitude_command(
             CASCADE, state, memory, command, np.array([yaw_rate]), CASCADE.period_s
         )
         for _ in range(SUBSTEPS):
@@ -48,8 +48,8 @@ def test_it_is_the_pid_of_the_firmware():
         state = AttitudeDroneState(
             np.zeros(3), from_angles(np.array([0.1, -0.2, yaw])), velocity, np.zeros(3), np.array(0.3)
         )
-        memory = velocity_cascade.CascadeState(sums, np.array(yaw))
-        command, after = velocity_cascade.attitude_command(CASCADE, state, memory, wanted, np.array(0.5), 0.01)
+        memory = firmware_controllers.CascadeState(sums, np.array(yaw))
+        command, after = firmware_controllers.attitude_command(CASCADE, state, memory, wanted, np.array(0.5), 0.01)
         cosine, sine = math.cos(yaw), math.sin(yaw)
         ahead = wanted[0] * cosine + wanted[1] * sine - (velocity[0] * cosine + velocity[1] * sine)
         left = wanted[1] * cosine - wanted[0] * sine - (velocity[1] * cosine - velocity[0] * sine)
@@ -64,19 +64,19 @@ def test_it_is_the_pid_of_the_firmware():
 
 def test_one_body_on_every_array_library(asarray):
     state = attitude_drone.resting(np.zeros((3, 4)), np.linspace(-1, 1, 4), DRONE)
-    memory = velocity_cascade.settled(CASCADE, DRONE.hover_thrust_n, np.linspace(-1, 1, 4))
+    memory = firmware_controllers.settled(CASCADE, DRONE.hover_thrust_n, np.linspace(-1, 1, 4))
     wanted = np.random.default_rng(0).uniform(-1, 1, (3, 4))
-    ours = velocity_cascade.attitude_command(CASCADE, state, memory, wanted, np.zeros(4), 0.01)[0]
+    ours = firmware_controllers.attitude_command(CASCADE, state, memory, wanted, np.zeros(4), 0.01)[0]
     there = AttitudeDroneState(
         *(
             asarray(x)
             for x in (state.position_world, state.quaternion_xyzw, state.velocity_world, state.rates_body, state.thrust)
         )
     )
-    remembered = velocity_cascade.CascadeState(asarray(memory.integral), asarray(memory.yaw_command))
-    theirs = velocity_cascade.attitude_command(CASCADE, there, remembered, asarray(wanted), asarray(np.zeros(4)), 0.01)[
-        0
-    ]
+    remembered = firmware_controllers.CascadeState(asarray(memory.integral), asarray(memory.yaw_command))
+    theirs = firmware_controllers.attitude_command(
+        CASCADE, there, remembered, asarray(wanted), asarray(np.zeros(4)), 0.01
+    )[0]
     np.testing.assert_allclose(np.asarray(theirs), ours, atol=1e-12)
 
 
@@ -96,9 +96,9 @@ def test_velocities_in_the_world_are_reached(velocity, yaw):
 
 def test_limits_of_tilt_and_thrust_hold():
     state = attitude_drone.resting(np.zeros((3, 1)), np.zeros(1), DRONE)
-    memory = velocity_cascade.settled(CASCADE, DRONE.hover_thrust_n, np.zeros(1))
+    memory = firmware_controllers.settled(CASCADE, DRONE.hover_thrust_n, np.zeros(1))
     for velocity in ([50, -50, 50], [-50, 50, -50]):
-        command, _ = velocity_cascade.attitude_command(
+        command, _ = firmware_controllers.attitude_command(
             CASCADE, state, memory, np.array(velocity, float)[:, None], np.zeros(1), 0.01
         )
         assert np.abs(command[:2]).max() <= math.radians(20.0) + 1e-5

@@ -12,10 +12,9 @@ from tests.hardware.test_links import crazyswarm2
 
 from testudo_hardware.frames import PlanarTransform, turned
 from testudo_hardware.links.crazyflie.flight_sequencer import FlightSequencer
-from testudo_hardware.links.crazyflie.vehicle_requests import STANDSTILL, VehicleAction, VehicleRequest
+from testudo_hardware.links.crazyflie.vehicle_messages import STANDSTILL, VehicleAction, VehicleRequest
 from testudo_hardware.links.crazyswarm2 import LEASH_RAD, SetPointLeader
 from testudo_hardware.links.link_profile import CONTROL_POINT_VELOCITY, VELOCITY_YAW_RATE, LinkError, YawRate, load_link
-from testudo_hardware.links.robot_link import DirectLink
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, WireError, fill_twist
 from testudo_hardware.spec import SpecError, load_robot, parse_robot
@@ -97,13 +96,6 @@ def test_ground_robots_take_no_yaw_rate_beside_their_command():
             fill_twist(plain.twist(), spec, (0.1, 0.0), 0.5)
         message = wire.encode(plain.twist_stamped(), CommandReading(0.0, (0.1, 0.4)))
         assert wire.decode(message, 0.0).yaw_rate == 0.0
-
-
-def test_a_link_in_the_same_process_refuses_it():
-    link = DirectLink("cf1", DRONE, lambda command: None, lambda sample: None)
-    link.send(CommandReading(0.0, (0.1, 0.0, 0.0)))
-    with pytest.raises(WireError, match=r"found a yaw rate of 0\.5 rad/s, this link carries none"):
-        link.send(CommandReading(0.0, (0.1, 0.0, 0.0), 0.5))
 
 
 @pytest.mark.parametrize(

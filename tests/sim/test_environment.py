@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.contract.rules import robot_signals
-from testudo_deploy.contract.signals import policy_signals
+from testudo_deploy.contract.contract import policy_signals, robot_signals
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import motion_model

@@ -18,9 +18,9 @@ from testudo_deploy.fleet.robot_links import default_link
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import OPTIONAL, read_as
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
+from testudo_hardware.strict_files import OPTIONAL, read_as
 
 PROJECTION, GATE, RESERVATIONS = "projection", "gate", "reservations"
 DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.contract.parts import (
+from testudo_deploy.contract.contract import (
     ATTITUDE_THRUST,
     COMMAND_TYPE,
     MOTOR_THRUSTS,

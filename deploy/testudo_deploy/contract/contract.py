@@ -1,38 +1,86 @@
-"""The contract inside `policy.onnx`: what goes in, what comes out, for which robot, at which times.
+"""The contract inside `policy.onnx`: signals, command, robot, times, shield; and the signals that a policy reads.
 
-It is one JSON value in the metadata of the file (key `testudo`), with numbers at full precision.
-`rules.py` says which contracts hold, `contract_reader.py` reads one.
+It is one JSON value in the metadata of the file (key `testudo`), with numbers at full precision. `rules.py` reads and
+checks one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from testudo_deploy.contract.parts import (
-    HOLD_RULE,
-    METADATA_KEY,
-    VERSION,
-    Command,
-    PolicyContractError,
-    Signal,
-    TestVector,
-)
+import numpy as np
+
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.velocity_projection import Arena
+from testudo_deploy.shield.velocity_projection import Arena, PeerTable, extrapolated
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links import link_profile
+from testudo_hardware.motion import MotionState, StoppingPoint
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+from testudo_hardware.strict_files import OPTIONAL
 
-__all__ = [
-    "HOLD_RULE",
-    "METADATA_KEY",
-    "VERSION",
-    "Command",
-    "Contract",
-    "PolicyContractError",
-    "Signal",
-    "TestVector",
-]
+FAMILY = "testudo/contract/"
+VERSION = FAMILY + "1"
+METADATA_KEY = "testudo"
+NEIGHBOURS = "neighbours"
+COMMAND_TYPE = link_profile.CONTROL_POINT_VELOCITY
+VELOCITY_YAW_RATE = link_profile.VELOCITY_YAW_RATE
+ATTITUDE_THRUST = "attitude_thrust"
+MOTOR_THRUSTS = "motor_thrusts"
+HOLD_RULE = "zero_order_hold_world"
+
+
+class PolicyContractError(TestudoError):
+    """A contract cannot be read, contradicts itself, or is for something else than is here."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One named input of the graph; the graph adds a leading batch axis."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    """Lengths; `neighbours` is one entry for each neighbour slot, any number."""
+    unit: str
+    frame: str
+    """`world`, `body`, or empty where no frame applies."""
+    max_age_s: float | None
+    """Oldest value that may be used [s]; None where age is an input itself or means nothing."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What the graph's output `command` means."""
+
+    type: str
+    unit: str
+    limit: float
+    """Largest length of the velocity [m/s]; of a type below velocities the largest of its limits by channel."""
+    limits: tuple[tuple[float, float], ...] = field(default=(), metadata=OPTIONAL)
+    """Lowest and highest value by channel; of a velocity only that of the yaw rate, where there is one."""
+
+
+@dataclass(frozen=True)
+class TestVector:
+    """Inputs and the outputs that they must give, by name, as nested lists with a batch axis."""
+
+    __test__: ClassVar[bool] = False  # pytest collects names that begin with "Test"
+
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+
+    @classmethod
+    def from_arrays(cls, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> TestVector:
+        """Return the vector of float32 arrays (B, ...) by name."""
+        return cls(
+            {name: np.asarray(array, np.float32).tolist() for name, array in inputs.items()},
+            {name: np.asarray(array, np.float32).tolist() for name, array in outputs.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -105,3 +153,50 @@ class Contract:
             return json.dumps(values, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise PolicyContractError(f"contract: cannot be written as JSON: {error}") from error
+
+
+NEIGHBOUR_SIGNALS = ("neighbour_position_world", "neighbour_velocity_world", "neighbour_age", "neighbour_valid")
+
+
+def robot_signals(spec: RobotSpec) -> tuple[Signal, ...]:
+    """Return the signals that every robot of this kind has; a scenario adds those of its task."""
+    size, age = spec.dimension, spec.pose_max_age_s
+    wheeled = spec.kind == DIFFERENTIAL_DRIVE
+    unit, frame = ("m/s, rad/s", "body") if wheeled else ("m/s", "world")
+    return (
+        Signal("position_world", (size,), "m", "world", age),
+        Signal("yaw", (1,), "rad", "world", age),
+        Signal("velocity", (size,), unit, frame, age),
+        Signal("control_point_world", (size,), "m", "world", age),
+        Signal("neighbour_position_world", (NEIGHBOURS, size), "m", "world", None),
+        Signal("neighbour_velocity_world", (NEIGHBOURS, size), "m/s", "world", None),
+        Signal("neighbour_age", (NEIGHBOURS,), "s", "", None),
+        Signal("neighbour_valid", (NEIGHBOURS,), "0 or 1", "", None),
+    )
+
+
+def policy_signals(
+    estimate: MotionState, stop: StoppingPoint, table: PeerTable, hold_s: float, task: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return every signal by its name in the contract, component first: (D, ...) or (D, K, ...).
+
+    Args:
+        estimate: the delay-compensated own state.
+        stop: its stopping point.
+        table: the neighbours, slots (K, ...).
+        hold_s: longest time for which an announced velocity is extrapolated.
+        task: the scenario's own signals, for example ``goal_world`` (D, ...) [m].
+    """
+    xp = array_namespace(table.age_s)
+    dtype = stop.position_world.dtype
+    return {
+        "position_world": estimate.position_world,
+        "yaw": estimate.yaw[None, ...],
+        "velocity": estimate.velocity,
+        "control_point_world": stop.position_world,
+        "neighbour_position_world": extrapolated(table, hold_s),
+        "neighbour_velocity_world": table.control_velocity_world,
+        "neighbour_age": table.age_s,
+        "neighbour_valid": xp.astype(table.valid, dtype),
+        **task,
+    }

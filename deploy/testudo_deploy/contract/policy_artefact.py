@@ -15,15 +15,21 @@ import numpy as np
 import onnxruntime
 
 from testudo_deploy.contract.contract import METADATA_KEY, Contract
-from testudo_deploy.contract.contract_reader import read_contract
-from testudo_deploy.contract.onnx_header import ArtefactError, OnnxHeader, read_header
-from testudo_deploy.contract.onnx_policy import PolicyStepRunner, check_graph, open_session
+from testudo_deploy.contract.onnx_policy import (
+    ArtefactError,
+    OnnxHeader,
+    PolicyStepRunner,
+    check_graph,
+    open_session,
+    read_header,
+)
 from testudo_deploy.contract.rules import (
     HIDDEN,
     TASK_SIGNALS,
     check_robot,
     graph_inputs,
     graph_outputs,
+    read_contract,
 )
 from testudo_hardware.spec import RobotSpec
 

@@ -1,48 +1,36 @@
-"""Which contracts hold: the signals that exist, what must agree inside, and what with the robot."""
+"""Reads and checks the contract of a policy file: version, keys, types, hash, consistency, and the robot."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from testudo_deploy.contract.command_types import FORMS, check_vehicle
-from testudo_deploy.contract.contract import Contract
-from testudo_deploy.contract.parts import (
+from testudo_deploy.contract.contract import (
     COMMAND_TYPE,
+    FAMILY,
     HOLD_RULE,
     NEIGHBOURS,
     VELOCITY_YAW_RATE,
+    VERSION,
+    Contract,
     PolicyContractError,
-    Signal,
+    robot_signals,
 )
 from testudo_deploy.shield.arena import check_obstacle
+from testudo_deploy.shield.projection_margins import SHIELD_VERSION
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
+from testudo_hardware.schema import VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, parse_robot
+from testudo_hardware.strict_files import read_as
 
 HIDDEN, HIDDEN_NEXT, COMMAND = "hidden", "hidden_next", "command"
 TASK_SIGNALS = ("goal_world",)
 """The task signals that a fleet file can give."""
 _SUM_TOLERANCE_M = 1e-9
-
-
-def robot_signals(spec: RobotSpec) -> tuple[Signal, ...]:
-    """Return the signals that every robot of this kind has; a scenario adds those of its task."""
-    size, age = spec.dimension, spec.pose_max_age_s
-    wheeled = spec.kind == DIFFERENTIAL_DRIVE
-    unit, frame = ("m/s, rad/s", "body") if wheeled else ("m/s", "world")
-    return (
-        Signal("position_world", (size,), "m", "world", age),
-        Signal("yaw", (1,), "rad", "world", age),
-        Signal("velocity", (size,), unit, frame, age),
-        Signal("control_point_world", (size,), "m", "world", age),
-        Signal("neighbour_position_world", (NEIGHBOURS, size), "m", "world", None),
-        Signal("neighbour_velocity_world", (NEIGHBOURS, size), "m/s", "world", None),
-        Signal("neighbour_age", (NEIGHBOURS,), "s", "", None),
-        Signal("neighbour_valid", (NEIGHBOURS,), "0 or 1", "", None),
-    )
 
 
 def graph_inputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:
@@ -249,3 +237,47 @@ def _array_shape(values: Any, where: str) -> tuple[int, ...]:
         return np.asarray(values, np.float32).shape
     except (TypeError, ValueError) as error:
         raise PolicyContractError(f"{where}: not an array of numbers: {error}") from error
+
+
+def read_contract(text: str, where: str = "contract") -> Contract:
+    """Read what `Contract.to_json` wrote; ``where`` names the file in errors.
+
+    Raises:
+        ContractError: not JSON, a newer version, an unknown or missing key, a wrong type, a
+            number that is not finite, or fields that contradict each other.
+    """
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PolicyContractError(f"{where}: not JSON: {error}; export the policy again") from error
+    if not isinstance(values, dict):
+        raise PolicyContractError(f"{where}: found {type(values).__name__}, expected an object")
+    _check_version(values, where)
+    stored_hash = values.pop("contract_hash", None)
+    contract: Contract = read_as(Contract, values, where, PolicyContractError)
+    if stored_hash != contract.contract_hash:
+        raise PolicyContractError(
+            f"{where}.contract_hash: found {stored_hash!r}, expected "
+            f"{contract.contract_hash!r}: shield, timing or robot were edited; export again"
+        )
+    check_contract(contract, where)
+    return contract
+
+
+def _check_version(values: dict[str, Any], where: str) -> None:
+    """Refuse another version before its keys are looked at, which may differ."""
+    found = values.get("version")
+    if found != VERSION:
+        number = found.removeprefix(FAMILY) if isinstance(found, str) else ""
+        newer = number.isdecimal() and int(number) > int(VERSION.removeprefix(FAMILY))
+        raise PolicyContractError(
+            f"{where}.version: found {found!r}, expected {VERSION!r}; "
+            + ("update this software" if newer else "export the policy again")
+        )
+    shield = values.get("shield")
+    version = shield.get("version") if isinstance(shield, dict) else None
+    if version != SHIELD_VERSION:
+        raise PolicyContractError(
+            f"{where}.shield.version: found {version!r}, expected {SHIELD_VERSION}: the policy was "
+            "trained with another shield; export it again with this version"
+        )

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.contract.command_types import check_shielded, limited_yaw_rate, split_output, turns
+from testudo_deploy.contract.contract import policy_signals
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.contract.signals import policy_signals
 from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, Announcer, FlightPhase, PoseSample, Tick, TickRecorder
 from testudo_deploy.control.motion_monitor import MotionMonitor
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker

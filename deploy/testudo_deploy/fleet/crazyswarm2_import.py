@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testudo_deploy.files.yaml_with_lines import LinedYaml, read_lined
+from testudo_deploy.files.strict_yaml import LinedYaml, read_lined
 from testudo_deploy.fleet.crazyswarm2_rules import (
     enabled_problems,
     enabled_robots,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from testudo_deploy.files.yaml_with_lines import LinedYaml
+from testudo_deploy.files.strict_yaml import LinedYaml
 
 MOST_HZ = 100
 """The server asks for a period of 100 / frequency, a whole number of 10 ms: above 100 Hz that is none."""

@@ -38,8 +38,8 @@ from testudo_deploy.fleet.robot_links import (
     spelled_out,
 )
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import OPTIONAL, read_as
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_hardware.strict_files import OPTIONAL, read_as
 
 FILE_VERSION = 1
 FARTHEST_M = 10_000.0

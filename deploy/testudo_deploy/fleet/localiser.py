@@ -16,9 +16,7 @@ from typing import Protocol
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.pose_velocity import FilteredPose, VelocityFilter, filter_window_s
 from testudo_hardware.frames import PlanarTransform, turned, wrapped
-from testudo_hardware.links.pose_messages import PoseReading, TransformReading
-from testudo_hardware.links.topics import Measurement
-from testudo_hardware.links.wire import OdometryReading
+from testudo_hardware.links.wire import Measurement, OdometryReading, PoseReading, TransformReading
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 

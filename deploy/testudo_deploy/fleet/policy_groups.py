@@ -17,8 +17,8 @@ from typing import Any
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.fleet.robot_links import FleetError
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
-from testudo_hardware.files.strict_json import OPTIONAL
 from testudo_hardware.spec import RobotSpec
+from testudo_hardware.strict_files import OPTIONAL
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 HEADROOM_M = 0.1

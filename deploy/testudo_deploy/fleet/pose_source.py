@@ -1,7 +1,8 @@
-"""What the pose source of a robot tells, and on which topics: messages in, places in the fleet's frame out; pure.
+"""The pose source of a robot: its topics, and poses in the fleet's frame from its messages.
 
-Messages are taken by their fields only, as in `testudo_hardware.links`. Readings leave on the steady clock, whatever
-clock the robot's driver stamps with.
+Messages are accessed by their fields only, as in `testudo_hardware.links`. Readings are converted to the steady clock.
+A station hears odometry in the shared frame directly. Poses of other sources are placed by the robot itself, which
+publishes the pose that it used in the record of each tick.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.link_topics import TRANSFORM_TOPIC, absolute
 from testudo_deploy.fleet.localiser import localiser
-from testudo_hardware.links.pose_messages import read_transform
-from testudo_hardware.links.topics import Measurement, MeasurementWire
-from testudo_hardware.links.wire import OdometryReading, convert_clock_s
+from testudo_hardware.links.topics import MeasurementWire
+from testudo_hardware.links.wire import Measurement, OdometryReading, convert_clock_s, read_transform
 
 TRANSFORM_TYPE = "tf2_msgs/msg/TFMessage"
 
@@ -109,3 +110,38 @@ def sensed_topics(robot: FleetRobot) -> tuple[SensedTopic, ...]:
         return (odometry,)
     wire = MeasurementWire.amcl(name, spec, pose.frame)
     return (odometry, SensedTopic("amcl_pose", link.remappings.get(wire.topic, wire.topic), wire))
+
+
+_SAME_CLOCK_S = 1.0
+"""A record that is older than this at arrival comes from another clock."""
+_TOLERANCE_S = 0.002
+"""A stamp so far in the future is rounding."""
+
+
+def shared_odometry(robot: FleetRobot) -> tuple[str, tuple[str, str]] | None:
+    """Return topic and frames of odometry that stands in the fleet's frame; None for any other pose source."""
+    if robot.pose.source != "odom" or robot.link.profile.odometry is None:
+        return None
+    topic = robot.link.topics["odom"]
+    absolute = topic if topic.startswith("/") else f"/{robot.name}/{topic}"
+    return absolute, robot.link.profile.odometry.frames(robot.name)
+
+
+def record_topic(robot: FleetRobot) -> str:
+    """Return the topic of the records of a robot's ticks."""
+    return f"/{robot.name}/tick"
+
+
+def recorded_pose(record: TickRecord, received_s: float) -> OdometryReading | None:
+    """Return the pose that a tick used, stamped on the listener's clock; None if the tick had none.
+
+    Args:
+        record: of the tick.
+        received_s: when it arrived, on the listener's clock: if the sender's is another one, the stamp is the time of
+            arrival less the pose's age in the tick.
+    """
+    if record.pose_stamp_s is None or record.measured_position_world is None:
+        return None
+    same_clock = -_TOLERANCE_S <= received_s - record.stamp_s <= _SAME_CLOCK_S
+    stamp_s = record.pose_stamp_s if same_clock else received_s - (record.stamp_s - record.pose_stamp_s)
+    return OdometryReading(stamp_s, record.measured_position_world, record.measured_yaw, record.measured_velocity)

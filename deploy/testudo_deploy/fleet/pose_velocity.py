@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_hardware.frames import turned, wrapped
-from testudo_hardware.links.pose_messages import PoseReading
-from testudo_hardware.links.wire import OdometryReading
+from testudo_hardware.links.wire import OdometryReading, PoseReading
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 

@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from testudo_deploy.fleet.pose_velocity import filter_delay_s, filter_window_s
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import OPTIONAL
 from testudo_hardware.links.link_profile import DEFAULT_LINK, LinkProfile, load_link, named
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.spec import RobotSpec
+from testudo_hardware.strict_files import OPTIONAL
 
 DRIVER_FILES = ("crazyflies", "motion_capture", "server")
 """What the configuration of Crazyswarm2 consists of; the first has to be there."""

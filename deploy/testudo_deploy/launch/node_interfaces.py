@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.link_topics import absolute
-from testudo_deploy.fleet.measured_pose_topics import record_topic, shared_odometry
-from testudo_deploy.fleet.pose_source import PoseSourceReader, sensed_topics
+from testudo_deploy.fleet.pose_source import PoseSourceReader, record_topic, sensed_topics, shared_odometry
 from testudo_deploy.launch.fleet_topics import (
     DIAGNOSTICS_TOPIC,
     ESTOP_TOPIC,

@@ -17,9 +17,9 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.segment_distance import dot, fraction_along, point_distance, segment_distance
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import OPTIONAL, read_as
 from testudo_hardware.motion import StoppingPoint
 from testudo_hardware.motion.motion_state import TINY, length
+from testudo_hardware.strict_files import OPTIONAL, read_as
 
 _SURFACE_M = 1e-6
 """Nearer to a box than this, the direction to its nearest point is rounding: its nearest face counts."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
-from testudo_hardware.links.wire import WireError
+from testudo_hardware.frames import PlanarTransform
+from testudo_hardware.links.wire import CommandReading, Measurement, WireError
 
 _FUTURE_S = 0.5
 """A stamp so far in the future is of another clock."""
@@ -90,6 +91,24 @@ class VehicleState:
     def heard_s(self, received_s: float) -> float | None:
         """Return since when the state is known; None if it is of the future, and counts as little as an old one."""
         return min(self.stamp_s, received_s) if self.stamp_s <= received_s + _FUTURE_S else None
+
+
+class RobotLink(Protocol):
+    """Commands to one robot and measurements from it."""
+
+    def send(self, reading: CommandReading, at: PlanarTransform | None = None) -> None:
+        """Send a command; ``at`` is the set-point so far, for wires whose command is a position.
+
+        Raises:
+            WireError: the link cannot carry the command; nothing was sent.
+        """
+
+    def take(self, sample: Any) -> Measurement | None:
+        """Return the measurement in a sample, stamped on the steady clock; None if it belongs to another robot.
+
+        Raises:
+            WireError: it cannot be read.
+        """
 
 
 class FlightLink(Protocol):

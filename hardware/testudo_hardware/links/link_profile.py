@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import OPTIONAL, read_as
-from testudo_hardware.files.toml_files import read_toml
+from testudo_hardware.strict_files import OPTIONAL, read_as, read_toml
 
 SCHEMA = "testudo/link/1"
 TWIST = "geometry_msgs/msg/Twist"

@@ -18,16 +18,12 @@ from testudo_hardware.links.link_profile import (
     LinkError,
     LinkProfile,
 )
-from testudo_hardware.links.pose_messages import (
-    PoseReading,
-    read_named_pose,
-    read_pose_stamped,
-    read_pose_with_covariance,
-)
 from testudo_hardware.links.wire import (
     WORLD_FRAME,
     CommandReading,
+    Measurement,
     OdometryReading,
+    PoseReading,
     WireError,
     fill_command,
     fill_odometry,
@@ -35,14 +31,15 @@ from testudo_hardware.links.wire import (
     fill_stamp,
     fill_twist,
     read_command,
+    read_named_pose,
     read_odometry,
+    read_pose_stamped,
+    read_pose_with_covariance,
     read_twist,
     read_yaw_rate,
 )
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
-
-Measurement = OdometryReading | PoseReading
 
 
 @dataclass(frozen=True)

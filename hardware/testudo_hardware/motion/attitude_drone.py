@@ -19,9 +19,9 @@ from typing import Any, Self
 
 from testudo_hardware.arrays import Array, array_namespace, is_number, stacked
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import angle_rates, body_rates, from_angles, to_angles
 from testudo_hardware.motion.motion_state import sum_terms
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, Disturbance
-from testudo_hardware.quaternions import angle_rates, body_rates, from_angles, to_angles
 from testudo_hardware.spec import RobotSpec
 
 _SERIES_TERMS = 10

@@ -1,11 +1,21 @@
-"""Propellers that have a speed: how it answers a command, and the thrust and torque that come with it.
+"""Propellers with a speed state: speed response, thrust, torque; and the downwash of drones on those below.
 
 With the speed n [rpm] (crazyflow's first-principles model, identified on a thrust stand)::
 
     f = k1 n + k2 n^2,   q = c1 n + c2 n^2,   dn/dt = r1 (u - n) + r2 (u^2 - n^2)
 
-with one pair r1, r2 while it rises and another while it falls. For a held command u the speed has a closed form: the
-offset e = n - u follows de/dt = -(r1 + 2 r2 u) e - r2 e^2, a logistic equation.
+with one pair r1, r2 while the speed rises and another while it falls. For a constant command u the speed has a closed
+form: the offset e = n - u follows de/dt = -(r1 + 2 r2 u) e - r2 e^2, a logistic equation.
+
+Downwash is the model of gym-pybullet-drones (Panerati and others, "Learning to fly: a gym environment with PyBullet
+physics", 2021, from flights of two Crazyflies), for a drone dz below another at the horizontal distance d::
+
+    F = -a exp(-(d / b)^2 / 2),   a = 2267.18 N (r / (4 dz))^2,   b = 0.16 dz - 0.11 m
+
+Close to the rotors, outside the range of those flights, its width vanishes and its force diverges. There the width is
+bounded by the vehicle's radius and the force by 0.1 N, the largest that Neural-Swarm2 measured (Shi and others,
+"Planning and control of heterogeneous multirotor swarms using learned interactions", T-RO 2021). Torques and side
+forces are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.spec import RobotSpec
 
 RAD_S_PER_RPM = 2 * math.pi / 60
@@ -95,3 +105,40 @@ class Propellers:
         rate = first + 2 * second * command
         fade = xp.exp(-rate * duration_s)
         return command + offset * fade / (1 + second * offset * (1 - fade) / rate)
+
+
+STRENGTH_N = 2267.18
+SPREAD = 0.16
+SPREAD_OFFSET_M = -0.11
+PROPELLER_RADIUS_M = 0.0231348
+"""That of the model, whose strength belongs to it."""
+MOST_N = 0.1
+_TINY_M = 1e-3
+
+
+def downwash(position_world: Array, radius_m: float, strength: float = 1.0) -> Array:
+    """Return the force (3, N, ...) [N] on each of N drones in the wakes of the others.
+
+    Args:
+        position_world: (3, N, ...) [m].
+        radius_m: of a vehicle: the least width of a wake.
+        strength: of the wake over the model's; that of a heavier drone is its weight over a Crazyflie's.
+    """
+    xp = array_namespace(position_world)
+    x, y, z = (position_world[k, ...] for k in range(3))
+    force = z * 0
+    for shift in range(1, position_world.shape[1]):
+        above = xp.roll(z, shift, axis=0) - z
+        beside = (xp.roll(x, shift, axis=0) - x) ** 2 + (xp.roll(y, shift, axis=0) - y) ** 2
+        force = force - xp.where(above > 0, wake(above, beside, radius_m), 0.0)
+    return stacked(x * 0, y * 0, force * strength)
+
+
+def wake(below_m: Array, beside_m2: Array, radius_m: float) -> Array:
+    """Return the force down (...) [N] at a depth (...) [m] below a drone and a squared way (...) [m²] beside it."""
+    xp = array_namespace(below_m)
+    depth = xp.where(below_m > _TINY_M, below_m, _TINY_M)
+    force = STRENGTH_N * (PROPELLER_RADIUS_M / (4 * depth)) ** 2
+    width = SPREAD * depth + SPREAD_OFFSET_M
+    width = xp.where(width > radius_m, width, radius_m)
+    return xp.where(force < MOST_N, force, MOST_N) * xp.exp(-beside_m2 / (2 * width**2))

@@ -24,10 +24,10 @@ from typing import Any, Self
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import body_up, from_rotation_vector, multiply, normalised, rotate, rotate_back
 from testudo_hardware.motion.battery import maximum_thrust_at
 from testudo_hardware.motion.motion_state import sum_terms
 from testudo_hardware.motion.propellers import RAD_S_PER_RPM, Propellers
-from testudo_hardware.quaternions import body_up, from_rotation_vector, multiply, normalised, rotate, rotate_back
 from testudo_hardware.spec import RobotSpec
 
 GRAVITY_M_S2 = 9.81

@@ -21,10 +21,8 @@ import numpy as np
 import onnx
 from jax2onnx import to_onnx
 
-from testudo_deploy.contract.contract import METADATA_KEY, Contract, TestVector
-from testudo_deploy.contract.onnx_header import read_header
-from testudo_deploy.contract.onnx_policy import open_session
-from testudo_deploy.contract.parts import NEIGHBOURS
+from testudo_deploy.contract.contract import METADATA_KEY, NEIGHBOURS, Contract, TestVector
+from testudo_deploy.contract.onnx_policy import open_session, read_header
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
 from testudo_deploy.files.atomic_files import whole_file

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from testudo_deploy.contract.command_types import velocity_command
-from testudo_deploy.contract.contract import HOLD_RULE, VERSION, Contract, TestVector
-from testudo_deploy.contract.rules import TASK_SIGNALS, robot_signals
+from testudo_deploy.contract.contract import HOLD_RULE, VERSION, Contract, TestVector, robot_signals
+from testudo_deploy.contract.rules import TASK_SIGNALS
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_hardware.errors import TestudoError

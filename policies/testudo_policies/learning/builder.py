@@ -9,7 +9,7 @@ from typing import get_args
 
 import jax
 
-from testudo_deploy.contract.parts import VELOCITY_YAW_RATE
+from testudo_deploy.contract.contract import VELOCITY_YAW_RATE
 from testudo_deploy.shield.arena import Obstacle, read_obstacles
 from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
 from testudo_hardware.errors import TestudoError

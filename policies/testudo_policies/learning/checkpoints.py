@@ -17,7 +17,7 @@ import orbax.checkpoint as ocp
 
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import read_as
+from testudo_hardware.strict_files import read_as
 from testudo_policies.distributed import gather_agreement
 from testudo_policies.learning.ppo import PPO, TrainState
 from testudo_policies.train_config import TrainConfig

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.contract.signals import NEIGHBOUR_SIGNALS
+from testudo_deploy.contract.contract import NEIGHBOUR_SIGNALS
 from testudo_hardware.errors import TestudoError
 
 _TINY = 1e-6

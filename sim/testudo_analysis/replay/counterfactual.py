@@ -19,9 +19,8 @@ import numpy as np
 from testudo_analysis.replay.run_moment import RunMoment, commands_from, goals_of, moment_at
 from testudo_analysis.replay.variants import CounterfactualOutcomes
 from testudo_deploy.contract.command_types import check_velocities_alone
+from testudo_deploy.contract.contract import policy_signals, robot_signals
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.contract.rules import robot_signals
-from testudo_deploy.contract.signals import policy_signals
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.shield import Shield

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from testudo_hardware.frames import body_up
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.battery import BatteryParameters, discharged, load_of, maximum_thrust, voltage
-from testudo_hardware.motion.downwash import wake
-from testudo_hardware.quaternions import body_up
+from testudo_hardware.motion.propellers import wake
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.plant.driver import AppliedCommand
 from testudo_plant.plant.drone_driver import FlyingDriver

@@ -15,9 +15,8 @@ from testudo_deploy.fleet.pose_source import SensedTopic, sensed_topics
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.link_profile import NAMED_POSES, ODOMETRY
-from testudo_hardware.links.pose_messages import PoseReading
-from testudo_hardware.links.topics import CommandWire, Measurement
-from testudo_hardware.links.wire import CommandReading, OdometryReading, convert_clock_s
+from testudo_hardware.links.topics import CommandWire
+from testudo_hardware.links.wire import CommandReading, Measurement, OdometryReading, PoseReading, convert_clock_s
 
 _AMCL_EVERY = 10
 """Odometry samples for each `amcl_pose`; nav2 sends one for every 0.25 m."""

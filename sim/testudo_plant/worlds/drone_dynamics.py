@@ -17,6 +17,7 @@ import mujoco
 import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
+from testudo_hardware.frames import body_rates, heading
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.attitude_drone import (
     AttitudeDroneParameters,
@@ -25,10 +26,9 @@ from testudo_hardware.motion.attitude_drone import (
     advance,
     to_angles_state,
 )
+from testudo_hardware.motion.firmware_controllers import CascadeParameters, CascadeState, attitude_command
 from testudo_hardware.motion.motion_state import shorten
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, Disturbance
-from testudo_hardware.motion.velocity_cascade import CascadeParameters, CascadeState, attitude_command
-from testudo_hardware.quaternions import body_rates, heading
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.actuator_forces import point_forces, weaker_braking
 

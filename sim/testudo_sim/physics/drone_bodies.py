@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import from_angles, heading
 from testudo_hardware.motion import MotionState, attitude_drone, rotor_drone
 from testudo_hardware.motion.attitude_drone import AnglesState, AttitudeDroneParameters, AttitudeResponse
-from testudo_hardware.motion.attitude_loop import LoopGains, LoopState, rotor_thrusts, still
 from testudo_hardware.motion.battery import (
     BatteryParameters,
     discharged,
@@ -21,8 +21,8 @@ from testudo_hardware.motion.battery import (
     minimum_charge,
     voltage,
 )
+from testudo_hardware.motion.firmware_controllers import LoopGains, LoopState, rotor_thrusts, still
 from testudo_hardware.motion.rotor_drone import Disturbance, RotorDroneParameters, RotorDroneState
-from testudo_hardware.quaternions import from_angles, heading
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.world_parameters import WorldParameters
 

@@ -19,9 +19,9 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.arrays import stacked
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel
-from testudo_hardware.motion.downwash import downwash
+from testudo_hardware.motion.firmware_controllers import CascadeParameters, velocity_control
+from testudo_hardware.motion.propellers import downwash
 from testudo_hardware.motion.rotor_drone import Disturbance
-from testudo_hardware.motion.velocity_cascade import CascadeParameters, velocity_control
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_sim.physics.drone_bodies import AttitudeBody, Batteries, DroneBody, RotorBody
 from testudo_sim.physics.kinematic_tier import arrived_set_point, arrived_yaw_rate

@@ -20,8 +20,8 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
-from testudo_hardware.motion.downwash import downwash
-from testudo_hardware.motion.velocity_cascade import CascadeState
+from testudo_hardware.motion.firmware_controllers import CascadeState
+from testudo_hardware.motion.propellers import downwash
 from testudo_plant.worlds import Form, WorldRobot, build_world_spec, world_sha256
 from testudo_plant.worlds.actuator_forces import discrete_gain
 from testudo_plant.worlds.arena_bodies import Box

@@ -27,8 +27,8 @@ from testudo_analysis.rendering.scene_model import PALETTE, body_poses, scene_mo
 from testudo_analysis.rendering.scene_renderer import SceneRenderer, working_backend
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import body_up, from_angles
 from testudo_hardware.links.wire import OdometryReading, fill_odometry
-from testudo_hardware.quaternions import body_up, from_angles
 from testudo_hardware.spec import load_robot
 from testudo_plant.worlds.arena_bodies import Box
 from testudo_runs.run_reader import RunError, Track, _read_truth

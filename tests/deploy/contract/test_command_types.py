@@ -11,8 +11,7 @@ from tests.hardware import plain_messages as plain
 from testudo_deploy.admission.fleet_admission import check_commands
 from testudo_deploy.contract.command_types import FORMS, CommandTypeError, check_vehicle
 from testudo_deploy.contract.contract import Command, PolicyContractError, TestVector
-from testudo_deploy.contract.contract_reader import read_contract
-from testudo_deploy.contract.rules import check_contract, check_robot, graph_inputs, graph_outputs
+from testudo_deploy.contract.rules import check_contract, check_robot, graph_inputs, graph_outputs, read_contract
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.link_profile import load_link

@@ -6,10 +6,8 @@ import math
 import pytest
 from tests.deploy.tiny_policy import draft_contract, tiny_model, with_test_vector
 
-from testudo_deploy.contract.contract import PolicyContractError
-from testudo_deploy.contract.contract_reader import read_contract
-from testudo_deploy.contract.parts import Signal
-from testudo_deploy.contract.rules import check_robot, graph_inputs, robot_signals
+from testudo_deploy.contract.contract import PolicyContractError, Signal, robot_signals
+from testudo_deploy.contract.rules import check_robot, graph_inputs, read_contract
 from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule
 from testudo_hardware.spec import load_robot, parse_robot
 

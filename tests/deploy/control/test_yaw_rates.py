@@ -19,10 +19,9 @@ from testudo_deploy.contract.command_types import (
     velocity_command,
 )
 from testudo_deploy.contract.contract import Command, PolicyContractError
-from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.contract.rules import check_contract, check_robot, graph_outputs
+from testudo_deploy.contract.rules import check_contract, check_robot, graph_outputs, read_contract
 from testudo_deploy.control.control_tick import FlightPhase
 from testudo_deploy.control.pose_validator import PoseValidator
 from testudo_deploy.guard.command_guard import CommandGuard

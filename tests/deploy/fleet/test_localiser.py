@@ -22,8 +22,7 @@ from testudo_deploy.fleet.localiser import (
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_hardware.frames import PlanarTransform, turned, wrapped
 from testudo_hardware.links.link_profile import load_link
-from testudo_hardware.links.pose_messages import PoseReading, TransformReading
-from testudo_hardware.links.wire import OdometryReading
+from testudo_hardware.links.wire import OdometryReading, PoseReading, TransformReading
 from testudo_hardware.spec import load_robot
 
 GROUND, DRONE, BASE = load_robot("turtlebot4"), load_robot("crazyflie_2x"), load_robot("robomaster_s1")

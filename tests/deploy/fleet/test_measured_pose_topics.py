@@ -7,7 +7,7 @@ import pytest
 from tests.deploy.run_messages import tick_record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.fleet.measured_pose_topics import record_topic, recorded_pose, shared_odometry
+from testudo_deploy.fleet.pose_source import record_topic, recorded_pose, shared_odometry
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.spec import load_robot

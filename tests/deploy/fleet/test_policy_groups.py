@@ -4,8 +4,7 @@ import pytest
 from tests.deploy.tiny_policy import make_tiny_policy
 from tests.deploy.two_teams import DRONE, fleet_of, tables
 
-from testudo_deploy.admission.fleet_admission import checked_safety_contracts
-from testudo_deploy.admission.shared_arena import world_arena
+from testudo_deploy.admission.fleet_admission import checked_safety_contracts, world_arena
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet

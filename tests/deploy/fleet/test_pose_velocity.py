@@ -17,7 +17,7 @@ from testudo_deploy.fleet.pose_velocity import (
     noise_gain,
 )
 from testudo_hardware.frames import wrapped
-from testudo_hardware.links.pose_messages import PoseReading
+from testudo_hardware.links.wire import PoseReading
 from testudo_hardware.spec import load_robot
 
 DRONE, GROUND, BASE = load_robot("crazyflie_2x"), load_robot("turtlebot4"), load_robot("robomaster_s1")

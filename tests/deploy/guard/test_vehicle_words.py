@@ -7,8 +7,8 @@ import pytest
 from testudo_deploy.supervision.flight_phases import BATTERY_LOW_S, LATENCY_S, BatteryLimits, FlightSupervisor
 from testudo_deploy.supervision.modes import Mode, Reaction, watchdog_of
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
-from testudo_hardware.links.crazyswarm2_flight import read_status
+from testudo_hardware.links.crazyflie.vehicle_messages import Info, RadioSample
+from testudo_hardware.links.crazyswarm2 import read_status
 from testudo_hardware.spec import load_robot
 
 FOOT, TOP = (0.0, 0.0, 0.02), (0.0, 0.0, 1.0)

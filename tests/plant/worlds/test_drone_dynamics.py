@@ -11,11 +11,11 @@ import pytest
 
 from testudo_bench.accuracy.tier_drift import drawn_worlds, profiles, run_commands, sent_commands, single_start
 from testudo_deploy.shield.velocity_projection import Arena
+from testudo_hardware.frames import body_up, conjugate, multiply, rotation_vector
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters, resting
 from testudo_hardware.motion.attitude_drone import step as attitude_step
-from testudo_hardware.motion.velocity_cascade import CascadeParameters, attitude_command, settled
-from testudo_hardware.quaternions import body_up, conjugate, multiply, rotation_vector
+from testudo_hardware.motion.firmware_controllers import CascadeParameters, attitude_command, settled
 from testudo_hardware.spec import load_robot
 from testudo_plant.worlds import MujocoWorld, PlantParameters, WorldRobot
 from testudo_sim.physics_choice import PhysicsChoice, make_physics

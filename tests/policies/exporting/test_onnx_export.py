@@ -10,8 +10,8 @@ import pytest
 from tests.deploy.tiny_policy import draft_contract
 from tests.policies.tiny_network import tiny_step
 
-from testudo_deploy.contract.contract_reader import read_contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.rules import read_contract
 from testudo_hardware.spec import load_robot
 from testudo_policies.exporting.graph_reduction import simplify
 from testudo_policies.exporting.onnx_export import ExportError, convert, export_policy

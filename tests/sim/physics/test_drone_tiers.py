@@ -7,9 +7,9 @@ import pytest
 
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion import attitude_drone, motion_model, velocity_cascade
+from testudo_hardware.motion import attitude_drone, firmware_controllers, motion_model
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
-from testudo_hardware.motion.velocity_cascade import CascadeParameters
+from testudo_hardware.motion.firmware_controllers import CascadeParameters
 from testudo_hardware.spec import load_robot
 from testudo_plant.worlds.arena_bodies import Box
 from testudo_sim.physics.drone_tier import make_drone_tier
@@ -73,11 +73,11 @@ def test_the_fitted_tier_is_the_hardware_model():
     tier = make_drone_tier("attitude", MODEL, None)
     motion, _ = flown(tier, at((0, 0, 2)), at(velocity), ticks, nominal(1))
     state = attitude_drone.resting(np.array([[0.0], [0.0], [2.0]]), np.zeros(1), parameters)
-    memory = velocity_cascade.settled(cascade, parameters.hover_thrust_n, np.zeros(1))
+    memory = firmware_controllers.settled(cascade, parameters.hover_thrust_n, np.zeros(1))
     late = round(SPEC.attitude["attitude.link_delay"].value / cascade.period_s)
     for run in range(2 * ticks):
         wanted = np.array(velocity)[:, None] / SPEC.speed_scale * (run >= late)  # tiers are given what it tends to
-        command, memory = velocity_cascade.attitude_command(cascade, state, memory, wanted, np.zeros(1), 0.01)
+        command, memory = firmware_controllers.attitude_command(cascade, state, memory, wanted, np.zeros(1), 0.01)
         for _ in range(5):
             state = attitude_drone.step(parameters, state, command, 0.002)
     np.testing.assert_allclose(np.asarray(motion.position_world[-1, :, 0]), state.position_world, atol=2e-5)

@@ -22,7 +22,7 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena, ShieldStatus
-from testudo_hardware.links.crazyflie.quaternion_compression import compressed
+from testudo_hardware.links.crazyflie.vehicle_messages import compressed
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant import CommandVerdict, DroneOptions, Plant, PlantRobot

@@ -13,8 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.crazyflie.telemetry import PERIOD_MS, VARIABLES, RadioSample, VehicleClock, read_block
-from testudo_hardware.links.crazyflie.vehicle_requests import VehicleAction, VehicleRequest
+from testudo_hardware.links.crazyflie.vehicle_messages import (
+    PERIOD_MS,
+    VARIABLES,
+    RadioSample,
+    VehicleAction,
+    VehicleClock,
+    VehicleRequest,
+    read_block,
+)
 
 _LINK_PORT, _ECHO = 0x0F, 0
 _PING = struct.Struct("<Bd")

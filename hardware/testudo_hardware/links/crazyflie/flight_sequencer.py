@@ -12,11 +12,12 @@ import math
 from collections.abc import Sequence
 
 from testudo_hardware.links.crazyflie.link_monitor import LinkMonitor
-from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
-from testudo_hardware.links.crazyflie.vehicle_requests import (
+from testudo_hardware.links.crazyflie.vehicle_messages import (
     SENTENCES,
     STANDSTILL,
+    Info,
     LinkPhase,
+    RadioSample,
     VehicleAction,
     VehicleRequest,
 )

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-from testudo_hardware.links.crazyflie.telemetry import Info, RadioSample
+from testudo_hardware.links.crazyflie.vehicle_messages import Info, RadioSample
 
 BLOCK_SILENT_S, RADIO_SILENT_S = 0.2, 0.5
 LAND_AFTER_S = 1.0

@@ -1,7 +1,7 @@
 """`CrazyflieRadio`: the link to one Crazyflie through `cflib`, which is imported when the link is opened.
 
-Threads: `cflib` calls back from its own; one of ours asks the pilot what to send. Whatever
-is wrong with the vehicle or the radio ends in a sentence of the pilot, and in standstill, a landing, or motors off.
+Threads: `cflib` calls back from its own threads; one thread of this module asks the sequencer what to send. Every fault
+of the vehicle or the radio leads to a sentence from the sequencer, and to standstill, a landing, or motors off.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,20 +22,59 @@ from testudo_hardware.links.crazyflie.flight_sequencer import (
     LANDING_SPEED_M_S,
     FlightSequencer,
 )
-from testudo_hardware.links.crazyflie.preflight_checks import (
-    CONTROLLER,
-    CONTROLLERS,
-    ESTIMATOR,
-    ESTIMATORS,
-    MeasuredSettings,
-    parameter_faults,
-    radio_faults,
-)
-from testudo_hardware.links.crazyflie.telemetry import RadioSample
-from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
+from testudo_hardware.links.crazyflie.vehicle_messages import PERIOD_MS, LinkPhase, RadioSample
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
 from testudo_hardware.spec import RobotSpec
+
+CONTROLLERS = {1: "pid", 2: "mellinger", 3: "indi", 4: "brescianini", 5: "lee"}
+ESTIMATORS = {1: "complementary", 2: "kalman", 3: "ukf"}
+CONTROLLER, ESTIMATOR = "stabilizer.controller", "stabilizer.estimator"
+_RATE_SHARE = 0.8
+MOST_TRIP_S = 0.1
+"""A round trip by radio that takes longer leaves the shield too little time."""
+
+
+@dataclass(frozen=True)
+class MeasuredSettings:
+    """How good the radio is, measured before the first flight."""
+
+    rate_hz: float
+    """At which packets of the log block arrive."""
+    least_trip_s: float | None
+    """The shortest round trip; None if no echo came back."""
+
+
+def parameter_faults(values: Mapping[str, float]) -> list[str]:
+    """Return what is wrong with the parameters of a vehicle, each as one sentence that says what to change."""
+    faults = []
+    controller, estimator = (int(values.get(name, 0)) for name in (CONTROLLER, ESTIMATOR))
+    if controller != 1:
+        faults.append(
+            f"{CONTROLLER}: found {controller} ({CONTROLLERS.get(controller, 'unknown')}), expected 1 (pid): "
+            "other controllers do not follow velocity set-points as the robot file describes"
+        )
+    if estimator != 2:
+        faults.append(
+            f"{ESTIMATOR}: found {estimator} ({ESTIMATORS.get(estimator, 'unknown')}), expected 2 (kalman): "
+            "others do not know where the drone is"
+        )
+    return faults
+
+
+def radio_faults(measured: MeasuredSettings) -> list[str]:
+    """Return what is wrong with the radio, each as one sentence that says what to change."""
+    faults, expected_hz = [], 1000 / PERIOD_MS
+    if measured.rate_hz < _RATE_SHARE * expected_hz:
+        faults.append(
+            f"log block: found {measured.rate_hz:.0f} Hz, expected {_RATE_SHARE * expected_hz:.0f} to "
+            f"{expected_hz:.0f} Hz: use a channel of its own at 2M, or fewer drones on one Crazyradio"
+        )
+    if measured.least_trip_s is None or measured.least_trip_s > MOST_TRIP_S:
+        found = "no echo" if measured.least_trip_s is None else f"{1000 * measured.least_trip_s:.0f} ms"
+        faults.append(f"radio: found {found} for a round trip, expected at most {1000 * MOST_TRIP_S:.0f} ms")
+    return faults
+
 
 OPEN_WITHIN_S = 30.0
 """Real drones have some hundred parameters and log variables, each of which takes a round trip or two."""

@@ -16,9 +16,9 @@ from testudo_analysis.identify.drone import flight_segments
 from testudo_analysis.identify.drone.fitted_model import driven
 from testudo_analysis.replay.command_timeline import CommandTimeline
 from testudo_analysis.replay.open_loop_windows import pick_windows
+from testudo_hardware.frames import conjugate, from_rotation_vector, multiply, rotate, rotation_vector
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, RotorDroneParameters, RotorDroneState, step
-from testudo_hardware.quaternions import conjugate, from_rotation_vector, multiply, rotate, rotation_vector
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import AlignedRobot, RobotReport, Trajectory, heading, tidy
 

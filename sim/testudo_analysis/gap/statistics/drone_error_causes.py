@@ -18,8 +18,8 @@ from testudo_analysis.gap.prediction.batch_rollout import RollOut
 from testudo_analysis.gap.prediction.drone_predictions import predicted_at
 from testudo_analysis.gap.statistics.block_bootstrap import Interval, TimeBlocks
 from testudo_analysis.gap.statistics.error_causes import CauseTerm, ErrorCause, fit_terms
+from testudo_hardware.frames import conjugate, multiply, rotation_vector
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters
-from testudo_hardware.quaternions import conjugate, multiply, rotation_vector
 from testudo_hardware.spec import RobotSpec
 
 FARTHEST_RAD = 0.2

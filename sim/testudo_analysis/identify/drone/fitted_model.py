@@ -21,6 +21,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples
+from testudo_hardware.frames import conjugate, multiply, rotate_back, rotation_vector
 from testudo_hardware.motion.rotor_drone import (
     GRAVITY_M_S2,
     PITCH_SIGNS,
@@ -31,7 +32,6 @@ from testudo_hardware.motion.rotor_drone import (
     RotorDroneState,
     step,
 )
-from testudo_hardware.quaternions import conjugate, multiply, rotate_back, rotation_vector
 from testudo_hardware.spec import RobotSpec
 
 NAMES = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from testudo_hardware.quaternions import normalised, rotate
+from testudo_hardware.frames import normalised, rotate
 from testudo_runs.recording.recording import RecordingError, RobotRecording, Series
 
 _GAP_RATIO = 1.25

@@ -19,7 +19,7 @@ from testudo_analysis.identify.drone.flight_segments import (
 )
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut, Identification, Quantiles
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.quaternions import body_up, conjugate, from_rotation_vector, multiply, rotation_vector
+from testudo_hardware.frames import body_up, conjugate, from_rotation_vector, multiply, rotation_vector
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.progress_bar import Tell, part, quiet
 from testudo_runs.recording.recording import Recording, RobotRecording

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from testudo_hardware.frames import rotate_back
 from testudo_hardware.motion import rotor_drone
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters, RotorDroneState
-from testudo_hardware.quaternions import rotate_back
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.recording import Recording, RobotRecording, Series
 

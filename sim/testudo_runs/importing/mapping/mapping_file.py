@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from testudo_deploy.files.strict_yaml import parse_yaml
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import OPTIONAL, read_as
 from testudo_hardware.spec import load_robot
+from testudo_hardware.strict_files import OPTIONAL, read_as
 from testudo_runs.importing.mapping.channels import (
     ANGLES,
     ATTITUDE,

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import yaml
 
-from testudo_hardware.files.strict_json import OPTIONAL, read_as
+from testudo_hardware.strict_files import OPTIONAL, read_as
 from testudo_runs.bags.bag_contents import BagError
 from testudo_runs.importing.mapping.channels import ANGLES, QUATERNION, needed_of
 from testudo_runs.importing.mapping.mapping_file import MapError, ReadMap

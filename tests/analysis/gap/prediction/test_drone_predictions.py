@@ -11,9 +11,9 @@ from testudo_analysis.gap.gap_analysis import analyse, replay_type, type_gap
 from testudo_analysis.gap.prediction.drone_predictions import flight_of
 from testudo_analysis.gap.presentation.findings_text import _causes
 from testudo_analysis.gap.statistics.rotor_latency import flight_latencies
+from testudo_hardware.frames import rotate_back
 from testudo_hardware.motion import rotor_drone
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters, RotorDroneState, step
-from testudo_hardware.quaternions import rotate_back
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
 from testudo_runs.importing.run_import import ImportRequest, import_run

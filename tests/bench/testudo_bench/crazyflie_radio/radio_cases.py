@@ -20,7 +20,7 @@ from testudo_crazyflie.simulated_crazyflie import MELLINGER, SimulatedCrazyflieS
 from testudo_crazyflie.udp_server import CrazyflieServer, RadioConditions
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.vehicle_requests import LinkPhase
+from testudo_hardware.links.crazyflie.vehicle_messages import LinkPhase
 from testudo_hardware.links.flight_link import FlightAct
 
 EAST = (0.5, 0.0, 0.0)

@@ -19,10 +19,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from testudo_hardware.frames import multiply, rotation_vector
 from testudo_hardware.motion import attitude_drone, rotor_drone
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters, AttitudeDroneState
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, RotorDroneParameters, RotorDroneState
-from testudo_hardware.quaternions import multiply, rotation_vector
 
 TIERS = ("so_rpy", "so_rpy_rotor", "so_rpy_rotor_drag", "first_principles")
 DRONES = ("cf2x_L250", "cf2x_P250", "cf2x_T350", "cf21B_500")

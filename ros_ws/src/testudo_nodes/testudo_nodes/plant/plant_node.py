@@ -19,7 +19,7 @@ from rclpy.node import Node
 from rclpy.task import Future
 from std_msgs.msg import String
 
-from testudo_deploy.admission.shared_arena import world_arena
+from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.launch.fleet_topics import EVENTS_TOPIC
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, LEAST_DURATION_S, MOST_DURATION_S, MOST_SEED

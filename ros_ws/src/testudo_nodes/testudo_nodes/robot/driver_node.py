@@ -23,7 +23,7 @@ from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
-from testudo_hardware.links.crazyflie.telemetry import RadioSample
+from testudo_hardware.links.crazyflie.vehicle_messages import RadioSample
 from testudo_hardware.links.flight_link import FlightAct, VehicleState
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import WireError

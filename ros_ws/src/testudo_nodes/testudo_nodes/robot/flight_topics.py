@@ -12,7 +12,7 @@ from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.guard.flight_guard import FlightGuard, GuardPhase
 from testudo_deploy.guard.flight_messages import FlightOrder, FlightRequestMessage, VehicleMessage
-from testudo_hardware.links.crazyswarm2_flight import CALLS, STATUS, read_status
+from testudo_hardware.links.crazyswarm2 import CALLS, STATUS, read_status
 from testudo_hardware.links.flight_link import FlightRequest, VehicleState
 from testudo_nodes.common.clock import NodeClock
 from testudo_nodes.common.messages import envelope_bytes, envelope_message, message_class

@@ -31,8 +31,7 @@ from testudo_deploy.supervision.modes import READY, RESTING
 from testudo_deploy.supervision.robot import Robot, TickOutput
 from testudo_deploy.supervision.supervisor import Event, GuardReport, Supervisor, code_of
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.topics import Measurement
-from testudo_hardware.links.wire import CommandReading, OdometryReading, body_forward_command
+from testudo_hardware.links.wire import CommandReading, Measurement, OdometryReading, body_forward_command
 from testudo_nodes.common.clock import clock_of
 from testudo_nodes.common.messages import (
     command_message,

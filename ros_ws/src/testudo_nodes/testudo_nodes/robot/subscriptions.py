@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.pose_source import TRANSFORM_TYPE, PoseSourceReader, SensedTopic
-from testudo_hardware.links.topics import Measurement
-from testudo_hardware.links.wire import WireError
+from testudo_hardware.links.wire import Measurement, WireError
 from testudo_nodes.common.clock import NodeClock
 from testudo_nodes.common.messages import message_class
 from testudo_nodes.common.qos import OFFERED, REQUESTED, mismatch_of_offer, mismatch_of_request

@@ -25,10 +25,10 @@ from std_msgs.msg import UInt8MultiArray
 from visualization_msgs.msg import Marker as MarkerMessage
 from visualization_msgs.msg import MarkerArray
 
-from testudo_deploy.admission.shared_arena import world_arena
+from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TickRecord
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
-from testudo_deploy.fleet.measured_pose_topics import recorded_pose, shared_odometry
+from testudo_deploy.fleet.pose_source import recorded_pose, shared_odometry
 from testudo_deploy.launch.fleet_topics import MARKERS_TOPIC
 from testudo_deploy.markers.marker import Marker, fill_marker
 from testudo_deploy.markers.robots import RobotView, fleet_markers

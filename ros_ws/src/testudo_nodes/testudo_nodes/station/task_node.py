@@ -23,7 +23,7 @@ from visualization_msgs.msg import MarkerArray
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
-from testudo_deploy.fleet.measured_pose_topics import record_topic, recorded_pose, shared_odometry
+from testudo_deploy.fleet.pose_source import record_topic, recorded_pose, shared_odometry
 from testudo_deploy.launch.fleet_topics import GOALS_TOPIC, SCORE_TOPIC, body_topic
 from testudo_deploy.markers.scene import goal_markers
 from testudo_hardware.errors import TestudoError

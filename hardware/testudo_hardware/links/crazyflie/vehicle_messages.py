@@ -1,14 +1,44 @@
-"""What a Crazyflie logs at 100 Hz: one block of 26 bytes, the most that one packet holds; pure."""
+"""Messages of a Crazyflie: the log block at 100 Hz (26 bytes, the largest that fits a packet), requests, faults."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from testudo_hardware.frames import yaw_from_quaternion_xyzw
-from testudo_hardware.links.crazyflie.quaternion_compression import decompressed
 from testudo_hardware.links.wire import OdometryReading
+
+_STEPS = 511
+_MASK = 0x1FF
+
+
+def compressed(quaternion_xyzw: Sequence[float]) -> int:
+    """Return a unit quaternion (4,) as 32 bits; each component is off by at most 0.0007."""
+    largest = max(range(4), key=lambda k: abs(quaternion_xyzw[k]))
+    turned = quaternion_xyzw[largest] < 0  # the largest is sent as positive
+    word = largest
+    for k in range(4):
+        if k != largest:
+            value = quaternion_xyzw[k]
+            size = min(_STEPS, int(_STEPS * abs(value) * math.sqrt(2) + 0.5))
+            word = word << 10 | ((value < 0) != turned) << 9 | size
+    return word
+
+
+def decompressed(word: int) -> tuple[float, float, float, float]:
+    """Return the unit quaternion (x, y, z, w) of 32 bits."""
+    largest = word >> 30
+    values = [0.0] * 4
+    for k in (index for index in (3, 2, 1, 0) if index != largest):
+        size = (word & _MASK) / _STEPS / math.sqrt(2)
+        values[k] = -size if word >> 9 & 1 else size
+        word >>= 10
+    values[largest] = math.sqrt(max(0.0, 1.0 - sum(value * value for value in values)))
+    return tuple(values)
+
 
 PERIOD_MS = 10
 VARIABLES: tuple[tuple[str, str], ...] = (
@@ -176,3 +206,62 @@ def _keep_least(window: deque[tuple[float, float]], value: float, now_s: float) 
     window.append((now_s, value))
     while window[0][0] < now_s - _WINDOW_S:
         window.popleft()
+
+
+class LinkPhase(StrEnum):
+    """Where a flight stands, as the link sees it."""
+
+    GROUND = "ground"
+    TAKING_OFF = "taking off"
+    HOVERING = "hovering"
+    """Above its start by its own planner, until commands come."""
+    FLYING = "flying"
+    LANDING = "landing"
+    STOPPED = "stopped"
+
+
+class VehicleAction(StrEnum):
+    """Kinds of orders."""
+
+    SET_POINT = "set_point"
+    TAKE_OFF = "take_off"
+    LAND = "land"
+    NOTIFY = "notify"
+    ARM = "arm"
+    DISARM = "disarm"
+    EMERGENCY = "emergency"
+
+
+@dataclass(frozen=True)
+class VehicleRequest:
+    """One packet to send."""
+
+    act: VehicleAction
+    velocity_world: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """[m/s], of a set-point."""
+    yaw_rate: float = 0.0
+    """[rad/s], of a set-point, anticlockwise."""
+    height_m: float = 0.0
+    """Above the origin of the world."""
+    duration_s: float = 0.0
+
+
+STANDSTILL = VehicleRequest(VehicleAction.SET_POINT)
+
+SENTENCES = {
+    "": "all is well",
+    "lost": "the radio link has ended ({detail}): the drone levels after 0.5 s and cuts its motors after 2 s",
+    "restarted": "the drone was switched off and on: open the link again",
+    "emergency": "emergency stop: motors are off; switch the drone off and on",
+    "locked": "the drone is locked: switch it off and on",
+    "tumbled": "the drone has tumbled or crashed: its motors are off; put it upright and switch it off and on",
+    "disarmed": "the drone was disarmed by somebody else in flight: its motors are off",
+    "radio_silent": "nothing was heard from the drone for {detail} s: it levels after 0.5 s and cuts its motors "
+    "after 2 s without set-points",
+    "block_silent": "the log block stopped for {detail} s though the drone answers: holding still, then landing",
+    "uplink_silent": "the drone does not follow the set-points that are sent: holding still",
+    "second_commander": "somebody else sends set-points to the drone: holding still; switch the other sender off",
+    "battery": "the battery is down to {detail} V: landing",
+    "commands_silent": "no command for {detail} s: holding still, then landing",
+}
+"""By code: everything that can be wrong."""

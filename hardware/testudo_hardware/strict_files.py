@@ -1,10 +1,12 @@
-"""Reads JSON values into dataclasses: no unknown key, no missing key, no other type, no NaN."""
+"""Strict readers of JSON values and TOML files: no unknown key, no missing key, no wrong type, no NaN."""
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -124,3 +126,34 @@ def _kind_name(kind: Any) -> str:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def read_toml(
+    name_or_path: str | Path, known: Mapping[str, Any], what: str, error: type[TestudoError]
+) -> tuple[dict[str, Any], str]:
+    """Return the tables of a file, and what to call it in errors.
+
+    Args:
+        name_or_path: a name that is known, or a path that ends in ``.toml``.
+        known: files by name.
+        what: such a file describes: ``robot``, ``link``.
+        error: is raised.
+
+    Raises:
+        TestudoError: of the given type; no such file, or it holds no TOML.
+    """
+    path, name = Path(name_or_path), str(name_or_path)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise error(f"{path}: no such {what} file")
+        raw, where = path.read_bytes(), str(path)
+    elif name in known:
+        raw, where = known[name].read_bytes(), f"{name}.toml"
+    else:
+        raise error(
+            f"{what} {name!r} is not known; known are {', '.join(sorted(known))}, or give the path of a .toml file"
+        )
+    try:
+        return tomllib.loads(raw.decode()), where
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
+        raise error(f"{where}: not a TOML file: {cause}") from cause
