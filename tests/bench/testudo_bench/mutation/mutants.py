@@ -144,6 +144,6 @@ def _result(mutants: Sequence[Mutant], tree: str, verdicts: dict[str, str], inte
         rows.append((group, str(len(found)), str(found.count(KILLED))))
     others = [(one.id, verdicts[one.id], one.why) for one in mutants if verdicts.get(one.id, KILLED) != KILLED]
     more = BenchResult("mutants that were not killed", ("mutant", "verdict", "what would go wrong"), others, {})
-    values = {"tree": tree, "killed": len(verdicts) - len(others), "of": len(verdicts), "mutants": verdicts}
+    values = {"tree": tree, "killed": len(verdicts) - len(others), "of": len(mutants), "mutants": verdicts}
     title = f"{values['killed']} of {values['of']} mutants killed" + ("; interrupted" if interrupted else "")
     return BenchResult(title, ("group", "mutants", "killed"), rows, values, (more,) if others else ())
