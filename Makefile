@@ -24,7 +24,7 @@ unexport PYTHONPATH PYTHONHOME AMENT_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_P
 # Without bytecode each node and each worker compiles its imports again: 2 s of processor time instead of 0.5 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-all bench lint format architecture docs lock clean
+.PHONY: help setup demo test test-fast test-all bench lint format architecture results docs lock clean
 
 help:
 	@echo "make demo      train, evaluate, export, drive over ROS 2, replay, report"
@@ -32,7 +32,7 @@ help:
 	@echo "make test-all  all tests"
 	@echo "make bench     speed of simulation (testudo bench robot --policy FILE times the robot side)"
 	@echo "make lint      ruff (rules and format) and the import contracts;  make format  lets ruff repair what it can"
-	@echo "make architecture  the picture of packages and rooms;  make docs  the site, in build/site"
+	@echo "make architecture  the picture of packages and rooms;  make results  the page of figures;  make docs  the site, in build/site"
 	@echo "make lock      newest versions into requirements.lock"
 	@echo "make clean     removes what was made, runs/ excepted"
 
@@ -68,6 +68,9 @@ format: setup
 
 architecture: setup
 	$(BIN)/python tools/architecture.py
+
+results: setup
+	$(BIN)/python tools/results.py
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -161,9 +161,10 @@ def test_no_signature_is_long():
     assert not long, f"more than {MAX_PARAMETERS} parameters: {long}"
 
 
-def test_the_page_of_the_architecture_is_the_code_and_no_rooms_import_each_other_in_a_circle():
+@pytest.mark.parametrize("page", ["architecture", "results"])
+def test_a_generated_page_equals_its_source_and_no_rooms_import_each_other_in_a_circle(page):
     pytest.importorskip("grimp")
-    tool = [sys.executable, ROOT / "tools" / "architecture.py", "--check"]
+    tool = [sys.executable, ROOT / "tools" / f"{page}.py", "--check"]
     result = subprocess.run(tool, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stderr
 
