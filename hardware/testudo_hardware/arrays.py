@@ -23,6 +23,11 @@ def stacked(*arrays: Array) -> Array:
     return array_namespace(arrays[0]).concat([array[None, ...] for array in arrays])
 
 
+def is_numpy(array: Array) -> bool:
+    """Return whether an array is one of NumPy, as on a robot: there the fewest calls count."""
+    return isinstance(array, np.ndarray)
+
+
 def known_false(mask: Array) -> bool:
     """Return whether no element of ``mask`` is true, as far as one can know: what is traced can be either.
 

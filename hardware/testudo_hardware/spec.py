@@ -50,6 +50,11 @@ class Quantity:
     low: float
     high: float
 
+    @property
+    def half_width(self) -> float:
+        """Return the distance of the value from the farther end of its interval."""
+        return max(self.high - self.value, self.value - self.low)
+
 
 @dataclass(frozen=True)
 class RobotSpec:

@@ -4,8 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_deploy.shield.reservations import ShieldInputs, apply_stop_tube_check
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, reserved_at_rest
+from testudo_deploy.shield.reservations import (
+    NOTHING_HEARD,
+    PeerReservations,
+    ShieldInputs,
+    apply_stop_tube_check,
+    reserved_at_rest,
+)
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.motion import LagResponse, MotionState, motion_model

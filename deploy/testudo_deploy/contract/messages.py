@@ -17,7 +17,7 @@ from testudo_hardware.errors import TestudoError
 
 Vector = tuple[float, ...]
 SegmentEnds = tuple[Vector, Vector]
-"""Both ends (D,) [m] of a reserved segment, see `shield/reserved_space.py`."""
+"""Both ends (D,) [m] of a reserved segment, see `shield/reservations.py`."""
 
 
 class EnvelopeError(TestudoError):

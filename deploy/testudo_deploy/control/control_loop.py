@@ -17,7 +17,7 @@ from testudo_deploy.contract.command_types import check_shielded, limited_yaw_ra
 from testudo_deploy.contract.contract import policy_signals
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, Announcer, FlightPhase, PoseSample, Tick, TickRecorder
+from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, Announcer, FlightPhase, PoseSample, Tick, tick_record
 from testudo_deploy.control.motion_monitor import MotionMonitor
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
 from testudo_deploy.control.pose_validator import PoseValidator
@@ -28,12 +28,13 @@ from testudo_deploy.shield.flight_column import (
     requesting_landing_column,
     unknown_robots_near,
 )
-from testudo_deploy.shield.reservations import ShieldInputs
-from testudo_deploy.shield.reserved_space import (
+from testudo_deploy.shield.reservations import (
     NOTHING_HEARD,
     PeerReservations,
     ReservedSpace,
+    ShieldInputs,
     conflicts,
+    need_not_answer,
     reserved_at_rest,
 )
 from testudo_deploy.shield.segment_distance import point_distance
@@ -94,7 +95,8 @@ class ControlLoop:
         self._peers.untrusted.update(untrusted)
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
-        self._pose: PoseSample | None = None
+        self.pose: PoseSample | None = None
+        """The newest pose."""
         self._pose_validator = PoseValidator(spec, self._pose_max_age_s, turns=turns(contract.command))
         self._motion = MotionMonitor(spec, self._sent)
         self._space: ReservedSpace | None = None
@@ -102,7 +104,6 @@ class ControlLoop:
         """The robot's first segment is clear of all others; only then does it reserve and request space."""
         self._known_since = NOTHING_HEARD
         """Number of the first message from a new place; peers must have it before the robot requests space."""
-        self._recorder = TickRecorder(robot, self._peers.peers)
         self._hidden = np.zeros(contract.hidden_size, np.float32)
         self._nominal: np.ndarray | None = None
         self._yaw_rate = 0.0
@@ -115,11 +116,6 @@ class ControlLoop:
         self._flight = FOLLOWS_COMMANDS
         self.refused_poses = 0
         """Pose samples that were not finite, too large, out of order or from the future."""
-
-    @property
-    def pose(self) -> PoseSample | None:
-        """Return the newest pose; None before the first."""
-        return self._pose
 
     @property
     def located(self) -> bool:
@@ -151,22 +147,22 @@ class ControlLoop:
     ) -> bool:
         """Take a pose sample; returns False (and counts) if it is refused."""
         finite = all(abs(number) < _LARGEST for number in (stamp_s, yaw, *position_world, *velocity))
-        late = self._pose is not None and stamp_s <= self._pose.stamp_s
+        late = self.pose is not None and stamp_s <= self.pose.stamp_s
         of_future = stamp_s > received_s + _CLOCK_TOLERANCE_S
         if not finite or late or of_future or {len(position_world), len(velocity)} != {self._spec.dimension}:
             self.refused_poses += 1
             return False
         measured = MotionState(np.array(position_world, float), np.array(yaw, float), np.array(velocity, float))
-        before = self._pose
+        before = self.pose
         if self._pose_validator.take(measured, stamp_s):
             self._motion.begin(measured)
             if before is not None:
                 self._placed, self._known_since = False, self._sequence + 1
         elif self._flight.flown_by_itself:
             self._motion.begin(measured)
-        else:
+        elif before is not None and self._pose_validator.anchor is not None:
             self._motion.follow(self._pose_validator.anchor, self.located, before.stamp_s, stamp_s, received_s)
-        self._pose = PoseSample(stamp_s, tuple(position_world), yaw, tuple(velocity))
+        self.pose = PoseSample(stamp_s, tuple(position_world), yaw, tuple(velocity))
         return True
 
     def on_guard(self, *, passes: bool, received_s: float) -> None:
@@ -233,7 +229,9 @@ class ControlLoop:
         self._last_tick = tick
         self._request_landing_column()
         self._sequence += 1
-        return self._recorder.record(
+        return tick_record(
+            self._robot,
+            self._peers.peers,
             tick,
             sequence=self._sequence - 1,
             nominal=nominal,
@@ -263,7 +261,7 @@ class ControlLoop:
         own = self._locate(tick)
         if landing is None:
             self._check_motion()
-        table, peers = self._check_peers(tick, own.pose)
+        own_space, table, peers = self._check_peers(tick, own.pose)
         if landing is None:
             if order:
                 raise BrakeReason(order)
@@ -271,7 +269,7 @@ class ControlLoop:
         else:
             self._nominal, self._yaw_rate = np.array(landing, float), 0.0
         inputs = ShieldInputs(np.array(own.pose.position_world, float), own.estimate, own.stop, table, peers)
-        self._check_command(tick, inputs, self._shield if landing is None else self._landing)
+        self._check_command(tick, inputs, own_space, self._shield if landing is None else self._landing)
 
     def _request_landing_column(self) -> None:
         ground_m, anchor = self._flight.lands_to_m, self._pose_validator.anchor
@@ -281,7 +279,7 @@ class ControlLoop:
 
     def _locate(self, tick: Tick) -> _OwnState:
         """Return the own state at which this tick's command will begin to act."""
-        pose = self._pose
+        pose = self.pose
         self._check_clock(tick.now_s)
         if pose is None:
             raise BrakeReason("no_pose")
@@ -311,7 +309,7 @@ class ControlLoop:
             self._behind_s = math.inf
             return
         if now_s > self._behind_s:
-            self._pose = None
+            self.pose = None
             self._announcer.forget()
             self._pose_validator.forget()
             self._sent.clear()
@@ -321,8 +319,8 @@ class ControlLoop:
             self._behind_s = now_s
         raise BrakeReason("clock_backwards")
 
-    def _check_peers(self, tick: Tick, pose: PoseSample) -> tuple[PeerTable, PeerReservations]:
-        """Return what is known of the peers; brake if one is unknown, or in the reserved space."""
+    def _check_peers(self, tick: Tick, pose: PoseSample) -> tuple[ReservedSpace, PeerTable, PeerReservations]:
+        """Return the own space and what is known of the peers; brake if one is unknown, or in the reserved space."""
         own = self._space
         if not self._placed or own is None:  # at rest since the start: the reserved space is where the robot stands
             own = self._space = reserved_at_rest(np.array(pose.position_world, float))
@@ -343,13 +341,13 @@ class ControlLoop:
         self._reject_peers(code, hits[:, 0] & peers.reserves)
         if self._flight.climbs:
             self._reject_peers(code, unknown_robots_near(self._spec, space, own.owned_world, table))
-        return table, peers
+        return own, table, peers
 
     def _first_space(self, own: ReservedSpace, peers: PeerReservations, table: PeerTable) -> ReservedSpace:
         """Return what the robot reserves at the start; brake if its place or its column is not clear of the peers."""
         self._reject_peers("too_close", self._conflicting(own, peers))
-        alone = peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)  # as in `decide_grant`
-        self._reject_peers("peer_unaware", ~((peers.acknowledged >= self._known_since) | alone) & peers.reserves)
+        aware = (peers.acknowledged >= self._known_since) | need_not_answer(peers)
+        self._reject_peers("peer_unaware", ~aware & peers.reserves)
         if self._flight.take_off_to_m is None:
             return own
         column = column_below(own, self._flight.take_off_to_m)
@@ -387,8 +385,8 @@ class ControlLoop:
         self._ticks_since_decision = 1
         tick.decided = True
 
-    def _check_command(self, tick: Tick, inputs: ShieldInputs, shield: Shield) -> None:
-        tick.result, space = shield.step(inputs, self._space, self._nominal, np.array(float(self._sequence + 1)))
+    def _check_command(self, tick: Tick, inputs: ShieldInputs, space: ReservedSpace, shield: Shield) -> None:
+        tick.result, space = shield.step(inputs, space, self._nominal, np.array(float(self._sequence + 1)))
         if int(tick.result.status) == ShieldStatus.BRAKED:
             raise BrakeReason("shield_braked")
         self._space = space

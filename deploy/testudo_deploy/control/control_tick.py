@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.contract.messages import PeerMessage, SegmentEnds, TickRecord
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace
+from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_hardware.motion import MotionState, StoppingPoint
 
@@ -73,57 +73,51 @@ class Tick:
     """As received when the tick began: a later echo would make the announcement look younger."""
 
 
-@dataclass(frozen=True)
-class TickRecorder:
-    """Makes the records of one robot."""
-
-    robot: str
-    peers: tuple[str, ...]
-
-    def record(
-        self,
-        tick: Tick,
-        *,
-        sequence: int,
-        nominal: np.ndarray | None,
-        command: np.ndarray,
-        hidden: tuple[np.ndarray, np.ndarray],
-        duration_s: float,
-    ) -> TickRecord:
-        """Return the record of a tick; ``hidden`` is the policy's memory before and after."""
-        pose, estimate, result = tick.pose, tick.estimate, tick.result
-        return TickRecord(
-            robot=self.robot,
-            sequence=sequence,
-            stamp_s=tick.now_s,
-            late_s=tick.late_s,
-            duration_s=duration_s,
-            pose_stamp_s=pose and pose.stamp_s,
-            measured_position_world=pose and pose.position_world,
-            measured_yaw=pose and pose.yaw,
-            measured_velocity=pose and pose.velocity,
-            pending_commands=tuple(map(floats, tick.pending)),
-            pending_time_s=tick.pending_s,
-            estimate_position_world=estimate and floats(estimate.position_world),
-            estimate_yaw=estimate and float(estimate.yaw),
-            estimate_velocity=estimate and floats(estimate.velocity),
-            control_point_world=tick.stop and floats(tick.stop.position_world),
-            goal_world=tick.goal_world,
-            neighbour_names=self.peers,
-            **_neighbours(tick.table),
-            **_spaces(tick.peers, tick.space),
-            decided=tick.decided,
-            hidden_before=floats(hidden[0]),
-            hidden_after=floats(hidden[1]),
-            nominal_world=None if nominal is None else floats(nominal),
-            shielded_world=None if result is None else floats(result.control_velocity_world),
-            sent_command=floats(command),
-            change_m_s=0.0 if result is None else float(result.change_m_s),
-            status="braked" if result is None else ShieldStatus(int(result.status)).name.lower(),
-            reason=tick.reason,
-            nominal_yaw_rate=tick.nominal_yaw_rate,
-            sent_yaw_rate=tick.yaw_rate,
-        )
+def tick_record(
+    robot: str,
+    peers: tuple[str, ...],
+    tick: Tick,
+    *,
+    sequence: int,
+    nominal: np.ndarray | None,
+    command: np.ndarray,
+    hidden: tuple[np.ndarray, np.ndarray],
+    duration_s: float,
+) -> TickRecord:
+    """Return the record of a robot's tick; ``hidden`` is the policy's memory before and after."""
+    pose, estimate, result = tick.pose, tick.estimate, tick.result
+    return TickRecord(
+        robot=robot,
+        sequence=sequence,
+        stamp_s=tick.now_s,
+        late_s=tick.late_s,
+        duration_s=duration_s,
+        pose_stamp_s=pose and pose.stamp_s,
+        measured_position_world=pose and pose.position_world,
+        measured_yaw=pose and pose.yaw,
+        measured_velocity=pose and pose.velocity,
+        pending_commands=tuple(map(floats, tick.pending)),
+        pending_time_s=tick.pending_s,
+        estimate_position_world=estimate and floats(estimate.position_world),
+        estimate_yaw=estimate and float(estimate.yaw),
+        estimate_velocity=estimate and floats(estimate.velocity),
+        control_point_world=tick.stop and floats(tick.stop.position_world),
+        goal_world=tick.goal_world,
+        neighbour_names=peers,
+        **_neighbours(tick.table),
+        **_spaces(tick.peers, tick.space),
+        decided=tick.decided,
+        hidden_before=floats(hidden[0]),
+        hidden_after=floats(hidden[1]),
+        nominal_world=None if nominal is None else floats(nominal),
+        shielded_world=None if result is None else floats(result.control_velocity_world),
+        sent_command=floats(command),
+        change_m_s=0.0 if result is None else float(result.change_m_s),
+        status="braked" if result is None else ShieldStatus(int(result.status)).name.lower(),
+        reason=tick.reason,
+        nominal_yaw_rate=tick.nominal_yaw_rate,
+        sent_yaw_rate=tick.yaw_rate,
+    )
 
 
 class Announcer:
@@ -183,13 +177,8 @@ class Announcer:
 
 def _neighbours(table: PeerTable | None) -> dict[str, Any]:
     if table is None:
-        return {
-            "neighbour_control_point_world": (),
-            "neighbour_control_velocity_world": (),
-            "neighbour_age_s": (),
-            "neighbour_valid": (),
-            "neighbour_untrusted": (),
-        }
+        kinds = ("control_point_world", "control_velocity_world", "age_s", "valid", "untrusted")
+        return dict.fromkeys((f"neighbour_{kind}" for kind in kinds), ())
     untrusted = np.zeros(table.age_s.shape, bool) if table.untrusted is None else table.untrusted
     return {
         "neighbour_control_point_world": _rows(table.control_point_world),
@@ -200,11 +189,18 @@ def _neighbours(table: PeerTable | None) -> dict[str, Any]:
     }
 
 
+def _rows(values: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    """Return (D, K) by slot, then axis."""
+    return tuple(map(tuple, values.T.tolist()))
+
+
 def _spaces(peers: PeerReservations | None, own: ReservedSpace | None) -> dict[str, Any]:
-    count = 0 if peers is None else len(peers.acknowledged)
+    def of_peers(segments_world: np.ndarray) -> tuple[SegmentEnds, ...]:
+        return tuple(segment_ends(segments_world[..., k]) for k in range(segments_world.shape[-1]))
+
     return {
-        "neighbour_reserved_segment_world": tuple(segment_ends(peers.owned_world[..., k]) for k in range(count)),
-        "neighbour_requested_segment_world": tuple(segment_ends(peers.announced_world[..., k]) for k in range(count)),
+        "neighbour_reserved_segment_world": () if peers is None else of_peers(peers.owned_world),
+        "neighbour_requested_segment_world": () if peers is None else of_peers(peers.announced_world),
         "neighbour_acknowledged": () if peers is None else tuple(map(int, peers.acknowledged.tolist())),
         "neighbour_silent": () if peers is None else tuple(peers.silent.tolist()),
         "reserved_segment_world": own and segment_ends(own.owned_world),
@@ -223,11 +219,6 @@ def segment_ends(segment_world: np.ndarray) -> SegmentEnds:
     """Return both ends of a segment (2, D) as plain numbers."""
     first, last = np.asarray(segment_world, float).tolist()
     return tuple(first), tuple(last)
-
-
-def _rows(values: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Return (D, K) by slot, then axis."""
-    return tuple(map(tuple, values.T.tolist()))
 
 
 LATE_S = 0.01
@@ -262,23 +253,21 @@ class TickPacer:
 
     def is_due(self, now_s: float) -> bool:
         """Return whether a pose that arrives now begins a tick."""
-        if self._due_s is None or self._is_late(now_s):
-            return True
-        is_due = now_s >= self._due_s - EARLY_SHARE * self._period_s
+        due_s = self._next_s(now_s)
+        is_due = due_s is None or now_s >= due_s - EARLY_SHARE * self._period_s
         if not is_due:
             self._early_s = now_s
         return is_due
 
     def alone_s(self, now_s: float) -> float:
         """Return the time after which the robot ticks without a pose [s]."""
-        waits_s = WAIT_SHARE * self._period_s
-        if self._due_s is None or self._is_late(now_s):
-            return self._period_s + waits_s
-        return max(self._due_s + waits_s - now_s, 0.0)
+        due_s, waits_s = self._next_s(now_s), WAIT_SHARE * self._period_s
+        return self._period_s + waits_s if due_s is None else max(due_s + waits_s - now_s, 0.0)
 
     def begin(self, now_s: float, *, on_pose: bool = True) -> float:
         """Note that a tick begins, on a pose or alone, and return how late it is [s]."""
-        due_s = now_s if self._due_s is None or self._is_late(now_s) else self._due_s
+        due_s = self._next_s(now_s)
+        due_s = now_s if due_s is None else due_s
         off_s = now_s - due_s
         late_s = max(0.0, off_s - (0.0 if on_pose else WAIT_SHARE * self._period_s))
         missed = math.floor(late_s / self._period_s)
@@ -294,6 +283,10 @@ class TickPacer:
         self.worst_late_s = max(self.worst_late_s, late_s)
         return late_s
 
-    def _is_late(self, now_s: float) -> bool:
-        """Return whether the clock was set back, so that the grid lies in a future that does not come."""
-        return self._due_s - now_s > _BACK_PERIODS * self._period_s
+    def _next_s(self, now_s: float) -> float | None:
+        """Return when the next tick is due; None before the first one.
+
+        None also after the clock was set back, so that the grid lies in a future that does not come.
+        """
+        due_s = self._due_s
+        return None if due_s is None or due_s - now_s > _BACK_PERIODS * self._period_s else due_s

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.contract.messages import PeerMessage
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, stays_in_reserved_segments
+from testudo_deploy.contract.messages import PeerMessage, Vector
+from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, stays_in_reserved_segments
 from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.velocity_projection import PeerTable
@@ -89,9 +89,10 @@ class PeerTracker:
             self._retired.setdefault(message.robot, set()).add(last[0])
         self._last[message.robot] = (message.epoch, message.stamp_s, message.sequence)
         echo = message.echoes.get(self._robot)
-        known = echo is not None and echo[0] == self._epoch
-        self._newest[message.robot] = _Newest(message, received_s, echo[2] if known else NOTHING_HEARD)
-        if echo is not None and echo[0] == self._epoch and received_s - _STALE_ECHO_S < echo[1] <= received_s:
+        if echo is not None and echo[0] != self._epoch:  # of an earlier process of this robot
+            echo = None
+        self._newest[message.robot] = _Newest(message, received_s, NOTHING_HEARD if echo is None else echo[2])
+        if echo is not None and received_s - _STALE_ECHO_S < echo[1] <= received_s:
             self._heard[message.robot] = _Heard(message, echo[1])
         return True
 
@@ -127,25 +128,21 @@ class PeerTracker:
 
     def table(self, now_s: float) -> PeerTable:
         """Return the table (D, K) of all peers, in the order of `peers`; each must have been heard or measured."""
-        points, velocities, ages, still = [], [], [], (0.0,) * self._dimension
-        for peer in self.peers:
+
+        def row(peer: str) -> tuple[Vector, Vector, float]:
             if peer in self.untrusted:
-                points.append(self._seen[peer].position_world)
-                velocities.append(still)
-                ages.append(now_s - self._seen[peer].stamp_s)
-            else:
-                heard = self._heard[peer]
-                points.append(heard.message.control_point_world)
-                velocities.append(heard.message.control_velocity_world)
-                ages.append(now_s - heard.bound_s)
-        shape = (len(self.peers), self._dimension)
-        untrusted = np.array([peer in self.untrusted for peer in self.peers], bool) if self.untrusted else None
+                seen = self._seen[peer]
+                return seen.position_world, (0.0,) * self._dimension, now_s - seen.stamp_s
+            message, bound_s = self._heard[peer].message, self._heard[peer].bound_s
+            return message.control_point_world, message.control_velocity_world, now_s - bound_s
+
+        rows, shape = [row(peer) for peer in self.peers], (len(self.peers), self._dimension)
         return PeerTable(
-            np.array(points, float).reshape(shape).T,
-            np.array(velocities, float).reshape(shape).T,
-            np.array(ages, float),
-            np.ones(len(ages), bool),
-            untrusted,
+            np.array([point for point, _, _ in rows], float).reshape(shape).T,
+            np.array([velocity for _, velocity, _ in rows], float).reshape(shape).T,
+            np.array([age_s for _, _, age_s in rows], float),
+            np.ones(len(rows), bool),
+            np.array([peer in self.untrusted for peer in self.peers], bool) if self.untrusted else None,
         )
 
     def spaces(self, now_s: float, silence_s: float) -> PeerReservations:
@@ -194,14 +191,7 @@ class PeerTracker:
         seen = np.array([self._seen[peer].position_world for peer in watched], float).T
         seen_age = now_s - np.array([self._seen[peer].stamp_s for peer in watched])
         age = now_s - np.array([self._heard[peer].bound_s for peer in watched])
-        part = PeerReservations(
-            spaces.owned_world[..., index],
-            spaces.announced_world[..., index],
-            spaces.acknowledged[index],
-            spaces.silent[index],
-            spaces.first[index],
-            spaces.reserves[index],
-        )
+        part = PeerReservations(*(values[..., index] for values in vars(spaces).values()))
         left = left_reserved_segments(space, part, seen, seen_age, age, speed_m_s)
         return tuple(peer for peer, is_left in zip(watched, left, strict=True) if is_left)
 

@@ -102,9 +102,9 @@ class PoseValidator:
         return False
 
     def _stands(self, measured: MotionState) -> bool:
-        velocity = measured.velocity
+        velocity = np.asarray(measured.velocity, float)
         if self._spec.kind == DIFFERENTIAL_DRIVE:
-            return abs(velocity[0]) <= _STANDS_M_S and abs(velocity[1]) <= _STANDS_RAD_S
+            return bool(abs(velocity[0]) <= _STANDS_M_S and abs(velocity[1]) <= _STANDS_RAD_S)
         return float(np.linalg.norm(velocity)) <= _STANDS_M_S
 
 

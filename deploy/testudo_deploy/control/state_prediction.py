@@ -106,7 +106,8 @@ class PendingCommands:
         The time is cut where a command begins or ends to be possible: for each piece its share of the time, and
         the commands of which one acted; ``zero`` (D,) before the first and after the dead-man time.
         """
-        spans, until = [], math.inf
+        spans: list[tuple[float, float, np.ndarray]] = []
+        until = math.inf
         for sent_s, command in self._sent:
             stale = sent_s + self._dead_man_s
             spans.append((sent_s + delays_s[0], min(until, stale) + delays_s[1], command))
@@ -118,7 +119,7 @@ class PendingCommands:
         else:
             spans.append((-math.inf, until + delays_s[1], zero))
         cuts = sorted({begin_s, end_s, *(time_s for span in spans for time_s in span[:2] if begin_s < time_s < end_s)})
-        pieces = []
+        pieces: list[tuple[float, list[np.ndarray]]] = []
         for low, high in pairwise(cuts):
             commands = [command for first, last, command in spans if first < high and last > low]
             pieces.append(((high - low) / (end_s - begin_s), commands or [zero]))

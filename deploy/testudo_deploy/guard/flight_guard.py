@@ -224,7 +224,9 @@ class FlightGuard:
     def _lift(self, now_s: float) -> tuple[FlightRequest, ...]:
         """Arm, then take off once the vehicle reports that it can fly; both are repeated until they have an effect."""
         vehicle, order = self._heard(now_s), self._order
-        if vehicle is None or vehicle.flying or (vehicle.planner_active and self._vehicle_s > self._lifted_s):
+        if order is None or vehicle is None or vehicle.flying:
+            return ()
+        if vehicle.planner_active and self._vehicle_s > self._lifted_s:
             return ()
         unreported = vehicle.armed is None and ARM_REPEAT_S <= now_s - self._armed_s < math.inf
         if not (vehicle.armed or unreported):
@@ -296,11 +298,11 @@ class FlightGuard:
             return self._request_landing(now_s)
         if self._end_sent:
             # at the end of its path the planner is idle, too, and a set-point would lift the vehicle again
-            stopped = active is False and news and self._vehicle_s < self._ends_s - LIFTS_S
-            if stopped and vehicle.flying and vehicle.armed is not False:
+            flies = vehicle is not None and vehicle.flying and vehicle.armed is not False
+            if flies and active is False and news and self._vehicle_s < self._ends_s - LIFTS_S:
                 self._end_sent, self._bridge_s = False, now_s
             return ()
-        if active is None or (active and news) or self._tries >= TRIES:
+        if vehicle is None or active is None or (active and news) or self._tries >= TRIES:
             self._end_sent = True
             return (_END,)
         if now_s - self._requested_s >= SHOWS_S and vehicle.flying is not False:

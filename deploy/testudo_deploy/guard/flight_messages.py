@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, get_args, get_type_hints
 
 from testudo_deploy.contract.messages import Envelope, EnvelopeError
 from testudo_hardware.errors import TestudoError
@@ -24,8 +25,33 @@ class DesiredFlightState(StrEnum):
     """The last descent, straight down by the vehicle's own planner."""
 
 
+@functools.cache
+def _allowed_types(message: type[Envelope]) -> dict[str, tuple[type, ...]]:
+    """Return the types that each field of a message may have; an int is accepted as a float, a bool is not."""
+    hints = get_type_hints(message)
+    kinds = {field.name: get_args(hints[field.name]) or (hints[field.name],) for field in fields(message)}
+    return {name: (*found, int) if float in found else found for name, found in kinds.items()}
+
+
 @dataclass(frozen=True)
-class FlightOrder(Envelope):
+class FlightEnvelope(Envelope):
+    """An envelope whose fields have the types of their annotations."""
+
+    def __post_init__(self) -> None:
+        """Refuse values of a wrong type.
+
+        Raises:
+            EnvelopeError: a value is of a wrong type or out of range.
+        """
+        for name, kinds in _allowed_types(type(self)).items():
+            value: Any = getattr(self, name)
+            is_number = type(value) in (float, int) and float in kinds
+            if type(value) not in kinds or (is_number and not abs(value) < 1e300):
+                raise EnvelopeError(f"{self.SCHEMA}.{name}: found {value!r}, expected {kinds[0].__name__}")
+
+
+@dataclass(frozen=True)
+class FlightOrder(FlightEnvelope):
     """Topic `flight_order`: supervisor to guard, ten times a second and at every change."""
 
     SCHEMA = "testudo/flight_order/1"
@@ -45,15 +71,8 @@ class FlightOrder(Envelope):
     """How long the vehicle may take from where it is to the ground, above 0."""
 
     def __post_init__(self) -> None:
-        """Refuse values of a wrong type.
-
-        Raises:
-            EnvelopeError: a value is of a wrong type or out of range.
-        """
-        _check(
-            self,
-            {"robot": str, "wanted": str} | dict.fromkeys(("stamp_s", "top_m", "climb_s", "ground_m", "down_s"), float),
-        )
+        """Refuse values of a wrong type or out of range, by `EnvelopeError`."""
+        super().__post_init__()
         if not (self.climb_s > 0 and self.down_s > 0):
             raise EnvelopeError(f"{self.SCHEMA}: found {self.climb_s} s up and {self.down_s} s down, expected above 0")
         if self.wanted not in list(DesiredFlightState):
@@ -63,7 +82,7 @@ class FlightOrder(Envelope):
 
 
 @dataclass(frozen=True)
-class FlightRequestMessage(Envelope):
+class FlightRequestMessage(FlightEnvelope):
     """Topic `flight_request`: guard to the driver of a vehicle, or to the simulated plant."""
 
     SCHEMA = "testudo/flight_request/1"
@@ -82,15 +101,8 @@ class FlightRequestMessage(Envelope):
     @classmethod
     def of(cls, robot: str, sequence: int, stamp_s: float, request: FlightRequest) -> Self:
         """Return the message of a request."""
-        return cls(
-            robot,
-            sequence,
-            stamp_s,
-            str(request.act),
-            float(request.height_m),
-            float(request.duration_s),
-            float(request.remain_valid_s),
-        )
+        numbers = (request.height_m, request.duration_s, request.remain_valid_s)
+        return cls(robot, sequence, stamp_s, str(request.act), *map(float, numbers))
 
     @property
     def request(self) -> FlightRequest:
@@ -102,23 +114,8 @@ class FlightRequestMessage(Envelope):
         return FlightRequest(FlightAct(self.act), self.height_m, self.duration_s, self.remain_valid_s)
 
     def __post_init__(self) -> None:
-        """Refuse values of a wrong type, and invalid requests.
-
-        Raises:
-            EnvelopeError: a value is of a wrong type or out of range.
-        """
-        _check(
-            self,
-            {
-                "robot": str,
-                "sequence": int,
-                "stamp_s": float,
-                "act": str,
-                "height_m": float,
-                "duration_s": float,
-                "remain_valid_s": float,
-            },
-        )
+        """Refuse values of a wrong type and invalid requests, by `EnvelopeError`."""
+        super().__post_init__()
         try:
             _ = self.request
         except (ValueError, TestudoError) as error:
@@ -126,7 +123,7 @@ class FlightRequestMessage(Envelope):
 
 
 @dataclass(frozen=True)
-class VehicleMessage(Envelope):
+class VehicleMessage(FlightEnvelope):
     """Topic `vehicle_state`: the vehicle's driver, or the plant, to policy and guard, at 10 Hz or more.
 
     They count its age from its stamp, so that a driver that repeats an old report does not look alive.
@@ -158,23 +155,3 @@ class VehicleMessage(Envelope):
     def state(self) -> VehicleState:
         """Return the state."""
         return VehicleState(**{field.name: getattr(self, field.name) for field in fields(VehicleState)})
-
-    def __post_init__(self) -> None:
-        """Refuse values of a wrong type.
-
-        Raises:
-            EnvelopeError: a value is of a wrong type.
-        """
-        flags = dict.fromkeys(("armed", "can_fly", "flying", "tumbled", "locked", "planner_active"), bool)
-        numbers = {"battery_v": float, "latency_s": float}
-        given = {name: kind for name, kind in (numbers | flags).items() if getattr(self, name) is not None}
-        _check(self, {"robot": str, "stamp_s": float, "controller": str, "estimator": str, "holds": str} | given)
-
-
-def _check(envelope: Envelope, kinds: dict[str, type]) -> None:
-    """Refuse an envelope whose values are of other types; an int is accepted as a float, a bool is not."""
-    for name, kind in kinds.items():
-        value: Any = getattr(envelope, name)
-        good = type(value) in (float, int) and abs(value) < 1e300 if kind is float else type(value) is kind
-        if not good:
-            raise EnvelopeError(f"{envelope.SCHEMA}.{name}: found {value!r}, expected {kind.__name__}")

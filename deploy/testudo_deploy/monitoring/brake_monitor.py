@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from testudo_deploy.shield.projection_margins import MarginTerm
+from testudo_deploy.shield.segment_distance import dot
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import LagResponse, MotionState
 from testudo_hardware.motion.motion_model import hover_drift_m_s, slip_ratio
@@ -50,20 +52,11 @@ class BrakeMonitorState:
     """(...): since then."""
 
 
-@dataclass(frozen=True)
-class BrakeMarginTerm:
-    """One part of the distance by which a robot within its intervals may exceed the longest path."""
-
-    name: str
-    value_m: float
-    source: str
-
-
-def brake_margin_terms(spec: RobotSpec) -> tuple[BrakeMarginTerm, ...]:
+def brake_margin_terms(spec: RobotSpec) -> tuple[MarginTerm, ...]:
     """Return the margins beside lag, delay and scale, which the longest path contains."""
     return (
-        BrakeMarginTerm("localisation", 2 * spec.position_error_m, "sensing.position_error, of two poses"),
-        BrakeMarginTerm(
+        MarginTerm("localisation", 2 * spec.position_error_m, "sensing.position_error, of two poses"),
+        MarginTerm(
             "tick",
             spec.acceleration_limit_m_s2 * spec.control_period_s**2,
             "way of the change of speed within a tick, whose moment is not known",
@@ -81,11 +74,11 @@ def begin_brake_monitor(spec: RobotSpec, measured: MotionState, located: Array) 
         direction = xp.stack([sign, 0 * sign])
         direction_world = sign * xp.stack([xp.cos(measured.yaw), xp.sin(measured.yaw)])
     else:
-        speed = xp.sqrt(_dot(velocity, velocity))
+        speed = xp.sqrt(dot(velocity, velocity))
         direction = direction_world = velocity / (speed + TINY)
     zero = 0 * speed
     # odometry may be wrong by as much as the commanded speed
-    speed = speed * (1 + _half_width(spec, "dynamics.speed_scale"))
+    speed = speed * (1 + spec.quantities["dynamics.speed_scale"].half_width)
     return BrakeMonitorState(measured.position_world, direction_world, direction, speed, speed, zero, zero, zero)
 
 
@@ -127,12 +120,12 @@ def update_brake_monitor(
         return fresh, -math.inf + 0 * watch.speed_m_s
     across = xp.maximum(watch.across_m_s, across)
     change, way = (0 * watch.speed_m_s for _ in range(2))
-    lags = tuple(LagResponse.create(elapsed_s, 0 * elapsed_s + lag) for lag in _interval(spec, "velocity_lag"))
+    quick, slow = (LagResponse.create(elapsed_s, 0 * elapsed_s + lag) for lag in _interval(spec, "velocity_lag"))
     for share, fastest in asked:
-        step = share * _slowest_braking(spec, watch.speed_m_s, fastest, across, lags)
+        step = share * _slowest_braking(spec, watch.speed_m_s, fastest, across, quick, slow)
         change, way = change + step[0, ...], way + step[1, ...]
     way = watch.way_m + xp.maximum(way, 0 * way)
-    covered = _dot(watch.direction_world, measured.position_world - watch.position_world)
+    covered = dot(watch.direction_world, measured.position_world - watch.position_world)
     allowed = way + sum(term.value_m for term in brake_margin_terms(spec))
     after = BrakeMonitorState(
         watch.position_world,
@@ -170,11 +163,10 @@ def longest_brake_monitor_s(spec: RobotSpec) -> float:
 
 
 def _slowest_braking(
-    spec: RobotSpec, speed: Array, asked: Array, across: Array, lags: tuple[LagResponse, LagResponse]
+    spec: RobotSpec, speed: Array, asked: Array, across: Array, quick: LagResponse, slow: LagResponse
 ) -> Array:
     """Return the change of the speed (...) along the direction that brakes least at any lag, and the way: (2, ...)."""
     xp = array_namespace(speed)
-    quick, slow = lags
     elapsed_s = slow.duration_s
     limit, gap = spec.acceleration_limit_m_s2 * elapsed_s, asked - speed
     # what the limit leaves for braking shrinks if the robot changes its speed across, too
@@ -191,33 +183,25 @@ def _asked(
     xp = array_namespace(watch.speed_m_s)
     low, high = (scale * slip for scale, slip in zip(_interval(spec, "speed_scale"), slip_ratio(spec), strict=True))
     nominal = spec.quantities["dynamics.speed_scale"].value
-    asked, across = [], 0 * watch.speed_m_s
+    asked: list[tuple[Array, Array]] = []
+    across = 0 * watch.speed_m_s
     drift = sum_terms([m_s * xp.abs(watch.direction_world[k, ...]) for k, m_s in enumerate(hover_drift_m_s(spec))])
     for share, commands in acting:
         fastest = -math.inf + 0 * watch.speed_m_s
         for command in commands:
-            along = _dot(watch.direction, command) / nominal
+            along = dot(watch.direction, command) / nominal
             back = low * along
             if spec.kind == DIFFERENTIAL_DRIVE:
                 # backwards on a bend can be forwards in the world: such a braking is not monitored
                 back = xp.where(along < 0, _NOT_WATCHED_M_S + 0 * along, back)
             else:
                 rest = command - along * nominal * watch.direction
-                across = xp.where(share > 0, xp.maximum(across, high / nominal * xp.sqrt(_dot(rest, rest))), across)
+                across = xp.where(share > 0, xp.maximum(across, high / nominal * xp.sqrt(dot(rest, rest))), across)
             fastest = xp.maximum(fastest, xp.maximum(high * along, back))
         asked.append((share, fastest + drift))
     return asked, across
 
 
-def _dot(left: Array, right: Array) -> Array:
-    return sum_terms([left[k, ...] * right[k, ...] for k in range(left.shape[0])])
-
-
 def _interval(spec: RobotSpec, name: str) -> tuple[float, float]:
     quantity = spec.quantities[f"dynamics.{name}"]
     return quantity.low, quantity.high
-
-
-def _half_width(spec: RobotSpec, key: str) -> float:
-    quantity = spec.quantities[key]
-    return max(quantity.high - quantity.value, quantity.value - quantity.low)

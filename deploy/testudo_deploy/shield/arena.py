@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -94,8 +94,9 @@ def check_obstacle(obstacle: Obstacle, dimension: int, where: str, error: type[T
     for name, value in vars(obstacle).items():
         if name == "kind":
             continue
-        numbers = value if isinstance(value, tuple) else (value,)
-        if isinstance(value, tuple) and len(value) != dimension:
+        is_vector = isinstance(value, tuple)
+        numbers = cast("tuple[Any, ...]", value) if is_vector else (value,)
+        if is_vector and len(numbers) != dimension:
             raise error(f"{where}.{name}: found {value}, expected {dimension} numbers")
         if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
             raise error(f"{where}.{name}: found {value}, expected finite numbers")

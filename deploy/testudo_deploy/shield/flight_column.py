@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from testudo_deploy.shield.arena import Arena, segment_clearance
-from testudo_deploy.shield.reserved_space import ReservedSpace
+from testudo_deploy.shield.reservations import ReservedSpace
 from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
@@ -131,9 +131,9 @@ class ClimbLimits:
         space = stop_tube_parameters(spec)
         spare_m = _SHARE * space.tube_error_m
         beside_m = space.lane_m + spare_m
-        arena = None if room is None else room.arena
-        bounded = arena is not None and len(arena.high_world) > 2
-        highest_m = arena.high_world[2] - room.wall_m + spare_m if bounded else math.inf
+        highest_m = math.inf
+        if room is not None and room.arena is not None and len(room.arena.high_world) > 2:
+            highest_m = room.arena.high_world[2] - room.wall_m + spare_m
         reaction_s = sum(spec.quantities[f"dynamics.{key}"].high for key in ("command_delay", "velocity_lag"))
         # others count heights 1/height_ratio
         return ClimbLimits(beside_m, space.height_ratio * beside_m, highest_m, reaction_s, spec.acceleration_limit_m_s2)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.shield.segment_distance import dot
-from testudo_hardware.arrays import Array, array_namespace, stacked
+from testudo_hardware.arrays import Array, array_namespace, is_numpy, stacked
 from testudo_hardware.motion.motion_state import sum_terms
 
 _HUGE = 1e6
@@ -52,7 +52,7 @@ def project_onto_halfspaces(target: Array, normals: Array, bounds: Array) -> tup
     together = normals.ndim == 2
     solve = _nearest_in_plane if target.shape[0] == 2 else _nearest_in_space
     asked = (normals, bounds)
-    if together and isinstance(target, np.ndarray):
+    if together and is_numpy(target):
         if (_excess(normals, bounds, target) <= _limits(bounds)[2]).all():
             return target, np.True_
         asked = _within_reach(target, normals, bounds)

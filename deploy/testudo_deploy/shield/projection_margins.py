@@ -8,11 +8,9 @@ not part of the reach: layers 2 and 3 and the distance between these margins and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.motion_model import turn_slip_m_s
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
@@ -24,8 +22,8 @@ GAP_SHARE = 0.9
 
 
 @dataclass(frozen=True)
-class ProjectionTerm:
-    """One part of the separation that is enforced."""
+class MarginTerm:
+    """One part of a margin, with its source."""
 
     name: str
     value_m: float
@@ -57,7 +55,7 @@ class ProjectionParameters:
     """Control tick of a peer: during it the peer moves as announced."""
     neighbour_rows: int
     """How many nearest neighbours get a row (K); the rest are covered by a cap on the speed."""
-    terms: tuple[ProjectionTerm, ...]
+    terms: tuple[MarginTerm, ...]
     height_ratio: float = 1.0
     """Heights between robots count 1/this (`segment_distance.squeezed`); so do all distances to peers above."""
     coast_s: float = 0.0
@@ -71,25 +69,6 @@ class ProjectionParameters:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         return asdict(self) | {"terms": [asdict(term) for term in self.terms]}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> ProjectionParameters:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            TestudoError: keys are missing or unknown, or the shield version is another.
-        """
-        try:
-            terms = tuple(ProjectionTerm(**term) for term in values["terms"])
-            parameters = cls(**{**values, "terms": terms})
-        except (KeyError, TypeError) as error:
-            raise TestudoError(f"contract: shield: {error}") from error
-        if parameters.version != SHIELD_VERSION:
-            raise TestudoError(
-                f"contract: shield.version: found {parameters.version}, "
-                f"this software has {SHIELD_VERSION}; export the policy again"
-            )
-        return parameters
 
 
 def projection_parameters(
@@ -110,23 +89,18 @@ def projection_parameters(
     )
     located, model = kappa * located, kappa * model
     terms = (
-        ProjectionTerm("bodies", bodies, "sum of the radii that are kept free: bodies, or the wash of drones"),
-        ProjectionTerm("look-ahead", ahead, "control points ahead of the axles"),
-        ProjectionTerm("lag", lag, "the body trails its stopping point while the pair turns"),
-        ProjectionTerm("localisation", located, "kappa * (position error + look-ahead * yaw error), both robots"),
-        ProjectionTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
-        ProjectionTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
+        MarginTerm("bodies", bodies, "sum of the radii that are kept free: bodies, or the wash of drones"),
+        MarginTerm("look-ahead", ahead, "control points ahead of the axles"),
+        MarginTerm("lag", lag, "the body trails its stopping point while the pair turns"),
+        MarginTerm("localisation", located, "kappa * (position error + look-ahead * yaw error), both robots"),
+        MarginTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
+        MarginTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
     )
     if own.coast_s + peer.coast_s > 0:
-        terms += (
-            ProjectionTerm(
-                "silence",
-                coast_drift_m(own) + coast_drift_m(peer),
-                "error of the level and of the speed while coasting, both robots",
-            ),
-        )
+        drift = coast_drift_m(own) + coast_drift_m(peer)
+        terms += (MarginTerm("silence", drift, "error of the level and of the speed while coasting, both robots"),)
     if slip:
-        terms += (ProjectionTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
+        terms += (MarginTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
     wall = (
         own.body_radius_m
         + _look_ahead(own)
@@ -157,12 +131,10 @@ def coast_drift_m(spec: RobotSpec) -> float:
     if spec.coast_s == 0:
         return 0.0
     level, cut = (spec.silence[f"silence.{name}_after"] for name in ("level", "cut"))
-    scale = spec.quantities["dynamics.speed_scale"]
     time_s = cut.high - level.low
     drift = GRAVITY_M_S2 * spec.silence["silence.level_error"].high
     off_level = drift * time_s**2 / 2 + drift * time_s * (spec.coast_s - time_s)
-    half_width = max(scale.high - scale.value, scale.value - scale.low)
-    return off_level + half_width * spec.speed_limit_m_s * spec.coast_s
+    return off_level + spec.quantities["dynamics.speed_scale"].half_width * spec.speed_limit_m_s * spec.coast_s
 
 
 def _direction_factor(certain_m: float, uncertain_m: float, use_m: float) -> float:
@@ -193,23 +165,18 @@ def _localisation(spec: RobotSpec) -> float:
 
 def _model_error(spec: RobotSpec) -> float:
     """Return how far the stopping point is off at full speed, at the ends of the intervals."""
-
-    def half_width(key: str) -> float:
-        quantity = spec.quantities[key]
-        return max(quantity.high - quantity.value, quantity.value - quantity.low)
-
-    ahead_s = spec.velocity_lag_s + spec.command_delay_s
+    ahead_s, quantities = spec.velocity_lag_s + spec.command_delay_s, spec.quantities
     speed = spec.control_point_speed_m_s
     along = speed * (
-        half_width("dynamics.velocity_lag")
-        + half_width("dynamics.command_delay")
-        + half_width("dynamics.speed_scale") * ahead_s
+        quantities["dynamics.velocity_lag"].half_width
+        + quantities["dynamics.command_delay"].half_width
+        + quantities["dynamics.speed_scale"].half_width * ahead_s
     )
     if spec.kind == HOLONOMIC:  # it drives along its own axes: an error of their direction turns the whole path
         return along + speed * spec.yaw_error_rad * ahead_s
     if spec.kind != DIFFERENTIAL_DRIVE:
         return along
-    turned = half_width("dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
+    turned = quantities["dynamics.turn_scale"].half_width * spec.turn_rate_limit_rad_s * ahead_s
     # neither commands nor announcements compensate the speed lost in turns
     lost = turn_slip_m_s(spec) * (ahead_s + spec.control_period_s)
     return along + spec.look_ahead_m * turned + lost

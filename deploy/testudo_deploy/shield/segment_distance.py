@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, is_numpy
 from testudo_hardware.motion.motion_state import length, sum_terms
 
 _TINY = 1e-12
@@ -29,7 +29,7 @@ def squeezed(vector: Array, height_ratio: float, axis: int = 0) -> Array:
     """
     if vector.shape[axis] == 2 or height_ratio == 1:
         return vector
-    if isinstance(vector, np.ndarray):  # one robot: one call in place of a few
+    if is_numpy(vector):  # one robot: one call in place of a few
         return vector * _shares(height_ratio, vector.ndim - axis, vector.dtype)
     flat, high = ((slice(None),) * axis + (part, ...) for part in (slice(0, 2), slice(2, 3)))
     return array_namespace(vector).concat([vector[flat], vector[high] / height_ratio], axis=axis)

@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.reservations import ShieldInputs, apply_stop_tube_check
-from testudo_deploy.shield.reserved_space import ReservedSpace, farthest_peer_position
+from testudo_deploy.shield.reservations import (
+    ReservedSpace,
+    ShieldInputs,
+    apply_stop_tube_check,
+    farthest_peer_position,
+)
 from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.velocity_projection import Arena, PeerTable, ShieldResult, ShieldStatus, project_velocity
 from testudo_hardware.arrays import Array, array_namespace, known_false

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from testudo_deploy.shield.projection_margins import coast_drift_m
+from testudo_deploy.shield.projection_margins import MarginTerm, coast_drift_m
 from testudo_hardware.arrays import Array, array_namespace, stacked
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState
 from testudo_hardware.motion.motion_model import turn_slip_m_s
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
@@ -28,15 +26,6 @@ _MOST_SAMPLES = 6
 """Largest number of samples in the tube of a command that acts for long."""
 SEGMENT_SHARE_OF_BODY = 0.25
 """Half-width of a reserved segment over the radius that is kept free: room for turning and noise."""
-
-
-@dataclass(frozen=True)
-class StopTubeTerm:
-    """One part of the error of a tube."""
-
-    name: str
-    value_m: float
-    source: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +52,7 @@ class StopTubeParameters:
     """By how much two estimates of one place can differ."""
     silence_s: float
     """After this time without a message a peer counts as silent."""
-    terms: tuple[StopTubeTerm, ...]
+    terms: tuple[MarginTerm, ...]
     height_ratio: float = 1.0
     """Heights between robots count 1/this (`segment_distance.squeezed`): in segments, clearances and distances."""
     sample_ticks: int = 1
@@ -72,18 +61,6 @@ class StopTubeParameters:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         return asdict(self) | {"terms": [asdict(term) for term in self.terms]}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> StopTubeParameters:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            TestudoError: keys are missing or unknown.
-        """
-        try:
-            return cls(**{**values, "terms": tuple(StopTubeTerm(**term) for term in values["terms"])})
-        except (KeyError, TypeError) as error:
-            raise TestudoError(f"contract: shield.space: {error}") from error
 
 
 def stop_tube_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> StopTubeParameters:
@@ -117,95 +94,45 @@ def sample_ticks(spec: RobotSpec) -> int:
     return max(1, round(spec.hold_s / spec.control_period_s / _MOST_SAMPLES)) if spec.coast_s > 0 else 1
 
 
-def stop_tube_terms(spec: RobotSpec) -> tuple[StopTubeTerm, ...]:
+def stop_tube_terms(spec: RobotSpec) -> tuple[MarginTerm, ...]:
     """Return by how much the true path can leave the predicted one, at the ends of the robot's intervals."""
-    speed = _body_speed(spec)
+    speed = spec.wheel_limit_m_s if spec.kind == DIFFERENTIAL_DRIVE else spec.speed_limit_m_s
     ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.hold_s
     way = speed * ahead_s + _stopping_way(spec, speed)
+    scale, lag, delay = (
+        spec.quantities[f"dynamics.{name}"].half_width for name in ("speed_scale", "velocity_lag", "command_delay")
+    )
+    over_way = "half-width of dynamics.speed_scale over the way of "
     terms = [
-        StopTubeTerm("localisation", spec.position_error_m, "sensing.position_error"),
-        StopTubeTerm(
-            "speed scale",
-            _half_width(spec, "dynamics.speed_scale") * way,
-            "half-width of dynamics.speed_scale over the way of pose age, delay, hold and braking",
-        ),
-        StopTubeTerm(
-            "lag",
-            speed * _half_width(spec, "dynamics.velocity_lag"),
-            "top speed * half-width of dynamics.velocity_lag",
-        ),
-        StopTubeTerm(
-            "delay",
-            speed * _half_width(spec, "dynamics.command_delay"),
-            "top speed * half-width of dynamics.command_delay",
-        ),
+        ("localisation", spec.position_error_m, "sensing.position_error"),
+        ("speed scale", scale * way, over_way + "pose age, delay, hold and braking"),
+        ("lag", speed * lag, "top speed * half-width of dynamics.velocity_lag"),
+        ("delay", speed * delay, "top speed * half-width of dynamics.command_delay"),
     ]
     if spec.kind == DIFFERENTIAL_DRIVE:
-        terms += _turning_terms(spec, speed, ahead_s)
+        turned = spec.quantities["dynamics.turn_scale"].half_width * spec.turn_rate_limit_rad_s * ahead_s
+        # a robot that turns at the limit cannot drive at top speed: rim speed = v + turn rate * base / 2
+        across = spec.wheel_limit_m_s / 2 * (ahead_s + spec.velocity_lag_s)
+        heading = (spec.yaw_error_rad + min(turned, 1.0) / 2) * across
+        terms.append(("heading", heading, "yaw error and half-width of dynamics.turn_scale over the way while turning"))
+        lost = turn_slip_m_s(spec)
+        if lost:
+            lost *= ahead_s + max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
+            terms.append(("turn slip", lost, "forward speed lost in turns over pose age, delay, hold and braking"))
     if spec.coast_s > 0:
-        terms.append(
-            StopTubeTerm(
-                "silence",
-                coast_drift_m(spec),
-                "half-width of dynamics.speed_scale over the way of "
-                "coasting, and what silence.level_error does until the motors are cut",
-            )
-        )
+        source = over_way + "coasting, and what silence.level_error does until the motors are cut"
+        terms.append(("silence", coast_drift_m(spec), source))
     if spec.kind == HOLONOMIC:
-        terms.append(
-            StopTubeTerm(
-                "heading",
-                spec.yaw_error_rad * way,
-                "a base drives along its own axes: yaw error over the way of pose age, delay, hold and braking",
-            )
-        )
-    terms.append(StopTubeTerm("bends", _bends(spec), "samples of a tube are joined by straight lines"))
-    return tuple(terms)
-
-
-def _turning_terms(spec: RobotSpec, speed: float, ahead_s: float) -> list[StopTubeTerm]:
-    """Return the terms of a differential drive at a speed [m/s] over pose age, delay and hold [s]."""
-    turned = _half_width(spec, "dynamics.turn_scale") * spec.turn_rate_limit_rad_s * ahead_s
-    # a robot that turns at the limit cannot drive at top speed: rim speed = v + turn rate * base / 2
-    across = _turning_way(spec, ahead_s + spec.velocity_lag_s)
-    terms = [
-        StopTubeTerm(
-            "heading",
-            (spec.yaw_error_rad + min(turned, 1.0) / 2) * across,
-            "yaw error and half-width of dynamics.turn_scale over the way while turning",
-        )
-    ]
-    lost = turn_slip_m_s(spec)
-    if lost:
-        braking_s = max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
-        terms.append(
-            StopTubeTerm(
-                "turn slip",
-                lost * (ahead_s + braking_s),
-                "forward speed lost in turns over pose age, delay, hold and braking",
-            )
-        )
-    return terms
-
-
-def _half_width(spec: RobotSpec, key: str) -> float:
-    quantity = spec.quantities[key]
-    return max(quantity.high - quantity.value, quantity.value - quantity.low)
-
-
-def _body_speed(spec: RobotSpec) -> float:
-    return spec.wheel_limit_m_s if spec.kind == DIFFERENTIAL_DRIVE else spec.speed_limit_m_s
+        source = "a base drives along its own axes: yaw error over the way of pose age, delay, hold and braking"
+        terms.append(("heading", spec.yaw_error_rad * way, source))
+    terms.append(("bends", _bends(spec), "samples of a tube are joined by straight lines"))
+    return tuple(MarginTerm(*term) for term in terms)
 
 
 def _stopping_way(spec: RobotSpec, speed: float) -> float:
     """Return the way to rest under zero command (shield.md: above a * lag it is v² / 2a + a lag² / 2)."""
     lag, limit = spec.velocity_lag_s, spec.acceleration_limit_m_s2
     return lag * speed if speed <= limit * lag else speed**2 / (2 * limit) + limit * lag**2 / 2
-
-
-def _turning_way(spec: RobotSpec, time_s: float) -> float:
-    """Return how far a wheeled robot gets in ``time_s`` while it turns at half of what the wheels allow."""
-    return spec.wheel_limit_m_s / 2 * time_s
 
 
 def _bends(spec: RobotSpec) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def command_candidates(
     return CommandCandidates(velocity, command, tube)
 
 
-def _with_candidates(values: Any) -> Any:
+def _with_candidates[Values: (MotionState, StoppingPoint)](values: Values) -> Values:
     """Return a state or stopping point with an axis for the candidates before the batch."""
     return type(values)(
         **{name: value[(slice(None),) * _COMPONENTS.get(name, 1) + (None,)] for name, value in vars(values).items()}

@@ -124,7 +124,9 @@ def project_velocity(
     xp = array_namespace(nominal_world)
     table_rows, cap, uncertainty = pair_rows(parameters, stop, neighbours)
     retreat = -RETREAT_SHARE * model.spec.control_point_speed_m_s
-    normals, bounds, firm = [], [], []
+    normals: list[Array] = []
+    bounds: list[Array] = []
+    firm: list[Array] = []
     for rows in (table_rows, wall_rows(parameters, arena, stop), obstacle_rows(parameters, arena, stop)):
         if rows is not None:
             normals.append(rows[0])

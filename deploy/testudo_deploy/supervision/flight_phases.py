@@ -189,16 +189,9 @@ class FlightSupervisor:
             guard: the phase that the guard reports; empty if it reports none.
         """
         if mode is Mode.DISARMED:
-            return tuple(
-                reason
-                for reason in (
-                    self._vehicle_check(now_s),
-                    self._place_check(position_world, guard),
-                    self._battery_check(),
-                )
-                if reason
-            )
-        found = []
+            checks = (self._vehicle_check(now_s), self._place_check(position_world, guard), self._battery_check())
+            return tuple(reason for reason in checks if reason)
+        found: list[str] = []
         vehicle = self._vehicle
         if vehicle is not None and (vehicle.tumbled or vehicle.locked):
             found.append("vehicle_tumbled")
@@ -228,16 +221,14 @@ class FlightSupervisor:
             if not (near and fresh and abs(self._climb_m_s) <= REACHED_M_S):
                 self._up_since_s = None
                 return None
-            if self._up_since_s is None:
-                self._up_since_s = now_s
+            self._up_since_s = _since(self._up_since_s, now_s)
             return Event.REACH if now_s - self._up_since_s >= SETTLED_S else None
         if mode is Mode.DISARMED:
             return None
         if not self._is_down(now_s):
             self._down_since_s = None
             return None
-        if self._down_since_s is None:
-            self._down_since_s = now_s
+        self._down_since_s = _since(self._down_since_s, now_s)
         return Event.TOUCH if now_s - self._down_since_s >= _STOOD_S else None
 
     def intent(self, mode: Mode, since_s: float, now_s: float) -> FlightIntent:
@@ -288,9 +279,8 @@ class FlightSupervisor:
 
     def _is_down(self, now_s: float) -> bool:
         """Return whether the vehicle is on the ground: by its report, else by its height once it should be there."""
-        vehicle = self._vehicle
-        fresh = vehicle is not None and now_s - self._heard_s <= VEHICLE_SILENT_S
-        if fresh and vehicle.flying is not None:  # some are always armed
+        vehicle = self._vehicle if now_s - self._heard_s <= VEHICLE_SILENT_S else None
+        if vehicle is not None and vehicle.flying is not None:  # some are always armed
             return not vehicle.flying and (self._final or vehicle.armed is False)
         low = self._height_m is not None and self._height_m - (self._ground_m or 0.0) <= _GROUND_M
         return self._final and low and now_s - self._believed_s <= POSE_LOST_S

@@ -127,12 +127,15 @@ class Robot:
 
     def hear_vehicle(self, state: VehicleState, received_s: float) -> None:
         """Take a report of the vehicle; for a robot with flight phases."""
-        self.flight.hear_vehicle(state, received_s)
+        if self.flight is not None:
+            self.flight.hear_vehicle(state, received_s)
         self.loop.on_vehicle(passes=not state.holds)
 
     def flight_order(self, now_s: float) -> FlightOrder:
         """Return the order for the guard; for a robot with flight phases."""
-        intent = self._flight_intent(now_s)
+        if self.flight is None:
+            raise ValueError(f"{self.name}: has no flight phases, so that there is no order for its guard")
+        intent = self._flight_intent(self.flight, now_s)
         return FlightOrder(
             self.name, now_s, str(intent.wanted), intent.top_m, intent.climb_s, intent.ground_m, intent.down_s
         )
@@ -155,14 +158,14 @@ class Robot:
         changed, self._shown = shown_now != self._shown, shown_now
         return TickOutput(record, self.loop.announcement(now_s), supervisor.mode not in RESTING, changed)
 
-    def _flight_intent(self, now_s: float) -> FlightIntent:
-        return self.flight.intent(self.supervisor.mode, self.supervisor.since_s, now_s)
+    def _flight_intent(self, flight: FlightSupervisor, now_s: float) -> FlightIntent:
+        return flight.intent(self.supervisor.mode, self.supervisor.since_s, now_s)
 
     def _flight_phase(self, now_s: float) -> FlightPhase:
         """Return the part of the flight for the control loop."""
         if self.flight is None:
             return FOLLOWS_COMMANDS
-        intent, mode = self._flight_intent(now_s), self.supervisor.mode
+        intent, mode = self._flight_intent(self.flight, now_s), self.supervisor.mode
         return FlightPhase(
             flown_by_itself=intent.wanted is not DesiredFlightState.FLY,
             climbs=mode is Mode.TAKE_OFF,
@@ -194,9 +197,10 @@ class Robot:
         return "" if volts is None else f"{volts:.2f} V"
 
     def _away(self, record: TickRecord) -> str:
-        if self._start is None or self.supervisor.mode not in RESTING or record.measured_position_world is None:
+        place, yaw = record.measured_position_world, record.measured_yaw
+        if self._start is None or self.supervisor.mode not in RESTING or place is None or yaw is None:
             return ""
-        return offset_from_start(self._start, PlanarTransform(record.measured_position_world, record.measured_yaw))
+        return offset_from_start(self._start, PlanarTransform(place, yaw))
 
     def summary(self) -> dict[str, str | int | float]:
         """Return the counts for the end of the fleet run."""
@@ -246,13 +250,13 @@ class Robot:
 
 def _flight_of(robot: FleetRobot, artefact: PolicyArtefact) -> FlightSupervisor:
     part = robot.link.profile.flight
-    needs = tuple("" if text is None else text.value for text in (part.controller, part.estimator))
+    controller, estimator = (None, None) if part is None else (part.controller, part.estimator)
     room = climb_volume_of(robot, artefact.contract)
     return FlightSupervisor(
         robot.initial_position_world,
         BatteryLimits.of(robot.spec),
-        controller=needs[0],
-        estimator=needs[1],
+        controller="" if controller is None else controller.value,
+        estimator="" if estimator is None else estimator.value,
         latency_s=robot.spec.link_delay_most_s,
         room=room,
         climb=ClimbLimits.of(robot.spec, room),

@@ -22,8 +22,7 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_loop import slots_first
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.flight_column import landing_shield
-from testudo_deploy.shield.reservations import ShieldInputs
-from testudo_deploy.shield.reserved_space import PeerReservations, ReservedSpace
+from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace, ShieldInputs
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus

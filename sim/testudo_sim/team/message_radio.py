@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace
+from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_sim import pytrees  # noqa: F401  (registers the types)
 from testudo_sim.team.fault_schedule import Faults

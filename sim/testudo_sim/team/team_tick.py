@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.reserved_space import ReservedSpace
+from testudo_deploy.shield.reservations import ReservedSpace
 from testudo_deploy.shield.velocity_projection import (
     Arena,
     PeerTable,

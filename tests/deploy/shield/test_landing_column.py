@@ -8,7 +8,7 @@ from tests.deploy.flying_pair import GROUND_M, World, with_phases
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.shield.flight_column import requesting_landing_column
-from testudo_deploy.shield.reserved_space import ReservedSpace, conflicts, reserved_at_rest
+from testudo_deploy.shield.reservations import ReservedSpace, conflicts, reserved_at_rest
 from testudo_deploy.supervision.modes import Event, Mode
 
 

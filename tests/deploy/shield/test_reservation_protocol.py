@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, PeerReservations, ReservedSpace, decide_grant
+from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace, decide_grant
 
 RULES = frozenset({"acknowledged", "content", "this announcement", "in order", "one goes first", "not after a restart"})
 

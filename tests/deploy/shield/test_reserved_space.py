@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.deploy.peer_lanes import peer, spaces, unheard
 
-from testudo_deploy.shield.reserved_space import (
+from testudo_deploy.shield.reservations import (
     PeerReservations,
     ReservedSpace,
     conflicts,

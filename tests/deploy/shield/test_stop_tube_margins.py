@@ -1,11 +1,13 @@
 """The margins of layers 2 and 3 are their terms, and grow with all that is uncertain."""
 
 import dataclasses
+import json
 
 import pytest
 
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters, stop_tube_terms
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.files.strict_json import read_as
 from testudo_hardware.spec import load_robot, robot_files
 
 ROBOTS = sorted(robot_files())
@@ -87,7 +89,8 @@ def test_peers_of_another_kind_add_their_own_errors():
 @pytest.mark.parametrize("name", ROBOTS)
 def test_they_can_be_written_down_and_read_again(name):
     space = stop_tube_parameters(load_robot(name))
-    assert StopTubeParameters.from_dict(space.to_dict()) == space
-    for wrong in ({"terms": ()}, {**space.to_dict(), "more": 1}, {**space.to_dict(), "terms": [{"name": "a"}]}):
+    values = json.loads(json.dumps(space.to_dict()))
+    assert read_as(StopTubeParameters, values, "shield.space", TestudoError) == space
+    for wrong in ({"terms": []}, {**values, "more": 1}, {**values, "terms": [{"name": "a"}]}):
         with pytest.raises(TestudoError, match=r"shield\.space"):
-            StopTubeParameters.from_dict(wrong)
+            read_as(StopTubeParameters, wrong, "shield.space", TestudoError)

@@ -1,6 +1,7 @@
 """Layer 1: what it lets through, what it changes, and that nothing passes it unchecked."""
 
 import dataclasses
+import json
 
 import array_api_strict
 import jax
@@ -14,6 +15,7 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters, proje
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import RETREAT_SHARE, ShieldStatus, pair_rows
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.files.strict_json import read_as
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
@@ -364,14 +366,15 @@ def test_the_margins_of_a_base_hold_what_a_wrong_heading_turns():
 @pytest.mark.parametrize("name", ROBOTS)
 def test_parameters_survive_the_way_through_json_values(name):
     parameters = projection_parameters(load_robot(name))
-    assert ProjectionParameters.from_dict(parameters.to_dict()) == parameters
+    values = json.loads(json.dumps(parameters.to_dict()))
+    assert read_as(ProjectionParameters, values, "contract: shield", TestudoError) == parameters
 
 
 def test_parameters_of_another_shield_are_refused():
-    values = projection_parameters(load_robot("gritsbot_x")).to_dict()
-    for spoilt in ({**values, "version": 99}, {**values, "extra": 1}, {"version": 1}):
+    values = json.loads(json.dumps(projection_parameters(load_robot("gritsbot_x")).to_dict()))
+    for spoilt in ({**values, "version": "99"}, {**values, "extra": 1}, {"version": 1}):
         with pytest.raises(TestudoError, match="contract: shield"):
-            ProjectionParameters.from_dict(spoilt)
+            read_as(ProjectionParameters, spoilt, "contract: shield", TestudoError)
 
 
 def test_a_state_beyond_its_limits_is_braked_or_kept_finite(make_scene):

@@ -10,8 +10,7 @@ from tests.deploy.shield.test_downwash import braking
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.arena import Arena, Ball, clearance
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.shield.reservations import ShieldInputs
-from testudo_deploy.shield.reserved_space import PeerReservations, reserved_at_rest
+from testudo_deploy.shield.reservations import PeerReservations, ShieldInputs, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.reserved_space import NOTHING_HEARD, reserved_at_rest
+from testudo_deploy.shield.reservations import NOTHING_HEARD, reserved_at_rest
 from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.message_radio import by_slot, exchange, message, neighbour_table, peer_spaces, receive_messages
 

@@ -15,8 +15,7 @@ from testudo_bench.performance.world_stepping import compiled, seconds
 from testudo_deploy.bench.result import BenchResult
 from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.shield.reservations import ShieldInputs
-from testudo_deploy.shield.reserved_space import PeerReservations, reserved_at_rest
+from testudo_deploy.shield.reservations import PeerReservations, ShieldInputs, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena, PeerTable

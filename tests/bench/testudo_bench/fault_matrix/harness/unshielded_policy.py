@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.shield.reservations import ShieldInputs
-from testudo_deploy.shield.reserved_space import ReservedSpace
+from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_hardware.motion.motion_model import actuator_command
