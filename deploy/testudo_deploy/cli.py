@@ -120,7 +120,9 @@ def _source_file(module: str) -> Path | None:
 
 def general_help() -> str:
     """Return the text of `testudo --help`, made without importing any verb."""
-    rows, examples, hidden = [], [], []
+    rows: list[str] = []
+    examples: list[str] = []
+    hidden: list[str] = []
     for name, point in verbs().items():
         if missing_requirements(point):
             hidden.append(f"  {name:<12} needs: pip install '{_extra_to_install(point)}'")

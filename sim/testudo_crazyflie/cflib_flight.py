@@ -12,7 +12,7 @@ import numpy as np
 
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
 from testudo_crazyflie.udp_server import CrazyflieServer, RadioConditions
-from testudo_deploy.launch.core_wakefulness import CpuKeepAwake
+from testudo_deploy.launch.child_processes import CpuKeepAwake
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
 from testudo_hardware.links.crazyflie.vehicle_messages import LinkPhase, RadioSample
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest

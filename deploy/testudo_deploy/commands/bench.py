@@ -14,9 +14,8 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from testudo_deploy.bench.result import machine
 from testudo_deploy.cli import docstring_of, missing_requirements
-from testudo_deploy.commands.report import Report, facts, table
+from testudo_deploy.commands.report import Report, facts, machine, table
 from testudo_hardware.errors import TestudoError
 
 GROUP = "testudo.benchmarks"

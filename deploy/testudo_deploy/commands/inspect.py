@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any, cast
 
 import tyro
 from rich.console import Console
@@ -176,12 +178,16 @@ def _robot(contract: Contract) -> Table:
     rows = [
         (f"{section}.{name}", entry["value"], entry["unit"], _interval(entry["interval"]))
         for section, entries in contract.robot_spec.items()
-        if isinstance(entries, dict)
-        for name, entry in entries.items()
+        for name, entry in _entries(entries)
     ]
     made = table(f"Robot {contract.robot}", ("quantity", "value", "unit", "interval"), rows)
     made.caption = f"sha256 {contract.robot_sha256}"
     return made
+
+
+def _entries(section: Any) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Return the quantities of a section of a robot file; a single value has none."""
+    return cast("dict[str, dict[str, Any]]", section).items() if isinstance(section, dict) else ()
 
 
 def _interval(bounds: list[float]) -> str:

@@ -1,14 +1,15 @@
-"""The result of a verb: values for `--json`, tables for the terminal."""
+"""The results of verbs and benchmarks: values for `--json`, tables for the terminal."""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich import box
 from rich.console import Console
@@ -76,7 +77,8 @@ def cell(value: Any) -> Text:
     if isinstance(value, float):
         return Text(f"{value:.6g}", justify="right")
     if isinstance(value, list | tuple):
-        return Text(", ".join(cell(item).plain for item in value) or "none")
+        items = cast("Sequence[Any]", value)
+        return Text(", ".join(cell(item).plain for item in items) or "none")
     return Text("-" if value is None or value == "" else str(value))
 
 
@@ -84,7 +86,39 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for key, value in values.items():
         if isinstance(value, Mapping):
-            rows += _flat(value, f"{prefix}{key}.")
+            rows += _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
         else:
             rows.append((f"{prefix}{key}", value))
     return rows
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """The outcome of one benchmark."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    values: dict[str, Any]
+    """JSON-ready, the keys that `docs/results.md` names."""
+    more: tuple[BenchResult, ...] = ()
+    """Further tables, below."""
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures were measured on."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.admission.safety_contracts import save_safety_contracts
@@ -96,7 +97,7 @@ class FleetRunState:
         if "cpu_share" in values:
             self.cpu_share[event.process] = values["cpu_share"]
 
-    def _take_state(self, values: Mapping) -> None:
+    def _take_state(self, values: Mapping[str, Any]) -> None:
         if self.outcome:  # the plant continues, but the result is final
             return
         self.time_s, self.contacts = values["time_s"], values["contacts"]

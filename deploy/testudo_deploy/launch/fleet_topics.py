@@ -1,13 +1,25 @@
-"""Topics of a fleet: their names and types, and which nodes may publish on them; pure."""
+"""Topics of a fleet, and what each process of a plan publishes, subscribes to, serves and calls; pure.
+
+Names are absolute. A test compares the interfaces with those of running nodes, in both directions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.link_topics import FLIGHT_TOPICS, ROBOT_TOPICS, absolute
-from testudo_deploy.fleet.pose_source import TRANSFORM_TYPE, PoseSourceReader, sensed_topics
+from testudo_deploy.fleet.pose_source import (
+    TRANSFORM_TYPE,
+    PoseSourceReader,
+    record_topic,
+    sensed_topics,
+    shared_odometry,
+)
+from testudo_deploy.launch.launch_plan import ProcessPlan
+from testudo_deploy.launch.lock_step import CLOCK_TOPIC, DONE_TOPIC, STAGE_TOPIC
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 
 EVENTS_TOPIC = "/plant/events"
@@ -98,3 +110,227 @@ def foreign_publishers(found: Sequence[str], own: str, allowed: Sequence[str] = 
     if own in rest:
         rest.remove(own)
     return [name for name in rest if name.rpartition("/")[2] not in allowed]
+
+
+OPERATOR = "operator"
+"""The user of `testudo status`, `testudo estop` and of services by hand; not a process of the plan."""
+DRIVER = "driver"
+"""The other end of a robot's link; on real robots in the plan only if the profile has a driver of ours."""
+TOOL_NODES = "testudo_tool"
+"""Prefix of the names of nodes that command-line verbs create; their process id follows."""
+
+_EVERY_NODE = ("/rosout", "/parameter_events")
+_PARAMETER_SERVICES = (
+    "describe_parameters",
+    "get_parameters",
+    "get_parameter_types",
+    "list_parameters",
+    "set_parameters",
+    "set_parameters_atomically",
+)
+_TYPES_SERVICE = "get_type_description"
+_LIFECYCLE_SERVICES = (
+    "change_state",
+    "get_state",
+    "get_available_states",
+    "get_available_transitions",
+    "get_transition_graph",
+)
+
+
+@dataclass(frozen=True)
+class Interfaces:
+    """Absolute names of the topics and services of a node; `*` stands for any characters, as in DDS."""
+
+    publishes: frozenset[str] = frozenset()
+    subscribes: frozenset[str] = frozenset()
+    serves: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    """Subscriptions that exist only at some times, or only with some policies."""
+
+
+def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
+    """Return the interfaces of a process.
+
+    Args:
+        process: from `testudo_deploy.launch.launch_plan.plan`.
+        fleet: the fleet of that plan.
+
+    Raises:
+        TestudoError: a process that is not in the table.
+    """
+    if process.name not in _TABLE:
+        raise TestudoError(f"process {process.label}: not in the table of interfaces; known are {', '.join(_TABLE)}")
+    own = _with_rclpy(f"/{process.label}", _TABLE[process.name](fleet, process.namespace))
+    lock_step = _lock_step(process)
+    return replace(
+        own,
+        publishes=own.publishes | lock_step.publishes,
+        subscribes=own.subscribes | lock_step.subscribes,
+        optional=own.optional if process.parameters.get("use_sim_time") else own.optional | {CLOCK_TOPIC},
+    )
+
+
+def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
+    """Return the link topics of a robot's driver and localisation; the driver's further topics are not known."""
+    own = fleet.robot(robot)
+    sensor = PoseSourceReader(own)
+    published = {topic.absolute for topic in sensor.topics}
+    if sensor.transform_topic:
+        published.add(absolute(sensor.transform_topic, robot))
+    subscribed = {absolute(own.link.topics["cmd_vel"], robot)}
+    if own.has_flight_phases:
+        published.add(f"/{robot}/vehicle_state")
+        subscribed.add(f"/{robot}/flight_request")
+    return _with_rclpy(f"/{robot}/{DRIVER}", _interfaces(published, subscribed))
+
+
+def operator_interfaces(fleet: Fleet) -> Interfaces:
+    """Return what an operator may do: see the status of the fleet, stop it, and rearm it."""
+    subscribed = [f"/{name}/{kind}" for name in fleet.names for kind in ("mode", "guard_status", "battery_state")]
+    flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
+    guard = [f"/{name}/guard/{service}" for name in fleet.names for service in ("estop", "rearm")]
+    guard += [f"/{name}/guard/motors_off" for name in flying]
+    policy = [
+        f"/{name}/policy/{service}"
+        for name in fleet.names
+        for service in ("start", "stop", "change_state", "get_state")
+    ]
+    policy += [f"/{name}/policy/land" for name in flying]
+    stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
+    return _interfaces(
+        [*_EVERY_NODE, *stops],
+        subscribed,
+        [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"],
+        [*guard, *policy],
+        optional=subscribed,
+    )
+
+
+def _with_rclpy(node: str, own: Interfaces) -> Interfaces:
+    """Return the same with the interfaces that every node of rclpy has."""
+    services = {f"{node}/{service}" for service in (*_PARAMETER_SERVICES, _TYPES_SERVICE)}
+    return replace(
+        own,
+        publishes=own.publishes | set(_EVERY_NODE),
+        serves=own.serves | services,
+        subscribes=own.subscribes | {CLOCK_TOPIC},
+    )  # with the parameter use_sim_time
+
+
+def _lock_step(process: ProcessPlan) -> Interfaces:
+    """Return the interfaces that lock-step adds."""
+    if not process.parameters.get("lock_step"):
+        return Interfaces()
+    if process.name == "plant":
+        return _interfaces([STAGE_TOPIC, CLOCK_TOPIC], [DONE_TOPIC])
+    return _interfaces([DONE_TOPIC], [STAGE_TOPIC])
+
+
+def _policy(fleet: Fleet, robot: str) -> Interfaces:
+    own = [f"/{robot}/{kind}" for kind in ("cmd_vel_policy", "peer_state", "tick", "mode")]
+    node, sensor, peers = f"/{robot}/policy", PoseSourceReader(fleet.robot(robot)), fleet.peers(robot)
+    flies = fleet.robot(robot).has_flight_phases
+    subscribed = [topic.absolute for topic in sensor.topics]
+    if sensor.transform_topic:
+        subscribed.append(absolute(sensor.transform_topic, robot))
+    subscribed += [f"/{robot}/guard_status", *(f"/{peer}/peer_state" for peer in peers)]
+    if fleet.tracking:
+        subscribed += [topic.absolute for peer in peers for topic in sensed_topics(fleet.robot(peer))]
+    follows = fleet.robot(robot).follows
+    if follows is not None:
+        subscribed.append(f"/{follows.robot}/peer_state")
+    if flies:
+        own.append(f"/{robot}/flight_order")
+        subscribed.append(f"/{robot}/vehicle_state")
+    names = ("start", "stop", "land") if flies else ("start", "stop")
+    services = [f"{node}/{service}" for service in (*names, *_LIFECYCLE_SERVICES)]
+    return _interfaces([*own, DIAGNOSTICS_TOPIC, f"{node}/transition_event"], subscribed, services)
+
+
+def _guard(fleet: Fleet, robot: str) -> Interfaces:
+    own = fleet.robot(robot)
+    published = [absolute(own.link.topics["cmd_vel"], robot), f"/{robot}/guard_status", DIAGNOSTICS_TOPIC]
+    subscribed = [f"/{robot}/cmd_vel_policy", ESTOP_TOPIC, f"/{robot}/estop"]
+    services = ["estop", "rearm"]
+    if CommandWire(robot, own.spec, own.link.profile).needs_place:
+        subscribed += [topic.absolute for topic in sensed_topics(own)]
+    if own.has_flight_phases:
+        published.append(f"/{robot}/flight_request")
+        subscribed += [f"/{robot}/flight_order", f"/{robot}/vehicle_state"]
+        services.append("motors_off")
+    return _interfaces(published, subscribed, [f"/{robot}/guard/{service}" for service in services])
+
+
+def _driver(fleet: Fleet, robot: str) -> Interfaces:
+    """Return the interfaces of a driver of this project: its end of the link, the battery, and forwarded poses."""
+    own = fleet.robot(robot)
+    names = own.link.topics
+    published = [absolute(names[kind], robot) for kind in ("odom", "battery_state")]
+    subscribed = [absolute(names["cmd_vel"], robot), f"/{robot}/flight_request"]
+    poses = [absolute(names["pose"], robot)] if own.pose.source == "mocap" else []
+    return _interfaces([*published, f"/{robot}/vehicle_state", DIAGNOSTICS_TOPIC], [*subscribed, *poses])
+
+
+def _station(fleet: Fleet, _: str) -> Interfaces:
+    calls = [f"/{name}/policy/{service}" for name in fleet.names for service in ("change_state", "start")]
+    return _interfaces(subscribed=[f"/{name}/mode" for name in fleet.names], calls=calls)
+
+
+def _recorder(fleet: Fleet, _: str) -> Interfaces:
+    return _interfaces(subscribed=[topic.name for topic in topics(fleet)])
+
+
+def _plant(fleet: Fleet, _: str) -> Interfaces:
+    published: list[str] = [EVENTS_TOPIC]
+    subscribed: list[str] = []
+    for robot in fleet.robots:
+        published += [topic.absolute for topic in sensed_topics(robot)]
+        published += [f"/{robot.name}/{kind}" for kind in ("truth", "applied_cmd_vel")]
+        subscribed += [absolute(robot.link.topics["cmd_vel"], robot.name), f"/{robot.name}/plant_fault"]
+        if robot.spec.attitude:
+            published.append(f"/{robot.name}/battery_state")
+        if robot.has_flight_phases:
+            published.append(f"/{robot.name}/vehicle_state")
+            subscribed.append(f"/{robot.name}/flight_request")
+    return _interfaces(published, subscribed)
+
+
+def _task(fleet: Fleet, _: str) -> Interfaces:
+    shared = [found[0] for robot in fleet.robots if (found := shared_odometry(robot)) is not None]
+    ticks = [record_topic(robot) for robot in fleet.robots]
+    bodies = body_topic("*")
+    # the policy's scenario decides which bodies there are, and whether ticks are needed beside odometry
+    optional = [bodies, *(record_topic(robot) for robot in fleet.robots if shared_odometry(robot) is not None)]
+    subscribed = [*(f"/{name}/mode" for name in fleet.names), *shared, *ticks, bodies]
+    return _interfaces([SCORE_TOPIC, GOALS_TOPIC], subscribed, ["/task/restart"], optional=optional)
+
+
+def _markers(fleet: Fleet, _: str) -> Interfaces:
+    subscribed = [f"/{name}/{kind}" for name in fleet.names for kind in ("tick", "peer_state", "mode")]
+    subscribed += [found[0] for robot in fleet.robots if (found := shared_odometry(robot)) is not None]
+    return _interfaces([MARKERS_TOPIC], subscribed, optional=subscribed)  # only while a viewer subscribes
+
+
+_TABLE: dict[str, Callable[[Fleet, str], Interfaces]] = {
+    "policy": _policy,
+    "guard": _guard,
+    DRIVER: _driver,
+    "station": _station,
+    "recorder": _recorder,
+    "plant": _plant,
+    "task": _task,
+    "markers": _markers,
+}
+"""By the node name: the interfaces from fleet and robot."""
+
+
+def _interfaces(
+    published: Iterable[str] = (),
+    subscribed: Iterable[str] = (),
+    serves: Iterable[str] = (),
+    calls: Iterable[str] = (),
+    optional: Iterable[str] = (),
+) -> Interfaces:
+    return Interfaces(*(frozenset(names) for names in (published, subscribed, serves, calls, optional)))

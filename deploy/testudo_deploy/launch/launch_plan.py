@@ -40,7 +40,7 @@ class ProcessPlan:
     module: str
     namespace: str
     """Without a leading slash; empty for the root."""
-    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict[str, ParameterValue])
     arguments: tuple[str, ...] = ()
     """Further words after `--ros-args`."""
 
@@ -140,7 +140,11 @@ def _station_nodes(run_folder: Path | None, backend: str, seed: int, duration_s:
     if run_folder is not None:
         nodes.append(("recorder", "", {"run_folder": str(run_folder.absolute()), "seed": seed, "backend": backend}))
     if backend == "sim":
-        plant = {"seed": seed, "duration_s": float(duration_s), "recorded": run_folder is not None}
+        plant: dict[str, ParameterValue] = {
+            "seed": seed,
+            "duration_s": float(duration_s),
+            "recorded": run_folder is not None,
+        }
         nodes.append(("plant", "", plant))
     return [*nodes, ("station", "", {})]
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from testudo_deploy.contract.messages import Envelope, EnvelopeError
 from testudo_hardware.errors import TestudoError
@@ -108,7 +108,8 @@ class StageDone(Envelope):
 
 
 def _check_counts(schema: str, number: Any, sent: Any) -> None:
-    numbers = [number, *(sent.values() if isinstance(sent, dict) else [None])]
+    counts = cast("dict[str, Any]", sent).values() if isinstance(sent, dict) else [None]
+    numbers: list[Any] = [number, *counts]
     if not all(isinstance(value, int) and not isinstance(value, bool) for value in numbers):
         raise EnvelopeError(f"{schema}: found number {number!r} and counts {sent!r}, expected whole numbers")
 

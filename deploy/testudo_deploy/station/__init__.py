@@ -1,5 +1,5 @@
-"""The logic of the operator station: bring-up, status and emergency stop of a fleet; pure.
+"""The operator station: status of robots, bring-up and emergency stop of a fleet, and markers for viewers.
 
-In: status messages of robots and guards.
-Out: requests to robots, status and confirmations for operators.
+In: status messages, tick records, peer messages, arena.
+Out: requests to robots, status values, markers.
 """

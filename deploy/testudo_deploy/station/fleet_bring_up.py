@@ -114,7 +114,7 @@ class BringUp:
         all_armed = all(
             robot.mode in READY and robot.ready and not robot.by_hand for robot in waiting.values() if robot.required
         )
-        found = []
+        found: list[tuple[str, Request]] = []
         for name, robot in waiting.items():
             wanted = self._wanted(robot, all_armed=all_armed)
             if wanted is not None and robot.ready and now_s - robot.asked_s >= RETRY_S:

@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from testudo_deploy.launch.fleet_topics import SCORE_SCHEMA
-from testudo_deploy.markers.marker import Marker
-from testudo_deploy.markers.scene import GoalView, body_marker
+from testudo_deploy.station.markers import GoalView, Marker, body_marker
 from testudo_sim.online_task.online_task import DecisionScore, OnlineTask
 from testudo_sim.online_task.task_state import goals_of
 

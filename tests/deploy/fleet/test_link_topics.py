@@ -7,8 +7,8 @@ from testudo_deploy.fleet.fleet import FleetError
 from testudo_deploy.fleet.link_topics import absolute
 from testudo_deploy.fleet.pose_source import PoseSourceReader
 from testudo_deploy.launch import fleet_topics, lock_step
+from testudo_deploy.launch.fleet_topics import process_interfaces
 from testudo_deploy.launch.launch_plan import WATCHERS, plan
-from testudo_deploy.launch.node_interfaces import process_interfaces
 from testudo_hardware.links.link_profile import link_files
 
 MAP = {"source": "odom+initial", "frame": "map"}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from testudo_deploy.launch import core_wakefulness
-from testudo_deploy.launch.core_wakefulness import CpuKeepAwake, cores_wake_late
+from testudo_deploy.launch import child_processes
+from testudo_deploy.launch.child_processes import CpuKeepAwake, cores_wake_late
 
 VIRTUAL, METAL = "flags\t: fpu hypervisor sse\n", "flags\t: fpu sse\n"
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system has no SCHED_IDLE")
@@ -39,7 +39,7 @@ def test_another_system_is_left_alone(tmp_path):
 
 @linux
 def test_the_spinners_yield_and_end(monkeypatch):
-    monkeypatch.setattr(core_wakefulness, "cores_wake_late", lambda: True)
+    monkeypatch.setattr(child_processes, "cores_wake_late", lambda: True)
     with CpuKeepAwake() as awake:
         spinners = list(awake._spinners)
         assert len(spinners) == len(os.sched_getaffinity(0))
@@ -56,9 +56,9 @@ def test_the_spinners_end_when_their_parent_is_killed():
             "-c",
             (
                 "import time\n"
-                "from testudo_deploy.launch import core_wakefulness\n"
-                "core_wakefulness.cores_wake_late = lambda: True\n"
-                "with core_wakefulness.CpuKeepAwake() as awake:\n"
+                "from testudo_deploy.launch import child_processes\n"
+                "child_processes.cores_wake_late = lambda: True\n"
+                "with child_processes.CpuKeepAwake() as awake:\n"
                 "    print(*(s.pid for s in awake._spinners), flush=True)\n"
                 "    time.sleep(60)\n"
             ),

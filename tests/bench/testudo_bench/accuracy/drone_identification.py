@@ -26,7 +26,7 @@ from testudo_analysis.identify.drone.identify_drone import (
     measure,
 )
 from testudo_analysis.identify.estimation.identification_result import ROBOTS
-from testudo_deploy.bench.result import BenchResult, machine
+from testudo_deploy.commands.report import BenchResult, machine
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import Quantity, RobotSpec, load_robot
 from testudo_runs.importing.logs.log_discovery import files_of, runs_of

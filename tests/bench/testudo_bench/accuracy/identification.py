@@ -18,7 +18,7 @@ from testudo_analysis.identify.ground.synthetic_runs import Truth, synthetic_run
 from testudo_analysis.identify.identify_run import identify_run
 from testudo_analysis.identify.parameter_recovery import COLUMNS, Found, kept_values, recoveries, recovery_table
 from testudo_bench.performance.recorded_runs import DATA_VARIABLE
-from testudo_deploy.bench.result import BenchResult, machine
+from testudo_deploy.commands.report import BenchResult, machine
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_runs.alignment import prepare

@@ -20,7 +20,7 @@ from testudo_bench.accuracy.tier_drift import (
     sent_commands,
     single_start,
 )
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE

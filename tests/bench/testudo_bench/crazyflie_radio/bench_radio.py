@@ -9,7 +9,7 @@ from functools import partial
 from testudo_bench.crazyflie_radio import radio_cases
 from testudo_bench.crazyflie_radio.radio_cases import Row
 from testudo_crazyflie.udp_server import PRIORITY, keep_time
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 
 _STREAM_S, _QUICK_S = 60.0, 5.0
 _SHARES = (0.1, 0.3, 0.5)

@@ -13,7 +13,7 @@ from typing import Any
 from testudo_bench.fault_matrix.faults import file_faults, peer_faults, process_faults, robot_faults
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
 from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 
 ROWS: tuple[FaultRow, ...] = tuple(
     sorted(

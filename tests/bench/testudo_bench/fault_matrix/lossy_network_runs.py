@@ -16,7 +16,7 @@ from typing import Any
 from testudo_bench.fault_matrix.harness.fleet_harness import TestBed, write_swap
 from testudo_bench.fault_matrix.harness.network_emulation import EmulatedRadio, Network
 from testudo_bench.fault_matrix.radio_bursts import bench_bursts
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.control.control_tick import LATE_S
 from testudo_deploy.launch.child_processes import ProcessEvent

@@ -12,7 +12,7 @@ from typing import Any
 
 from testudo_bench.fault_matrix.harness.fault_case import brakes
 from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 
 _KILLS = 100
 _SEED = 0

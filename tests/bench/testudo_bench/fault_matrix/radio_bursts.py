@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from testudo_bench.fault_matrix.harness.fleet_harness import TestBedError, write_swap
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import ProcessPlan, plan
 from testudo_hardware.errors import TestudoError

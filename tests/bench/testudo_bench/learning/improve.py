@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from testudo_bench.learning.model_mismatch import ARMS, OLD, MismatchOutcome, Plant, Study, budget_of
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_sim.devices import devices
 

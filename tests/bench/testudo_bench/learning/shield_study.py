@@ -20,7 +20,7 @@ from testudo_bench.learning.study_report import (
 from testudo_bench.learning.study_runs import ARMS, QUICK, Budget, SavedResults, open_runs
 from testudo_bench.learning.team_cost import SIZES, study_contract, team_cost
 from testudo_bench.learning.training_trial import Trials
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.devices import devices

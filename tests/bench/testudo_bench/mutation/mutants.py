@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 

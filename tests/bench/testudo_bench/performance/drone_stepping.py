@@ -13,7 +13,7 @@ import numpy as np
 
 from testudo_bench.performance import crazyflow_reference as oracle
 from testudo_bench.performance.world_stepping import compiled, seconds
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import attitude_drone
 from testudo_hardware.motion.attitude_drone import AnglesState, AttitudeDroneParameters, AttitudeResponse

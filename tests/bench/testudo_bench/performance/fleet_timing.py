@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from testudo_bench.fault_matrix.harness.fleet_harness import write_fleet
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.control.control_tick import LATE_S
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_bench.performance.world_stepping import drive_to_goals
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_bench.performance.world_stepping import compiled, seconds
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.reservations import PeerReservations, ShieldInputs, reserved_at_rest

@@ -17,7 +17,7 @@ from testudo_analysis.gap.prediction.batch_rollout import by_robot, roll_out_all
 from testudo_analysis.gap.prediction.prediction_errors import error_channels
 from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
 from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare

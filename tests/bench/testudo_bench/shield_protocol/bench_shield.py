@@ -14,7 +14,7 @@ from testudo_bench.shield_protocol.cell_runner import CellOutcome, Job, Tables, 
 from testudo_bench.shield_protocol.drone_cells import attitude_cells, drone_cells
 from testudo_bench.shield_protocol.ground_cells import in_quick, mujoco_cells, protocol_cells
 from testudo_bench.shield_protocol.protocol_cell import Claim, ProtocolCell, Rule
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.devices import devices

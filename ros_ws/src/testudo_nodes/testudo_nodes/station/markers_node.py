@@ -30,9 +30,8 @@ from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TickRec
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import recorded_pose, shared_odometry
 from testudo_deploy.launch.fleet_topics import MARKERS_TOPIC
-from testudo_deploy.markers.marker import Marker, fill_marker
-from testudo_deploy.markers.robots import RobotView, fleet_markers
-from testudo_deploy.markers.scene import arena_markers
+from testudo_deploy.station.markers import Marker, arena_markers, fill_marker
+from testudo_deploy.station.robot_markers import RobotView, fleet_markers
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry
 from testudo_nodes.common.messages import envelope_bytes, status_values
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, logging_errors, report_status, run, text_parameter

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.contract.messages import PeerMessage, SegmentEnds, TickRecord
-from testudo_deploy.markers.marker import Colour, Marker, Shape, area, capsule, circle, hull_outline, lifted, line
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, stop_tube_parameters
+from testudo_deploy.station.markers import Colour, Marker, Shape, area, capsule, circle, hull_outline, lifted, line
 from testudo_hardware.frames import quaternion_xyzw_from_yaw
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
@@ -83,45 +83,29 @@ def _robot(view: RobotView) -> list[Marker]:
     made = _segments(view, space)
     if view.position_world is None:
         return made
-    made += _body(view)
-    if view.status:
-        made += [*_tube(view, space), *_velocities(view), *_goal_line(view)]
+    made += _body(view, view.position_world)
+    if view.record is not None and view.status:
+        made += _tube(view, view.record, space)
+        made += _velocities(view, view.record)
+        made += _goal_line(view, view.position_world, view.record.goal_world)
     return made
 
 
-def _body(view: RobotView) -> list[Marker]:
+def _body(view: RobotView, position_world: Sequence[float]) -> list[Marker]:
     """Return the body with a heading line, and its label."""
     known = view.pose_age_s <= FRESH_S
     colour = (*(STATUS_COLOURS.get(view.status, UNKNOWN_COLOUR) if known else UNKNOWN_COLOUR), 0.9 if known else 0.4)
-    radius, height = view.spec.body_radius_m, view.spec.body_height_m
-    flat = view.spec.dimension == 2
-    centre = lifted(view.position_world, height / 2)
+    radius, height, namespace = view.spec.body_radius_m, view.spec.body_height_m, f"robots/{view.name}"
+    centre = lifted(position_world, height / 2)
     top = centre[2] + height / 2 + _STEP_M
     front = (centre[0] + radius * math.cos(view.yaw), centre[1] + radius * math.sin(view.yaw), top)
-    made = [
-        Marker(
-            f"robots/{view.name}",
-            0,
-            Shape.CYLINDER,
-            colour,
-            centre,
-            quaternion_xyzw_from_yaw(view.yaw),
-            (2 * radius, 2 * radius, height),
-        ),
-        line(f"robots/{view.name}", 1, ((centre[0], centre[1], top), front), (0.1, 0.1, 0.1, colour[3]), 0.012),
-    ]
-    above = centre[2] + height / 2 + (_TEXT_M if flat else 1.5 * _TEXT_M)
+    turned, size = quaternion_xyzw_from_yaw(view.yaw), (2 * radius, 2 * radius, height)
+    above = centre[2] + height / 2 + (_TEXT_M if view.spec.dimension == 2 else 1.5 * _TEXT_M)
+    place, letters = (centre[0], centre[1], above), (0.0, 0.0, _TEXT_M)
     return [
-        *made,
-        Marker(
-            f"labels/{view.name}",
-            0,
-            Shape.TEXT,
-            _TEXT,
-            (centre[0], centre[1], above),
-            size_m=(0.0, 0.0, _TEXT_M),
-            text=label(view),
-        ),
+        Marker(namespace, 0, Shape.CYLINDER, colour, centre, turned, size),
+        line(namespace, 1, ((centre[0], centre[1], top), front), (0.1, 0.1, 0.1, colour[3]), 0.012),
+        Marker(f"labels/{view.name}", 0, Shape.TEXT, _TEXT, place, size_m=letters, text=label(view)),
     ]
 
 
@@ -129,7 +113,7 @@ def label(view: RobotView) -> str:
     """Return the text above a robot: its name, then the reason for which it does not follow its policy."""
     if view.pose_age_s > FRESH_S:
         return f"{view.name}: no pose" + (f" for {view.pose_age_s:.0f} s" if math.isfinite(view.pose_age_s) else "")
-    reason = view.code or (view.record.reason.partition(":")[0] if view.status else "")
+    reason = view.code or (view.record.reason.partition(":")[0] if view.record is not None and view.status else "")
     words = [
         view.mode if view.mode not in ("", "active") else view.status.replace("passed", ""),
         reason if reason != view.mode else "",
@@ -173,24 +157,19 @@ def _capsule_or_area(
     return capsule(namespace, first, last, half_m, fill or (*edge[:3], 0.08))
 
 
-def _tube(view: RobotView, space: StopTubeParameters) -> list[Marker]:
+def _tube(view: RobotView, record: TickRecord, space: StopTubeParameters) -> list[Marker]:
     """Return the stop tube, computed from the record by the function of the shield."""
-    points = tube_of(view.record, view.spec, space)
+    points = tube_of(record, view.spec, space)
     if points is None:
         return []
     colour: Colour = (*STATUS_COLOURS[view.status], 0.35)
-    radius = view.spec.body_radius_m + space.tube_error_m
+    radius, namespace = view.spec.body_radius_m + space.tube_error_m, f"tubes/{view.name}"
     if view.spec.dimension == 2:
-        return area(f"tubes/{view.name}", hull_outline(points, radius), _FLOOR_M + 2 * _STEP_M, colour, None)
+        return area(namespace, hull_outline(points, radius), _FLOOR_M + 2 * _STEP_M, colour, None)
     # the farthest two of its points: in space the tube is close to a straight line
     start = points[:, 0]
-    return capsule(
-        f"tubes/{view.name}",
-        start,
-        points[:, np.argmax(np.sum((points - start[:, None]) ** 2, axis=0))],
-        radius,
-        colour,
-    )
+    end = points[:, np.argmax(np.sum((points - start[:, None]) ** 2, axis=0))]
+    return capsule(namespace, start.tolist(), end.tolist(), radius, colour)
 
 
 def tube_of(record: TickRecord, spec: RobotSpec, space: StopTubeParameters) -> np.ndarray | None:
@@ -211,30 +190,25 @@ def tube_of(record: TickRecord, spec: RobotSpec, space: StopTubeParameters) -> n
     )
 
 
-def _velocities(view: RobotView) -> list[Marker]:
+def _velocities(view: RobotView, record: TickRecord) -> list[Marker]:
     """Return arrows from the control point: nominal velocity in grey, shielded one in the colour of the status."""
-    record = view.record
-    made = []
-    for number, (velocity, colour) in enumerate(
-        ((record.nominal_world, _NOMINAL), (record.shielded_world, (*STATUS_COLOURS[view.status], 1.0)))
-    ):
+    made: list[Marker] = []
+    arrows = ((record.nominal_world, _NOMINAL), (record.shielded_world, (*STATUS_COLOURS[view.status], 1.0)))
+    for number, (velocity, colour) in enumerate(arrows):
         if velocity is None or record.control_point_world is None or math.hypot(*velocity) < _SLOW_M_S:
             continue
-        height = view.spec.body_height_m + (1 + number) * _STEP_M
-        start = lifted(record.control_point_world, height)
-        end = tuple(a + _ARROW_S * b for a, b in zip(start, lifted(velocity), strict=True))
-        made.append(
-            Marker(f"velocities/{view.name}", number, Shape.ARROW, colour, size_m=_ARROW_M, points_world=(start, end))
-        )
+        start = lifted(record.control_point_world, view.spec.body_height_m + (1 + number) * _STEP_M)
+        x, y, z = (a + _ARROW_S * b for a, b in zip(start, lifted(velocity), strict=True))
+        ends, namespace = (start, (x, y, z)), f"velocities/{view.name}"
+        made.append(Marker(namespace, number, Shape.ARROW, colour, size_m=_ARROW_M, points_world=ends))
     return made
 
 
-def _goal_line(view: RobotView) -> list[Marker]:
+def _goal_line(view: RobotView, position_world: Sequence[float], goal_world: Sequence[float]) -> list[Marker]:
     """Return a thin line from the robot to its goal, and a circle there."""
-    goal = view.record.goal_world
-    ends = (lifted(view.position_world, _FLOOR_M), lifted(goal, _FLOOR_M))
+    ends, rim = (lifted(place, _FLOOR_M) for place in (position_world, goal_world)), view.spec.body_radius_m
     colour = (*UNKNOWN_COLOUR, 0.5)
     return [
-        line(f"ways/{view.name}", 0, ends, colour, 0.004),
-        line(f"ways/{view.name}", 1, circle(goal, view.spec.body_radius_m, _FLOOR_M), colour, 0.004),
+        line(f"ways/{view.name}", 0, tuple(ends), colour, 0.004),
+        line(f"ways/{view.name}", 1, circle(goal_world, rim, _FLOOR_M), colour, 0.004),
     ]

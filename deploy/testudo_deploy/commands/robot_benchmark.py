@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.bench.result import BenchResult
+from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.control.control_tick import Tick
+from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs
+from testudo_deploy.shield.shield import Shield
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 
@@ -36,7 +40,7 @@ def bench_robot(*, policy: Path, team_size: int = 9, repeats: int = 3) -> BenchR
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     runs = [_run(policy, team_size) for _ in range(repeats)]
     values: dict[str, object] = {}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for key, name, bars in (
         ("policy_and_shield", "policy and shield", ("≤ 250 µs", "≤ 1,000 µs")),
         ("tick", "the whole tick: with estimate and record", ("", "")),
@@ -62,14 +66,14 @@ class _TimedLoop(ControlLoop):
 
     spent_s = 0.0
 
-    def _decide(self, *arguments: Any) -> None:
+    def _decide(self, tick: Tick, own: Any, table: PeerTable) -> None:
         begin = time.perf_counter()
-        super()._decide(*arguments)
+        super()._decide(tick, own, table)
         self.spent_s = time.perf_counter() - begin
 
-    def _check_command(self, *arguments: Any) -> None:
+    def _check_command(self, tick: Tick, inputs: ShieldInputs, space: ReservedSpace, shield: Shield) -> None:
         begin = time.perf_counter()
-        super()._check_command(*arguments)
+        super()._check_command(tick, inputs, space, shield)
         self.spent_s += time.perf_counter() - begin
 
 

@@ -10,11 +10,10 @@ import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.cli import main
+from testudo_deploy.commands.security import enclaves, environment_lines, keystore_script, policy_xml
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
-from testudo_deploy.launch.access_policy import enclaves, environment_lines, keystore_script, policy_xml
-from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC
+from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC, process_interfaces
 from testudo_deploy.launch.launch_plan import WATCHERS, ProcessPlan, plan
-from testudo_deploy.launch.node_interfaces import process_interfaces
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import load_link
 

@@ -13,12 +13,29 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_deploy.markers.marker import Marker, Shape, capsule, fill_marker, hull_outline, upright_to
-from testudo_deploy.markers.robots import STATUS_COLOURS, UNKNOWN_COLOUR, RobotView, fleet_markers, label, tube_of
-from testudo_deploy.markers.scene import GoalView, arena_markers, body_marker, goal_markers
 from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import ShieldStatus
+from testudo_deploy.station.markers import (
+    GoalView,
+    Marker,
+    Shape,
+    arena_markers,
+    body_marker,
+    capsule,
+    fill_marker,
+    goal_markers,
+    hull_outline,
+    upright_to,
+)
+from testudo_deploy.station.robot_markers import (
+    STATUS_COLOURS,
+    UNKNOWN_COLOUR,
+    RobotView,
+    fleet_markers,
+    label,
+    tube_of,
+)
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("gritsbot_x")
