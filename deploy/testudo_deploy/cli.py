@@ -170,8 +170,7 @@ def _run(name: str, arguments: Sequence[str]) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status: 2 for a wrong input, 130 for Ctrl-C.
 
-    Args:
-        arguments: the words after `testudo`; None takes those of the process.
+    ``arguments`` are the words after `testudo`; None takes those of the process.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words or os.environ.get("TESTUDO_DEBUG", "0") not in ("", "0")

@@ -31,10 +31,7 @@ def bench_robot(*, policy: Path, team_size: int = 9, repeats: int = 3) -> BenchR
 
     One process on one core; the clock is stepped, so that nothing waits.
 
-    Args:
-        policy: the artefact.
-        team_size: robots of the fleet; nine means eight neighbours.
-        repeats: runs; the median of their quantiles is given.
+    Nine robots in ``team_size`` mean eight neighbours; the median of the quantiles of ``repeats`` runs is given.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

@@ -117,10 +117,7 @@ class Enclave:
 def enclaves(fleet: Fleet, backend: str = "sim", *, lock_step: bool = False) -> tuple[Enclave, ...]:
     """Return the enclaves of all processes that a plan can start, of the operator and of the drivers of real robots.
 
-    Args:
-        fleet: the robots.
-        backend: ``sim`` or ``hw``, as for the plan.
-        lock_step: as for the plan.
+    ``backend`` and ``lock_step`` are those of the plan.
 
     Raises:
         TestudoError: unknown backend, or lock-step without the plant.
@@ -160,9 +157,7 @@ def policy_xml(found: Iterable[Enclave]) -> str:
 def keystore_script(found: Iterable[Enclave], domain_id: int) -> str:
     """Return the shell script that makes keys and signed permissions with sros2 in the folder of the policy file.
 
-    Args:
-        found: the enclaves.
-        domain_id: the ROS domain; permissions are valid in this domain only.
+    The permissions are valid in this ROS domain only.
     """
     paths = " \\\n    ".join(shlex.quote(enclave.path) for enclave in found)
     return f"""#!/bin/sh

@@ -137,12 +137,8 @@ class Announcer:
     ) -> PeerMessage | None:
         """Return the message after a tick; None without a pose.
 
-        Args:
-            tick: the last tick.
-            space: what the robot reserves and requests from now on.
-            sequence: of the message.
-            now_s: the clock.
-            without_pose: repeat the last message, older, with the new request; it acknowledges nothing new.
+        ``space`` is what the robot reserves and requests from now on. ``without_pose`` repeats the last message, older,
+        with the new request; it acknowledges nothing new.
         """
         requested = segment_ends(space.announced_world)
         if tick.stop is None or tick.estimate is None or tick.pose is None:

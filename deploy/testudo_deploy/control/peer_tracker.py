@@ -174,13 +174,7 @@ class PeerTracker:
         return (seen.position_world if peer in self.untrusted and seen else (np.nan,) * self._dimension,) * 2
 
     def doubtful(self, space: StopTubeParameters, now_s: float, speed_m_s: float) -> tuple[str, ...]:
-        """Return the trusted peers that tracking measures outside of their announced segments.
-
-        Args:
-            space: margins.
-            now_s: own steady clock.
-            speed_m_s: highest speed of a peer.
-        """
+        """Return the trusted peers of at most this speed that tracking measures outside of their announced segments."""
         watched = [
             peer for peer in self.peers if peer in self._seen and peer in self._heard and peer not in self.untrusted
         ]
@@ -206,13 +200,7 @@ def left_reserved_segments(
 ) -> Array:
     """Return which peers (K, ...) were measured (D, K, ...) outside of their announced segments.
 
-    Args:
-        space: margins.
-        peers: the newest reservations of each.
-        seen_world: measured places of the bodies.
-        seen_age_s: age of that measurement (K, ...).
-        age_s: age of its message, by echo (K, ...).
-        speed_m_s: the peer's highest speed.
+    ``seen_age_s`` (K, ...) is the age of the measurement, ``age_s`` (K, ...) that of the newest message, by echo.
     """
     xp = array_namespace(seen_world)
     seen = squeezed(seen_world, space.height_ratio)

@@ -34,10 +34,7 @@ class PoseValidator:
     def __init__(self, spec: RobotSpec, pose_max_age_s: float, *, turns: bool = False) -> None:
         """Begin without a place; poses farther apart than the age do not make a place steady.
 
-        Args:
-            spec: the robot.
-            pose_max_age_s: age at which it brakes.
-            turns: a drone with yaw rate commands, which odometry does not measure.
+        ``turns`` marks a drone with yaw rate commands, which odometry does not measure.
         """
         self._spec, self._longest_gap_s = spec, pose_max_age_s
         self._turn_rad_s = spec.yaw_rate_limit_rad_s if turns else 0.0

@@ -31,11 +31,8 @@ def pending_time_s(spec: RobotSpec, age_s: Array, slots: int) -> Array:
 def predict_state(model: MotionModel, measured: MotionState, pending: Array, responses: LagResponse) -> MotionState:
     """Return the state after the pending commands.
 
-    Args:
-        model: the robot's motion model.
-        measured: the aged state (D, ...).
-        pending: effective commands (slots, D, ...), newest first.
-        responses: how the lag follows each of them, arrays (slots, ...).
+    ``measured`` is the aged state (D, ...), ``pending`` the effective commands (slots, D, ...), newest first, and
+    ``responses`` tells how the lag follows each of them, arrays (slots, ...).
     """
     state = measured
     for k in reversed(range(pending.shape[0])):

@@ -46,10 +46,8 @@ class CommandGuard:
     def __init__(self, *, dimension: int, dead_man_s: float, yaw_rate_limit: float = 0.0) -> None:
         """Start by braking.
 
-        Args:
-            dimension: how many numbers a command has.
-            dead_man_s: longest time for which a command acts.
-            yaw_rate_limit: [rad/s] that vehicle and link accept with a velocity; 0 for none.
+        A command has ``dimension`` numbers and acts for ``dead_man_s`` at most; ``yaw_rate_limit`` [rad/s] is what
+        vehicle and link accept with a velocity, 0 for none.
         """
         self._dimension, self._dead_man_s, self._yaw_rate_limit = dimension, dead_man_s, yaw_rate_limit
         self._last_stamp_s = -float("inf")
@@ -88,12 +86,8 @@ class CommandGuard:
     ) -> bool:
         """Take a command (D,); return whether it is to be passed on.
 
-        Args:
-            stamp_s: when it was sent.
-            values: the command.
-            now_s: the clock.
-            yaw_rate: [rad/s] sent with it.
-            lands: it only makes a vehicle descend, and may pass during an emergency stop.
+        ``yaw_rate`` [rad/s] is sent with it. One that ``lands`` only makes a vehicle descend, and may pass during an
+        emergency stop.
         """
         self.commands += 1
         valid = self._yaw_rate_is_valid(yaw_rate) and self._is_valid_command(stamp_s, values, now_s)

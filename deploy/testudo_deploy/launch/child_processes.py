@@ -53,9 +53,7 @@ class FleetProcesses:
     def __init__(self, plan: Sequence[ProcessPlan], *, domain_id: int | None = None) -> None:
         """Prepare; nothing is started yet.
 
-        Args:
-            plan: the processes; robots are stopped first, then the rest in reverse order.
-            domain_id: the ROS domain; None takes one that is free on this machine.
+        Robots are stopped first, then the rest in reverse order. A ``domain_id`` of None takes a free ROS domain.
         """
         self.domain_id = free_domain_id() if domain_id is None else domain_id
         self._plan = tuple(plan)

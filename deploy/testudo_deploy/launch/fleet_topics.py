@@ -88,12 +88,7 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
 
 
 def unknown_robots(topics: Iterable[str], robots: Sequence[str]) -> list[str]:
-    """Return the names of robots that have a topic for peers and are not in the fleet.
-
-    Args:
-        topics: absolute names.
-        robots: names of the robots of the fleet.
-    """
+    """Return the names of robots that have a topic for peers and are not in the fleet."""
     found = (topic[1:].partition("/") for topic in topics)
     return sorted({name for name, _, kind in found if kind == PEER_TOPIC and name not in robots})
 
@@ -152,10 +147,6 @@ class Interfaces:
 
 def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
     """Return the interfaces of a process.
-
-    Args:
-        process: from `testudo_deploy.launch.launch_plan.plan`.
-        fleet: the fleet of that plan.
 
     Raises:
         TestudoError: a process that is not in the table.

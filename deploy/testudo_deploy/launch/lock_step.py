@@ -174,9 +174,6 @@ class SimTimer:
 def round_times_s(periods_s: Iterable[float]) -> Iterator[float]:
     """Yield the times [s] at which rounds begin: every multiple of every control period, each once.
 
-    Args:
-        periods_s: control periods of the robots [s].
-
     Raises:
         ValueError: no period, or one under 1 ns.
     """

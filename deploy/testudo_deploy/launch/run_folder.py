@@ -41,12 +41,8 @@ class RunWriter:
     ) -> None:
         """Open the folder; create it if it does not exist.
 
-        Args:
-            folder: must not hold a run; other files in it are kept.
-            topics: the topics to write.
-            fleet: saved in the folder, with a copy of its policy.
-            facts: further entries of `run.json`, such as the seed.
-            clock: the steady clock [s].
+        Other files in it are kept. ``fleet`` is saved in it, with a copy of its policy; ``facts`` are further entries
+        of `run.json`, such as the seed; ``clock`` is the steady clock [s].
 
         Raises:
             RunWriteError: the folder holds a run, or cannot be written.

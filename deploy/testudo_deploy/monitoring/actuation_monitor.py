@@ -163,13 +163,8 @@ def update_actuation_monitor(
 ) -> tuple[ActuationMonitorState, Array]:
     """Return the state after a pose, and the robot's shortfall (2 D, ...); above zero it does not follow its commands.
 
-    Args:
-        limits: of the robot.
-        watch: state after the pose before.
-        measured: the new pose (...).
-        located: (...) bool: it is valid.
-        acting: effective commands (D, ...), each of which may have acted between the two poses at some time.
-        elapsed_s: (...) time between the two poses.
+    ``watch`` is the state after the pose before, ``elapsed_s`` (...) earlier; ``located`` (...) bool says whether the
+    new pose (...) is valid; each of the effective commands ``acting`` (D, ...) may have acted in between at some time.
     """
     xp = array_namespace(measured.position_world)
     speed, least = _least_way(limits, watch.speed, acting, elapsed_s)

@@ -95,13 +95,8 @@ def update_brake_monitor(
     The bound holds for any lag, delay and scale in the robot's intervals, also if they change from tick to tick:
     along the direction of the braking each of them is taken as it brakes least.
 
-    Args:
-        spec: the robot.
-        watch: state after the pose before.
-        measured: the new pose (...).
-        located: (...) bool: it is valid.
-        acting: commands that may have acted between the two poses, at any delay of the interval.
-        elapsed_s: (...) time between the two poses.
+    ``watch`` is the state after the pose before, ``elapsed_s`` (...) earlier; ``located`` (...) bool says whether the
+    new pose (...) is valid; ``acting`` holds the commands that may have acted in between, at any delay of the interval.
     """
     xp = array_namespace(measured.position_world)
     asked, across = _asked(spec, watch, acting)

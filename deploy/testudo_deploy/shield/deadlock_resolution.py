@@ -66,14 +66,8 @@ def resolve_deadlock(
 ) -> tuple[Array, DeadlockState]:
     """Return the nominal velocity (D, ...) [m/s], turned where the robot is blocked, and the new state.
 
-    Args:
-        shield: margins of layer 1.
-        memory: state of the tick before.
-        control_point_world: (D, ...) [m].
-        neighbours: slots (K, ...).
-        nominal_world: nominal velocity (D, ...) [m/s].
-        moved_world: the velocity that the shield allowed at the tick before (D, ...) [m/s].
-        period_s: time since the tick before.
+    ``memory`` is the state of the tick before, ``period_s`` ago, when the shield allowed ``moved_world`` (D, ...)
+    [m/s]. Positions are (D, ...) [m], slots (K, ...).
     """
     xp = array_namespace(nominal_world)
     speed = length(nominal_world)

@@ -141,11 +141,7 @@ class ClimbLimits:
     def fault(self, foot_world: Sequence[float], top_m: float, place_world: Sequence[float], climb_m_s: float) -> str:
         """Return how a vehicle leaves its column; empty if it stays in it.
 
-        Args:
-            foot_world: (3,) [m]: where it stood.
-            top_m: height of the end of the column.
-            place_world: (3,) [m]: where it is.
-            climb_m_s: how fast it rises.
+        It stood at ``foot_world`` and is at ``place_world``, (3,) [m]; ``top_m`` is the height of the column's end.
         """
         beside_m = math.dist(foot_world[:2], place_world[:2])
         if not beside_m <= self.beside_m:

@@ -121,13 +121,9 @@ def farthest_peer_position(
 ) -> Array:
     """Return how far a peer's control point can be from the announced one, by what it reserves (K, ...) [m].
 
-    Args:
-        peers: the newest messages.
-        point_world: announced control points (D, K, ...) [m].
-        age_s: (K, ...).
-        silence_s: after this time a robot with priority may proceed alone.
-        beside_m: largest distance of a control point from the middle line of its segment.
-        height_ratio: heights count 1/this.
+    ``point_world`` are the announced control points (D, K, ...) [m], ``age_s`` (K, ...) the ages of the newest
+    messages. After ``silence_s`` a robot with priority may proceed alone; ``beside_m`` is the largest distance of a
+    control point from the middle line of its segment.
     """
     xp = array_namespace(point_world)
     ends = stacked(peers.owned_world, peers.announced_world)  # (2, 2, D, K, ...)
@@ -202,14 +198,8 @@ def apply_stop_tube_check(
 ) -> StopTubeCheckResult:
     """Return the command that may be sent.
 
-    Args:
-        model: the robot's motion model.
-        space: margins and times.
-        arena: walls and obstacles.
-        inputs: state and neighbours.
-        own: the robot's space so far.
-        velocity_world: velocity of the control point that layer 1 allows (D, ...) [m/s].
-        number: of the message that will be sent after this tick (...).
+    Layer 1 allows ``velocity_world`` (D, ...) [m/s] of the control point; ``own`` is the robot's space so far, and
+    ``number`` (...) that of the message that will be sent after this tick.
     """
     xp = array_namespace(velocity_world)
     tried = command_candidates(

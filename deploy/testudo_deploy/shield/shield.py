@@ -40,11 +40,8 @@ class Shield:
     ) -> tuple[ShieldResult, ReservedSpace]:
         """Return the command that may be sent, and the robot's space for the message that follows.
 
-        Args:
-            inputs: the robot's state and what it knows of its neighbours.
-            own: its space so far.
-            nominal_world: nominal velocity of the control point (D, ...) [m/s].
-            number: of the message that follows (...).
+        ``own`` is its space so far, ``nominal_world`` the nominal velocity of the control point (D, ...) [m/s], and
+        ``number`` (...) that of the message.
         """
         xp = array_namespace(nominal_world)
         table = inputs.table

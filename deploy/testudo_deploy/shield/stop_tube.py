@@ -197,9 +197,7 @@ def _coasting(spec: RobotSpec, held: MotionState, effective: Array) -> Array:
 def tube_segments(tube_world: Array, ticks: int) -> tuple[Array, Array]:
     """Return starts and ends (D, S, ...) of the lines in a tube: along the command, to each rest, and along a coasting.
 
-    Args:
-        tube_world: of `stop_tube`.
-        ticks: number of samples of that tube.
+    ``ticks`` is the number of samples of the tube.
     """
     xp = array_namespace(tube_world)
     last = ticks + 1

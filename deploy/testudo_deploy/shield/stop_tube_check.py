@@ -136,13 +136,8 @@ def clear_of_untrusted(
 ) -> Array:
     """Return whether the robot rests before an untrusted neighbour can be on its tube (rule R5): (C, ...).
 
-    Args:
-        model: the robot's motion model.
-        space: margins.
-        tube_world: (D, P, C, ...).
-        velocity_world: velocities of the control point (D, C, ...) [m/s].
-        estimate: the robot's state, arrays (D, ...); a slow command does not make a fast robot rest sooner.
-        table: slots (K, ...); where `untrusted`, the point is where the body was measured.
+    Tubes (D, P, C, ...), velocities of the control point (D, C, ...) [m/s], arrays of the estimate (D, ...), slots of
+    the table (K, ...). A slow command does not make a fast robot rest sooner, so that the estimate's speed counts, too.
 
     The lines of a tube stand for every moment of a stop. One between two ticks leads to rest beside both lines by half
     their distance at most, T/2 times the speed of the resting place; it also comes to rest earlier than the end of the

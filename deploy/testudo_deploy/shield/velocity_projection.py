@@ -113,13 +113,8 @@ def project_velocity(
 ) -> ShieldResult:
     """Return the shielded command.
 
-    Args:
-        model: the robot's motion model.
-        parameters: margins and rates.
-        arena: walls and obstacles.
-        stop: the robot's stopping point, pending commands included; arrays (D, ...).
-        neighbours: the table, slots (K, ...).
-        nominal_world: nominal velocity of the control point (D, ...) [m/s].
+    The stopping point includes pending commands, arrays (D, ...); slots of the table are (K, ...); ``nominal_world`` is
+    the nominal velocity of the control point (D, ...) [m/s].
     """
     xp = array_namespace(nominal_world)
     table_rows, cap, uncertainty = pair_rows(parameters, stop, neighbours)

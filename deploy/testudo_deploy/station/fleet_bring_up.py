@@ -45,10 +45,8 @@ class BringUp:
     def __init__(self, robots: Sequence[str], untrusted: Sequence[str] = (), *, starts: bool = True) -> None:
         """Begin.
 
-        Args:
-            robots: names of all robots.
-            untrusted: those of them for which the others do not wait.
-            starts: False: robots are armed only, and an operator starts them.
+        The others do not wait for ``untrusted`` robots. Without ``starts`` robots are armed only; an operator starts
+        them.
         """
         self._starts = starts
         self._halted = False
@@ -87,14 +85,9 @@ class BringUp:
     ) -> None:
         """Take the mode of a robot; an unknown robot or mode is ignored.
 
-        Args:
-            name: of the robot.
-            mode: its `Mode`.
-            code: code of the reason that keeps it in this mode; empty without one.
-            sentence: the reason as a sentence.
-            was_active: it has been active since its configuration, perhaps before this station was started.
-            flew: it has left the ground since its configuration.
-            by_hand: an operator stopped or deactivated it.
+        ``code`` is that of the reason that keeps it in this `Mode`, empty without one, and ``sentence`` its text. It
+        ``was_active`` or ``flew`` since its configuration, perhaps before this station was started; ``by_hand``: an
+        operator stopped or deactivated it.
         """
         robot = self._robots.get(name)
         if robot is None or mode not in Mode:

@@ -61,11 +61,7 @@ class FleetStatus:
     """The newest status of all robots of a fleet."""
 
     def __init__(self, robots: Iterable[str] = ()) -> None:
-        """Begin without any message.
-
-        Args:
-            robots: names that are expected; others are added with their first message.
-        """
+        """Begin without any message; robots that are not named are added with their first message."""
         self._robots: dict[str, _StatusMessages] = {name: _StatusMessages() for name in robots}
 
     @property
@@ -217,11 +213,7 @@ class EstopConfirmation:
     """Collects the reactions of a fleet to an emergency stop; takes the same messages as `FleetStatus`."""
 
     def __init__(self, robots: Iterable[str] = ()) -> None:
-        """Begin without any message.
-
-        Args:
-            robots: names that must confirm; others are added with their first message.
-        """
+        """Begin without any message; robots that are not named are added with their first message."""
         self._guards: dict[str, list[str]] = {name: [] for name in robots}
         """The first code, which may be older than the stop, and the newest."""
         self._modes: dict[str, str] = {}

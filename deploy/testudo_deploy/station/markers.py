@@ -74,12 +74,8 @@ class Marker:
 def fill_marker(message: Any, marker: Marker, point: Callable[..., Any], frame: str, lifetime_s: float) -> Any:
     """Write a marker into an empty `visualization_msgs/Marker` and return it; the caller sets the stamp.
 
-    Args:
-        message: the message to fill.
-        marker: the values.
-        point: creates a `geometry_msgs/Point` from x, y, z by name.
-        frame: the name of the frame that the fleet shares.
-        lifetime_s: time after which viewers remove a marker that is not sent again [s]; 0 is never.
+    ``point`` creates a `geometry_msgs/Point` from x, y, z by name; ``frame`` is the frame that the fleet shares.
+    Viewers remove a marker that is not sent again after ``lifetime_s`` [s]; 0 is never.
     """
     message.header.frame_id = frame
     message.ns, message.id, message.type = marker.namespace, marker.number, int(marker.shape)

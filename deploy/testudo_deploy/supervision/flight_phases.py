@@ -181,12 +181,8 @@ class FlightSupervisor:
     ) -> tuple[str, ...]:
         """Return the reasons not to continue, ``code: details`` each.
 
-        Args:
-            mode: of the supervisor.
-            since_s: when it began.
-            now_s: the clock.
-            position_world: (3,) [m] of the newest pose; None without one.
-            guard: the phase that the guard reports; empty if it reports none.
+        ``since_s`` is when the mode began, ``position_world`` (3,) [m] the newest pose, None without one, and ``guard``
+        the phase that the guard reports; empty if it reports none.
         """
         if mode is Mode.DISARMED:
             checks = (self._vehicle_check(now_s), self._place_check(position_world, guard), self._battery_check())

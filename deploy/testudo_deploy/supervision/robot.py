@@ -60,13 +60,8 @@ class Robot:
     ) -> None:
         """Load and check everything.
 
-        Args:
-            fleet: all robots.
-            name: of this one.
-            policy: the policy file.
-            epoch: names this process.
-            now_s: the clock.
-            simulated_time: recorded durations are zero, so that runs on simulated time are byte-identical.
+        ``epoch`` names this process. In ``simulated_time`` recorded durations are zero, so that runs are
+        byte-identical.
 
         Raises:
             TestudoError: the policy, the robot or the fleet is refused.

@@ -7,8 +7,8 @@ import pytest
 
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters, stop_tube_terms
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import read_as
 from testudo_hardware.spec import load_robot, robot_files
+from testudo_hardware.strict_files import read_as
 
 ROBOTS = sorted(robot_files())
 

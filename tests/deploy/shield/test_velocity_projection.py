@@ -15,10 +15,10 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters, proje
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import RETREAT_SHARE, ShieldStatus, pair_rows
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.files.strict_json import read_as
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
+from testudo_hardware.strict_files import read_as
 from testudo_sim import pytrees  # noqa: F401  (lets JAX compile the robot side's types)
 
 ROBOTS = sorted(robot_files())
