@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -24,14 +25,18 @@ AXIS = "worlds"
 class Learner(Protocol):
     """A learner whose state, a tree of arrays, is placed on the devices."""
 
-    config: TrainConfig
+    @property
+    def config(self) -> TrainConfig:
+        """The configuration of the run."""
+        ...
+
+    @property
+    def start(self) -> Any:
+        """`init`, compiled for one device."""
+        ...
 
     def init(self, key: jax.Array) -> Any:
         """Return the state before the first update."""
-        ...
-
-    def start(self, key: jax.Array) -> Any:
-        """Return the state before the first update, compiled for one device."""
         ...
 
 
@@ -43,7 +48,7 @@ class DevicePlacement:
     """Mesh with one axis, `worlds`; None for one device."""
 
     @classmethod
-    def create(cls, config: TrainConfig, devices: list[jax.Device] | None = None) -> DevicePlacement:
+    def create(cls, config: TrainConfig, devices: list[Any] | None = None) -> DevicePlacement:
         """Return the placement on the given devices, by default all devices of all processes.
 
         With one process, devices that would not get an equal share are not used.
@@ -102,6 +107,7 @@ class DevicePlacement:
 
     def _place(self, once: jax.ShapeDtypeStruct, twice: jax.ShapeDtypeStruct) -> NamedSharding:
         """Return the sharding of an array: the axis that grows with the number of worlds is sharded."""
+        assert self.mesh is not None  # noqa: S101 -- called for a mesh only
         spec = [AXIS if a != b else None for a, b in zip(once.shape, twice.shape, strict=True)]
         return NamedSharding(self.mesh, PartitionSpec(*spec))
 
@@ -115,12 +121,12 @@ def split(tree: Any, mesh: Mesh | None, axis: int) -> Any:
 
 
 def _outline(learner: Learner, worlds: int) -> Any:
-    larger = replace(learner, config=replace(learner.config, worlds=worlds))
+    larger = replace(cast(Any, learner), config=replace(learner.config, worlds=worlds))
     return jax.eval_shape(larger.init, jax.random.key(0))
 
 
 def _put(leaf: jax.Array, place: NamedSharding) -> jax.Array:
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(_put(jax.random.key_data(leaf), NamedSharding(place.mesh, PartitionSpec())))
     whole = np.asarray(leaf)
     return jax.make_array_from_callback(whole.shape, place, lambda index: whole[index])
@@ -202,7 +208,7 @@ class ProcessVote:
     def __init__(self, mesh: Mesh | None) -> None:
         """Prepare the vote; a single process gets its own request immediately."""
         self._single = jax.process_count() == 1
-        if not self._single:
+        if not self._single and mesh is not None:
             self._place = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
             self._largest = jax.jit(lambda x: x.max(), out_shardings=NamedSharding(mesh, PartitionSpec()))
         self._sent: Any = None

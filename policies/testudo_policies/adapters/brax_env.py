@@ -7,7 +7,7 @@ A batch resets itself and applies its own time limit, so brax's trainers must no
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -69,16 +69,15 @@ class BraxEnvironment(Env):
             "episode_done": jnp.zeros(robots),
             "episode_metrics": totals,
         }
-        return State(
-            BraxWorlds(worlds, state_key), self._observed(worlds), jnp.zeros(robots), jnp.zeros(robots), metrics, info
-        )
+        physics = cast(Any, BraxWorlds(worlds, state_key))  # brax annotates its own physics state
+        return State(physics, self._observed(worlds), jnp.zeros(robots), jnp.zeros(robots), metrics, info)
 
     def step(self, state: State, action: jax.Array) -> State:
         """Return the state one decision later for actions (B, D); a finished world is reset.
 
         Reward, ``done``, metrics and info describe the decision; the observation is that after the reset.
         """
-        before: BraxWorlds = state.pipeline_state
+        before = cast(BraxWorlds, state.pipeline_state)
         step_key, next_key = jax.random.split(typed_key(before.key))
         size = self.view.team_size
         actions = action.reshape(-1, size, action.shape[-1])
@@ -89,7 +88,12 @@ class BraxEnvironment(Env):
         metrics = _metrics(result, size)
         info = {**state.info, **_info(state.info, reward, done, metrics), "truncation": _each(result.truncated, size)}
         return State(
-            BraxWorlds(worlds, jax.random.key_data(next_key)), self._observed(worlds), reward, done, metrics, info
+            cast(Any, BraxWorlds(worlds, jax.random.key_data(next_key))),
+            self._observed(worlds),
+            reward,
+            done,
+            metrics,
+            info,
         )
 
     @property
@@ -112,9 +116,7 @@ class BraxEnvironment(Env):
         return observation.reshape(-1, observation.shape[-1])
 
 
-def identity_wrapper(
-    env: BraxEnvironment, episode_length: int, action_repeat: int = 1, randomization_fn: Any = None
-) -> BraxEnvironment:
+def identity_wrapper(env: Any, episode_length: int, action_repeat: int = 1, randomization_fn: Any = None) -> Any:
     """Return the environment unchanged; for the argument ``wrap_env_fn`` of brax's trainers.
 
     ``wrap_env=False`` is no alternative: SAC of brax 0.14 fails with it.

@@ -40,8 +40,10 @@ class BoxSpace:
 
 try:
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its list of environments
-        from jaxmarl.environments.multi_agent_env import MultiAgentEnv
-        from jaxmarl.environments.spaces import Box
+        from jaxmarl.environments.multi_agent_env import (  # pyright: ignore[reportMissingImports] -- optional
+            MultiAgentEnv,
+        )
+        from jaxmarl.environments.spaces import Box  # pyright: ignore[reportMissingImports] -- optional
 except ImportError:
     MultiAgentEnv, Box = object, BoxSpace
 
@@ -50,7 +52,7 @@ HAS_JAXMARL = MultiAgentEnv is not object
 ByAgent = dict[str, jax.Array]
 
 
-class MultiAgentTeam(MultiAgentEnv):
+class MultiAgentTeam(MultiAgentEnv):  # pyright: ignore[reportGeneralTypeIssues] -- the optional base
     """One world of a scenario; vmap `reset` and `step` for several.
 
     Observations and actions are those of `TeamView`. `infos` holds arrays (N,): ``terminated``,

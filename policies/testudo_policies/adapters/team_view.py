@@ -100,4 +100,4 @@ class TeamView:
 
 def typed_key(key: jax.Array) -> jax.Array:
     """Return typed keys; other libraries pass keys as integers (..., 2)."""
-    return key if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
+    return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)

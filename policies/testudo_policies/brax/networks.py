@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -67,15 +67,15 @@ class BraxNetworks:
         self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
     ) -> PPONetworks:
         """Return brax's PPO networks; a `network_factory`, whose arguments are not needed here."""
-        return PPONetworks(self._policy(), FeedForwardNetwork(self._init_critic, self._value), self.agent.distribution)
+        critic = FeedForwardNetwork(self._init_critic, self._value)
+        return cast(Any, PPONetworks)(self._policy(), critic, self.agent.distribution)
 
     def for_sac(
         self, observation_size: Any, action_size: int, preprocess_observations_fn: Any = unchanged
     ) -> SACNetworks:
         """Return brax's SAC networks: Testudo's actor and separate critics; a `network_factory`."""
-        return SACNetworks(
-            self._policy(), FeedForwardNetwork(self._init_action_critic, self._action_value), self.agent.distribution
-        )
+        critic = FeedForwardNetwork(self._init_action_critic, self._action_value)
+        return cast(Any, SACNetworks)(self._policy(), critic, self.agent.distribution)
 
     def parameters(self, statistics: Any, actor: Params, critic: Params) -> AgentParameters:
         """Return brax's running statistics and networks as an agent's parameters."""
@@ -103,7 +103,7 @@ class BraxNetworks:
 
     def _action_value(self, statistics: Any, critic: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
         features = self._critic_features(statistics, observation)
-        return ActionCritic(self.agent.config).apply(critic, features, action)
+        return cast(jax.Array, ActionCritic(self.agent.config).apply(critic, features, action))
 
     def _critic_features(self, statistics: Any, observation: jax.Array) -> Features:
         parts = self._parts(observation)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import io
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -91,6 +91,7 @@ def train_run_with_brax(
         networks = BraxNetworks.of(components.agent, environment.view)
         learn = _ppo if config.trainer == "brax-ppo" else _sac
         with files.log(0) as log, replication_for_brax():
+            assert log is not None  # noqa: S101 -- process 0, the only one
             session = BraxSession(components, networks, files, log, on_progress)
             try:
                 learn(config, environment, networks, session)
@@ -114,7 +115,7 @@ def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
     """Run brax's PPO; one of its training steps is one update of the configuration."""
     robots = config.worlds * config.team_size
 
-    def report(step: int, metrics: dict[str, Any]) -> None:
+    def report(step: int, metrics: Mapping[str, Any]) -> None:
         # brax reports either episodes, from its own thread, or losses
         if any(name.startswith("episode/") for name in metrics):
             session.see_episodes(metrics, "episode/")
@@ -125,7 +126,7 @@ def _ppo(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
     train_ppo(
         environment,
         config.updates * robots * config.rollout,
-        wrap_env_fn=identity_wrapper,
+        wrap_env_fn=cast(Any, identity_wrapper),
         num_envs=robots,
         episode_length=environment.view.environment.horizon,
         learning_rate=config.learning_rate,
@@ -170,9 +171,10 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
 
     with tempfile.TemporaryDirectory() as checkpoints:
 
-        def report(step: int, metrics: dict[str, Any]) -> None:
+        def report(step: int, metrics: Mapping[str, Any]) -> None:
             if step:
-                session.learned(*load_sac(Path(checkpoints) / f"{step:012d}"), critic)
+                statistics, actor = cast(Any, load_sac)(Path(checkpoints) / f"{step:012d}")
+                session.learned(statistics, actor, critic)
                 session.see_episodes(metrics, "eval/episode_")
                 session.report(min(step // (robots * config.rollout), config.updates), metrics)
 
@@ -180,7 +182,7 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
             environment,
             steps,
             horizon,
-            wrap_env_fn=identity_wrapper,
+            wrap_env_fn=cast(Any, identity_wrapper),
             num_envs=robots,
             num_eval_envs=_SAC_WORLDS * config.team_size,
             max_devices_per_host=DevicePlacement.create(config).count,
@@ -205,7 +207,7 @@ _AXIS = "i"
 """brax's name of its device axis; with another name JAX would compile brax's programs twice."""
 
 
-def device_put_replicated(value: Any, devices: Sequence[jax.Device]) -> Any:
+def device_put_replicated(value: Any, devices: Sequence[Any]) -> Any:
     """Return every array of a tree replicated on all devices: leaves (devices, ...), one row on each."""
     sharding = NamedSharding(Mesh(list(devices), (_AXIS,)), PartitionSpec(_AXIS))
 

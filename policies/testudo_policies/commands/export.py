@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -77,10 +76,7 @@ def saved_evaluations(run: Path) -> list[Evaluation]:
     if not path.is_file():
         return []
     try:
-        return [
-            Evaluation(**{name: math.nan if value is None else value for name, value in item.items()})
-            for item in json_format.loads(path.read_text(encoding="utf-8"))
-        ]
+        return [Evaluation.from_dict(item) for item in json_format.loads(path.read_text(encoding="utf-8"))]
     except (ValueError, TypeError, AttributeError) as error:
         raise TestudoError(
             f"{path}: expected the output of `testudo evaluate --json`: {error}; evaluate again"

@@ -168,7 +168,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """
     try:
         with whole_file(path) as partial, partial.open("wb") as file:
-            np.savez_compressed(file, **arrays)
+            np.savez_compressed(file, **dict[str, Any](arrays))
     except OSError as error:
         raise TestudoError(f"{path}: cannot be written: {error.strerror}") from error
 

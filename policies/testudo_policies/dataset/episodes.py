@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -288,5 +288,5 @@ def _rest_return(run: RecordedRun, contract: Contract, tracks: Mapping[str, Trac
     motion = MotionState(state[:, :size].T[..., None], state[:, size][:, None], np.zeros((size, len(tracks), 1)))
     task = make_task(scoring.scenario, [run.fleet.robot(name).goal_world for name in run.robots])
     still = Scene(motion)
-    score = scoring.decision(task, still, still, np.zeros((len(tracks), 1)))
+    score = scoring.decision(task, still, still, cast(Any, np.zeros((len(tracks), 1))))
     return scoring.horizon * float(np.mean(score.reward))

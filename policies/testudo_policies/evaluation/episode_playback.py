@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +85,7 @@ def _run(environment: Environment, state: TeamState, nominal: jax.Array, key: ja
 
 def _trajectory(scenes: list[Scene], period_s: float) -> Trajectory:
     """Return scenes (T, ..., 1) of one world, one tick apart, as a trajectory."""
-    scene: Scene = jax.tree.map(lambda *parts: np.concatenate(parts)[..., 0], *scenes)
+    scene: Any = jax.tree.map(lambda *parts: np.concatenate(parts)[..., 0], *scenes)
     position = np.swapaxes(scene.robots.position_world, 1, 2)
     times = period_s * np.arange(len(position))
     if scene.bodies is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,6 +55,16 @@ class Evaluation:
     """Episodes without success in which no robot moved in the last five seconds."""
     time_to_success_s: float
     """Median over the successful episodes; NaN without one."""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Evaluation:
+        """Return what `to_dict` wrote.
+
+        Raises:
+            TypeError: the fields are others.
+        """
+        known: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
+        return cls(**known)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None."""
@@ -144,7 +155,7 @@ def _run_batch(
     size = environment.team.size
     hidden = jnp.zeros((count * size, memory))
     open_ = np.ones(count, bool)
-    totals = _Batch(*(np.zeros(count) for _ in range(7)), crossing)
+    totals = _Batch(*(np.zeros(count) for _ in range(7)), crossing=crossing)
     totals.separation_m[:] = np.inf
     still = np.zeros(count)
     rows = np.arange(count)

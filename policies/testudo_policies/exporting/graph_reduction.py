@@ -76,7 +76,7 @@ class _Graph:
             before, after = self._known(first.input[0]), self._known(last.output[0])
             if before is None or after is None:
                 continue
-            weights, bias = (self._shapes.get(name, ()) for name in gemm.input[1:3])
+            weights, bias = (self._shapes.get(name) or () for name in gemm.input[1:3])
             if len(bias) != 1 or before[-1:] != weights[:1] or before[:-1] != after[:-1]:
                 continue
             product = f"{last.output[0]}_product"

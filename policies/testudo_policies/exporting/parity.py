@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -151,7 +151,7 @@ class _Pair:
         return call_step(self._step, inputs)
 
     def by_graph(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results = self._session.run(self._names, dict(inputs))
+        results = cast(list[np.ndarray], self._session.run(self._names, dict(inputs)))
         return dict(zip(self._names, results, strict=True))
 
 

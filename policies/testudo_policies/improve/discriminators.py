@@ -10,7 +10,7 @@ reality and simulation.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -82,8 +82,8 @@ class Discriminators:
 
     def trust(self, classifiers: DiscriminatorParameters, motion: Motion, known: jax.Array) -> jax.Array:
         """Return the clipped dynamics ratio (...) of simulated motions; 1 where the motion is unknown."""
-        long = self._classifier.apply(classifiers.with_next, self._joined(motion))
-        short = self._classifier.apply(classifiers.without_next, self._short(motion))
+        long = self._logit(classifiers.with_next, self._joined(motion))
+        short = self._logit(classifiers.without_next, self._short(motion))
         ratio = jnp.exp(jnp.clip(long - short, jnp.log(self.config.least), 0.0))
         return jnp.where(known, ratio, 1.0)
 
@@ -104,7 +104,8 @@ class Discriminators:
             parts = (current.with_next, current.without_next)
             value, gradient = jax.value_and_grad(loss)(parts)
             changes, optimiser = self._optimiser.update(gradient, current.optimiser, parts)
-            return DiscriminatorParameters(*optax.apply_updates(parts, changes), optimiser), value
+            with_next, without_next = cast(tuple[Any, Any], optax.apply_updates(parts, changes))
+            return DiscriminatorParameters(with_next, without_next, optimiser), value
 
         classifiers, losses = jax.lax.scan(step, classifiers, jax.random.split(key, self.config.steps))
         return classifiers, jnp.mean(losses)
@@ -117,15 +118,18 @@ class Discriminators:
         return {name: value[rows] for name, value in motion.items()}
 
     def _loss(self, parts: tuple[Any, Any], real: Motion, simulated: Motion, key: jax.Array) -> jax.Array:
-        total = 0.0
+        total = jnp.zeros(())
         for classifier, inputs, noise_key in zip(
             parts, (self._joined, self._short), jax.random.split(key), strict=True
         ):
             real_key, simulated_key = jax.random.split(noise_key)
             for values, sign, one_key in ((inputs(real), -1.0, real_key), (inputs(simulated), 1.0, simulated_key)):
                 noisy = values + self.config.noise * jax.random.normal(one_key, values.shape)
-                total = total + jnp.mean(jax.nn.softplus(sign * self._classifier.apply(classifier, noisy))) / 4
+                total = total + jnp.mean(jax.nn.softplus(sign * self._logit(classifier, noisy))) / 4
         return total
+
+    def _logit(self, parameters: Any, inputs: jax.Array) -> jax.Array:
+        return cast(jax.Array, self._classifier.apply(parameters, inputs))
 
     def _joined(self, motion: Motion) -> jax.Array:
         return jnp.concatenate([self._short(motion), self._scaled(motion, NEXT)], axis=-1)

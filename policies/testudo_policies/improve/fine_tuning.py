@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 from testudo_policies.improve.discriminators import (
     DiscriminatorConfig,
-    DiscriminatorParameters,
     Discriminators,
     flat_motion,
     motions,
@@ -102,7 +101,7 @@ class FineTuner(PPO):
         if self.recorded is None:
             after, metrics = super().update(plain)
         else:
-            after, classifiers, metrics = self._mixed(plain, classifiers)
+            after, classifiers, metrics = self._mixed(plain, classifiers, self.recorded)
         actor_after = jax.tree.map(
             lambda new, old: jnp.where(state.updates < self.warm_up, old, new), after.parameters.actor, actor
         )
@@ -111,13 +110,13 @@ class FineTuner(PPO):
         ), metrics
 
     def _mixed(
-        self, state: TrainState, classifiers: DiscriminatorParameters | tuple[()]
-    ) -> tuple[TrainState, DiscriminatorParameters | tuple[()], Metrics]:
-        """Learn from recorded transitions and, with ``simulate``, from a rollout."""
+        self, state: TrainState, classifiers: Any, recorded: RecordedTransitions
+    ) -> tuple[TrainState, Any, Metrics]:
+        """Learn from recorded transitions and, with ``simulate``, from a rollout; () stands for no classifiers."""
         rollout_key, learn_key, classifier_key, key = jax.random.split(state.key, 4)
         config, parameters, rollout = self.config, state.parameters, state.rollout
-        batch, hidden = self._refreshed(parameters), self.recorded.hidden
-        trust = self.recorded.weight
+        batch, hidden = self._refreshed(parameters, recorded), recorded.hidden
+        trust = recorded.weight
         summary: Metrics = {"h2o/trust": jnp.ones(()), "h2o/loss": jnp.zeros(())}
         if self.simulate:
             hidden = jnp.concatenate([rollout.hidden, hidden])
@@ -159,13 +158,13 @@ class FineTuner(PPO):
         }
         return TrainState(parameters, optimiser, rollout, key, state.updates + 1), classifiers, summary
 
-    def _refreshed(self, parameters: AgentParameters) -> Batch:
+    def _refreshed(self, parameters: AgentParameters, recorded: RecordedTransitions) -> Batch:
         """Return the recorded transitions with the critic's current values."""
-        batch = self.recorded.batch
+        batch = recorded.batch
         return replace(
             batch,
             value=self.agent.value(parameters, batch.central),
-            next_value=self.agent.value(parameters, self.recorded.last),
+            next_value=self.agent.value(parameters, recorded.last),
         )
 
 
@@ -187,8 +186,8 @@ def with_slots(batch: Batch, slots: int) -> Batch:
 class FineTuningComponents(TrainingComponents):
     """`TrainingComponents` with a learner that starts from a policy."""
 
-    beginning: InitialPolicy | None = None
-    recorded: RecordedTransitions | None = field(default=None, repr=False)
+    beginning: InitialPolicy = field(kw_only=True)
+    recorded: RecordedTransitions | None = field(default=None, repr=False, kw_only=True)
 
     @classmethod
     def of(
@@ -201,8 +200,8 @@ class FineTuningComponents(TrainingComponents):
             components.shield,
             components.environment,
             components.agent,
-            beginning,
-            recorded,
+            beginning=beginning,
+            recorded=recorded,
         )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -133,9 +133,9 @@ def _central(
     # robot i receives the velocity that robot i + 1 announces in its first slot
     velocities = jnp.asarray(np.roll(announced[:, :, 0], 1, axis=1).T)
     task = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (*x.shape[:-1], len(state))), make_task(environment.scenario, goals)
+        lambda x: jnp.broadcast_to(x, (*x.shape[:-1], len(state))), make_task(environment.scenario, cast(Any, goals))
     )
-    world = SimpleNamespace(
+    world: Any = SimpleNamespace(
         team=SimpleNamespace(physics=motion, announced=[jnp.concatenate([stop.position_world, velocities])]), task=task
     )
     found = critic_features(agent, environment, behaviour, world, flat(own))

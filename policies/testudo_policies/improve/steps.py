@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -181,7 +180,10 @@ def _with_run(state: Improvement, components: FineTuningComponents, beginning: I
 
 def recorded_episodes(state: Improvement) -> tuple[DatasetEpisode, ...]:
     """Return the episodes of the run, with the contract of the policy that drove it."""
-    return episodes_of(state.run, PolicyArtefact.load(state.run.policy_path, sha256=state.run.policy_sha256).contract)
+    run = state.run
+    if run is None:
+        raise TestudoError(f"{state.settings.run_folder}: found no policy artefact, which recorded episodes need")
+    return episodes_of(run, PolicyArtefact.load(run.policy_path, sha256=run.policy_sha256).contract)
 
 
 def train_step(state: Improvement, components: FineTuningComponents) -> TrainingResult:
@@ -274,7 +276,7 @@ def _evaluated(state: Improvement, name: str, environment: Environment, policy: 
     """Return an evaluation; a saved one is not repeated."""
     saved = state.values.get("evaluations", {})
     if name in saved:
-        return Evaluation(**{key: math.nan if value is None else value for key, value in saved[name].items()})
+        return Evaluation.from_dict(saved[name])
     with counted(state.console, name, state.settings.episodes) as done:
         result = evaluate_policy(environment, policy, memory, state.settings.episodes, on_progress=done)
     state.keep("evaluations", {**saved, name: result.to_dict()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import get_args
+from typing import Any, cast, get_args
 
 import jax
 
@@ -83,7 +83,7 @@ def build(config: TrainConfig) -> TrainingComponents:
             raise TestudoError(
                 f"--starts: scenario {config.scenario!r} does not support start files; remove the option"
             )
-        task = task.with_starts(parse_starts(config.starts, "--starts"), config.starts_share)
+        task = cast(Any, task).with_starts(parse_starts(config.starts, "--starts"), config.starts_share)
         # checks the team size by tracing, as in `make_environment`
         jax.eval_shape(lambda key: task.start(key, config.team_size), jax.random.key(0))
     environment = replace(

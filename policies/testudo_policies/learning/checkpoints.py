@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
@@ -89,7 +90,7 @@ class Checkpoints:
             restored = self._manager.restore(step, args=ocp.args.StandardRestore(target))
         except Exception as error:
             raise self._damaged(step, error) from error
-        return _rebuilt(like, restored)
+        return _rebuilt(like, cast(dict[str, jax.Array], restored))
 
     def _check_fit(self, step: int, plain: dict[str, jax.Array]) -> None:
         """Compare names, shapes and types, because Orbax would cast, or fail with an unreadable error."""
@@ -209,7 +210,7 @@ def blank_state(ppo: PPO) -> TrainState:
 
 
 def _blank(leaf: jax.ShapeDtypeStruct) -> jax.Array:
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.key(0)
     return jax.numpy.zeros(leaf.shape, leaf.dtype)
 
@@ -239,7 +240,7 @@ def _rebuilt(like: Any, leaves: dict[str, jax.Array]) -> Any:
 
 def is_key(value: Any) -> bool:
     """Return whether a value is an array of random keys."""
-    return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def _outline(array: Any) -> str:

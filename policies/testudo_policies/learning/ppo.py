@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -126,7 +126,7 @@ class PPO:
             learned = (current.actor, current.critic)
             (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
             changes, optimiser = self._optimiser.update(gradient, optimiser, learned)
-            actor, critic = optax.apply_updates(learned, changes)
+            actor, critic = cast(tuple[Any, Any], optax.apply_updates(learned, changes))
             return (replace(current, actor=actor, critic=critic), optimiser), losses
 
         def epoch(carry: Any, epoch_key: jax.Array) -> Any:
@@ -150,6 +150,6 @@ class PPO:
 def _typed(value: Any) -> jax.Array:
     """Return a strongly typed value, as a checkpoint restores it; else a resumed run compiles another program."""
     value = jnp.asarray(value)
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return value
     return jnp.asarray(value, value.dtype)

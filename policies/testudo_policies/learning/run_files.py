@@ -30,7 +30,7 @@ class RunFiles:
             CheckpointError: the folder holds another run, or cannot be written.
         """
         self._folder, self._ppo, self._placement = folder, ppo, placement
-        self._checkpoints: Checkpoints | None = None
+        self._checkpoints: Checkpoints | None = None  # only process 0 has them
         gather_agreement(self._open)
 
     def __enter__(self) -> Self:
@@ -48,9 +48,12 @@ class RunFiles:
         """
         blank = blank_state(self._ppo)
         if self._placement.mesh is None:
-            return self._checkpoints.restore(blank)
-        data = gather_agreement(lambda: _pack(self._checkpoints.restore(blank)))
+            return self._restored(blank)
+        data = gather_agreement(lambda: _pack(self._restored(blank)))
         return self._placement.put(self._ppo, _unpack(blank, data)) if data else None
+
+    def _restored(self, blank: TrainState) -> TrainState | None:
+        return self._checkpoints.restore(blank) if self._checkpoints else None
 
     def save(self, update: int, state: TrainState) -> None:
         """Save the state after its ``update``-th update."""

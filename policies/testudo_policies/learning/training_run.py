@@ -46,7 +46,7 @@ def train_run(
     components: TrainingComponents,
     folder: Path,
     on_progress: Callable[[Progress], None] | None = None,
-    devices: list[jax.Device] | None = None,
+    devices: list[Any] | None = None,
 ) -> TrainingResult:
     """Train in a run folder, from its newest checkpoint if it has one.
 

@@ -66,6 +66,8 @@ def bytes_per_world(config: TrainConfig) -> int:
     state = jax.eval_shape(ppo.init, jax.random.key(0))
     with explain_out_of_memory(sample):
         needs = jax.jit(ppo.update).lower(state).compile().memory_analysis()
+    if needs is None:
+        raise TestudoError("--worlds 0: found no memory analysis on this backend; give a number of worlds")
     total = needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes
     return max(1, total // _SAMPLE_WORLDS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -69,11 +69,12 @@ class Agent:
         self, parameters: AgentParameters, features: Features, hidden: jax.Array, fresh: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Return the distribution's parameters (T, B, 2A) and the new memory; see `Actor`."""
-        return self._actor.apply(parameters.actor, self.normalise(parameters, features), hidden, fresh)
+        found = self._actor.apply(parameters.actor, self.normalise(parameters, features), hidden, fresh)
+        return cast(tuple[jax.Array, jax.Array], found)
 
     def value(self, parameters: AgentParameters, central: Features) -> jax.Array:
         """Return values (...) for the critic's features."""
-        return self._critic.apply(parameters.critic, central)
+        return cast(jax.Array, self._critic.apply(parameters.critic, central))
 
     def normalise(self, parameters: AgentParameters, features: Features) -> Features:
         """Return features with approximately zero mean and unit variance."""
@@ -116,7 +117,8 @@ class Agent:
         def step(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
             features = encode(signals)
             normalised = self.normalise(parameters, features)
-            logits, hidden = self._actor.apply(parameters.actor, normalised, hidden, method="step")
+            found = self._actor.apply(parameters.actor, normalised, hidden, method="step")
+            logits, hidden = cast(tuple[jax.Array, jax.Array], found)
             return self.command(features, self.distribution.mode(logits)), hidden
 
         return step

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import rclpy
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
@@ -125,7 +125,7 @@ def logging_errors(node: Node, callback: Callable[..., None]) -> Callable[..., N
                 quiet_until_s = now_s + WARN_EVERY_S
                 node.get_logger().warning(f"{name}: {type(error).__name__}: {error}")
 
-    call.__signature__ = inspect.signature(callback)  # rclpy asks for it at each run of a timer
+    cast(Any, call).__signature__ = inspect.signature(callback)  # rclpy asks for it at each run of a timer
     return call
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import TwistStamped
@@ -86,8 +87,9 @@ class DriverNode(Node):
         self._diagnostics = clock.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
         clock.subscribe(message_class(self._wire.type), topics["cmd_vel"], self._on_command, REQUESTED["cmd_vel"])
         clock.subscribe(UInt8MultiArray, "flight_request", self._on_request, REQUESTED["flight_request"])
-        if self._robot.pose.source == "mocap":
-            kind = message_class(self._robot.link.profile.pose.type.value)
+        pose, form = self._robot.pose, self._robot.link.profile.pose
+        if pose is not None and form is not None and pose.source == "mocap":
+            kind = message_class(form.type.value)
             clock.subscribe(kind, topics["pose"], self._on_poses, REQUESTED["pose"])
         clock.every(_STATUS_S, self._publish_status)
 
@@ -116,7 +118,7 @@ class DriverNode(Node):
         except (EnvelopeError, WireError) as error:
             self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
 
-    def _on_poses(self, message: object) -> None:
+    def _on_poses(self, message: Any) -> None:
         """Send the pose of motion capture to the estimator of the drone."""
         for body in message.poses:
             if body.name == self._robot.name:

@@ -26,7 +26,8 @@ Take = Callable[[VehicleState, float], None]
 def uses_topics(node: Node, robot: FleetRobot) -> bool:
     """Return whether a vehicle is reached by topics: by its link, or because the plant simulates it."""
     simulated = parameter(node, "plant_flies", False, "the plant simulates the vehicle")
-    return simulated or robot.link.profile.flight.wire.value == "topics"
+    flight = robot.link.profile.flight
+    return simulated or (flight is not None and flight.wire.value == "topics")
 
 
 def subscribe_vehicle(

@@ -26,11 +26,18 @@ from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
 from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, foreign_publishers
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.crazyswarm2 import SetPointLeader
 from testudo_hardware.links.link_profile import with_stamped_commands
 from testudo_hardware.links.topics import CommandWire
-from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError, convert_clock_s, read_command
+from testudo_hardware.links.wire import (
+    CommandReading,
+    Measurement,
+    WireError,
+    convert_clock_s,
+    read_command,
+)
 from testudo_nodes.common.clock import clock_of
 from testudo_nodes.common.messages import diagnostics_message, message_class, status_message
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
@@ -98,11 +105,13 @@ class GuardNode(Node):
         """Subscribe to the pose of the drone, for position set-points.
 
         Raises:
-            TestudoError: a message type is not installed.
+            TestudoError: a message type is not installed, or the robot has no pose.
         """
+        if robot.pose is None:
+            raise TestudoError(f"robot {robot.name}: position set-points need the drone's pose; found no `pose`")
         leader = SetPointLeader(oldest_s=robot.pose.max_age_s)
 
-        def see(reading: OdometryReading, _: float) -> None:
+        def see(reading: Measurement, _: float) -> None:
             leader.see(PlanarTransform(reading.position_world, reading.yaw), reading.stamp_s)
 
         def subscribe(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
@@ -198,8 +207,12 @@ class GuardNode(Node):
         return response
 
     def _on_motors_off(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        answer = self._flight.guard.motors_off(self._node_clock.now_s(), stopped=self._guard.code == "estop")
-        self._flight.send(answer.requests)
+        flight = self._flight
+        if flight is None:
+            response.success, response.message = False, f"{self._name} does not fly"
+            return response
+        answer = flight.guard.motors_off(self._node_clock.now_s(), stopped=self._guard.code == "estop")
+        flight.send(answer.requests)
         response.success, response.message = answer.granted, answer.sentence
         return response
 

@@ -12,7 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import TwistStamped
@@ -86,7 +86,7 @@ class PolicyNode(LifecycleNode):
         self.priority = self._node_clock.priority
         # created here, so that a refused configuration is reported, too
         self._diagnostics = self._node_clock.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
-        self._robot: Robot | None = None
+        self._configured: Robot | None = None
         self._past: Supervisor | None = None
         """Supervisor of the previous configuration."""
         self._command: Any = None
@@ -135,9 +135,20 @@ class PolicyNode(LifecycleNode):
             self._poses += [PoseSubscription(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
         if self._past is not None:
             robot.supervisor.remember(self._past)
-        self._robot = robot
+        self._configured = robot
         self._fleet_names = fleet.names
         self._connect(fleet, robot)
+
+    @property
+    def _robot(self) -> Robot:
+        """Return the robot of the configuration.
+
+        Raises:
+            RuntimeError: the node is not configured.
+        """
+        if self._configured is None:
+            raise RuntimeError("the node is not configured")
+        return self._configured
 
     def _refuse_configuration(self, error: TestudoError) -> None:
         """Publish the reason; a process that ends then also prints it as its last line."""
@@ -213,7 +224,8 @@ class PolicyNode(LifecycleNode):
         self._record = self._connections.publisher(UInt8MultiArray, "tick")
         self._mode = self._connections.publisher(DiagnosticStatus, "mode")
         pose, *peer_poses = self._poses
-        pose.begin(self._connections.subscribe, self._on_pose, self._refuse)
+        # the own source adds a velocity to poses without one
+        pose.begin(self._connections.subscribe, cast(Any, self._on_pose), self._refuse)
         self._connections.subscribe(DiagnosticStatus, "guard_status", self._on_guard)
         peers = fleet.peers(robot.name)
         for peer in peers:
@@ -259,7 +271,7 @@ class PolicyNode(LifecycleNode):
 
     def _disconnect(self) -> None:
         """Brake as the last command, and destroy all publishers and subscriptions of the configuration."""
-        if self._robot is None:
+        if self._configured is None:
             return
         if self._ticks is not None:
             self._node_clock.destroy(self._ticks)  # no command may follow the brake
@@ -270,7 +282,7 @@ class PolicyNode(LifecycleNode):
             self._command = None
         self._connections.close()
         self._past = self._robot.supervisor
-        self._robot, self._flight_order = None, None
+        self._configured, self._flight_order = None, None
 
     def _request_callback(self, event: Event) -> Callable[..., Trigger.Response]:
         def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -329,8 +341,8 @@ class PolicyNode(LifecycleNode):
 
     def _on_mismatch(self, sentence: str) -> None:
         self.get_logger().warning(sentence)
-        if self._robot is not None:
-            self._robot.supervisor.see_mismatch(sentence)
+        if self._configured is not None:
+            self._configured.supervisor.see_mismatch(sentence)
 
     def _refuse(self, error: Exception) -> None:
         self._robot.refused_messages += 1

@@ -80,8 +80,8 @@ class PoseSubscription:
             (message_class(topic.type), topic.absolute if of_peer else topic.name, topic)
             for topic in self._source.topics
         ]
-        self._corrected = bool(self._source.transform_topic) and not of_peer
-        self._transforms = message_class(TRANSFORM_TYPE) if self._corrected else None
+        corrected = bool(self._source.transform_topic) and not of_peer
+        self._transforms = message_class(TRANSFORM_TYPE) if corrected else None
 
     def begin(
         self, subscribe: Subscribe, take: Callable[[Measurement, float], None], refuse: Callable[[Exception], None]
@@ -95,7 +95,7 @@ class PoseSubscription:
         """
         for kind, name, topic in self._topics:
             subscribe(kind, name, self._pose_callback(topic, take, refuse), topic.kind)
-        if self._corrected:
+        if self._transforms is not None:
             subscribe(self._transforms, self._source.transform_topic, self._transform_callback(refuse), "tf")
 
     def _pose_callback(

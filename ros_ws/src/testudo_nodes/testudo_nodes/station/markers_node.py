@@ -17,7 +17,8 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import Point
 from nav_msgs.msg import Odometry
-from rclpy.clock import Clock, ClockType
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
 from rclpy.task import Future
