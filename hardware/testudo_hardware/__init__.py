@@ -1,1 +1,5 @@
-"""What the robots are: descriptions, motion models and frames. Imports NumPy only, never JAX."""
+"""Descriptions, motion models, frames and links of robots. Imports NumPy only, never JAX.
+
+In: robot files and link profiles (TOML), messages.
+Out: `RobotSpec`, `LinkProfile`, motion models, commands and measurements.
+"""

@@ -1,4 +1,4 @@
-"""One array namespace for NumPy, JAX and the strict reference, so that a body is written once."""
+"""One array namespace for NumPy, JAX and array_api_strict, so that a function body is written once."""
 
 from __future__ import annotations
 
@@ -13,33 +13,39 @@ Array = Any
 
 def array_namespace(*arrays: Array) -> Any:
     """Return the array API namespace of ``arrays``; plain Python numbers count as NumPy."""
-    if isinstance(arrays[0], np.ndarray | np.generic):  # the robot's path: skip the look-up of a few microseconds
+    if isinstance(arrays[0], np.ndarray | np.generic):  # on the robot: skips a look-up of a few microseconds
         return _NUMPY
     return array_api_compat.array_namespace(*arrays)
 
 
 def stacked(*arrays: Array) -> Array:
-    """Return arrays of one shape along a new first axis; less than half the time of `stack` in NumPy."""
+    """Return arrays of one shape along a new first axis; takes less than half the time of `stack` in NumPy."""
     return array_namespace(arrays[0]).concat([array[None, ...] for array in arrays])
 
 
 def is_numpy(array: Array) -> bool:
-    """Return whether an array is one of NumPy, as on a robot: there the fewest calls count."""
+    """Return whether an array is one of NumPy, as on a robot, where the number of calls matters."""
     return isinstance(array, np.ndarray)
 
 
-def known_false(mask: Array) -> bool:
-    """Return whether no element of ``mask`` is true, as far as one can know: what is traced can be either.
+def clipped(value: Array, low: Array, high: Array) -> Array:
+    """Return ``value`` (...) within the bounds (...), which broadcast to its shape."""
+    xp = array_namespace(value)
+    return xp.minimum(xp.maximum(value, low + 0 * value), high + 0 * value)
 
-    One robot may then skip work of which nothing would be chosen.
+
+def known_false(mask: Array) -> bool:
+    """Return whether no element of ``mask`` is true; False for traced values, which are unknown.
+
+    A single robot can then skip work whose result would not be used.
     """
     return isinstance(mask, np.ndarray | np.bool_) and not mask.any()
 
 
 def is_number(value: Any, number: float) -> bool:
-    """Return whether a value is known to be this number; one that is traced, to be identified, can be any."""
+    """Return whether ``value`` is a plain number equal to ``number``; False for traced values."""
     return isinstance(value, int | float) and value == number
 
 
-# NumPy 2 follows the standard itself; the wrappers for older ones cost about a microsecond a call
+# NumPy 2 follows the standard itself; the wrappers for older versions cost about a microsecond a call
 _NUMPY = np if int(np.__version__.partition(".")[0]) >= 2 else array_api_compat.array_namespace(np.zeros(1))

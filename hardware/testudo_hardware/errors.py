@@ -1,7 +1,7 @@
-"""The one base of every error that a user can cause and mend."""
+"""The base class of every error that a user can cause and correct."""
 
 
 class TestudoError(Exception):
-    """A wrong input, file or configuration. Its text is one plain sentence that says how to mend it."""
+    """A wrong input, file or configuration. Its text says in plain words what was found and how to correct it."""
 
     __test__ = False  # pytest collects names that begin with "Test"

@@ -1,4 +1,4 @@
-"""The quantities of a robot file: key, attribute, unit, plausible range, and the kinds that have it."""
+"""The quantities of a robot file: key, attribute, unit, plausible range, and the kinds of robot that have it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = (DIFFERENTIAL_DRIVE, VELOCITY_POINT, HOLONOMIC)
 
 @dataclass(frozen=True)
 class QuantityRule:
-    """What one quantity must look like."""
+    """Rule for one quantity."""
 
     attribute: str
     unit: str
@@ -20,7 +20,7 @@ class QuantityRule:
     high: float
     kinds: tuple[str, ...] = KINDS
     default: float | None = None
-    """Value of a robot whose file does not have it; None if every file must."""
+    """Value where the file lacks the key; None if every file needs it."""
 
 
 _WHEELED = (DIFFERENTIAL_DRIVE,)
@@ -69,7 +69,7 @@ ROTORS: dict[str, QuantityRule] = {
     "rotors.thrust_most_per_volt": QuantityRule("thrust_most_n_v", "N/V", 0, 1000, _DRONES),
     "rotors.battery": QuantityRule("battery_v", "V", 1, 100, _DRONES),
 }
-"""Quantities of the optional table of a drone whose rotors are commanded: all of them or none."""
+"""Optional table of a drone with commanded rotors: all keys or none."""
 
 ATTITUDE: dict[str, QuantityRule] = {
     "attitude.tilt_frequency": QuantityRule("tilt_frequency_rad_s", "rad/s", 0.5, 100, _DRONES),
@@ -93,7 +93,7 @@ ATTITUDE: dict[str, QuantityRule] = {
     "attitude.thrust_base": QuantityRule("thrust_base_n", "N", 0, 4000, _DRONES),
     "attitude.thrust_floor": QuantityRule("thrust_floor_n", "N", 0, 4000, _DRONES),
 }
-"""Quantities of the optional table of a drone under attitude or velocity commands: all of them or none."""
+"""Optional table of a drone under attitude or velocity commands: all keys or none."""
 
 PROPELLERS: dict[str, QuantityRule] = {
     "propellers.thrust_linear": QuantityRule("thrust_linear_n_rpm", "N/rpm", -1e-3, 1e-3, _DRONES),
@@ -106,19 +106,19 @@ PROPELLERS: dict[str, QuantityRule] = {
     "propellers.fall_square": QuantityRule("fall_square_1_s_rpm", "1/(s rpm)", 0, 1, _DRONES),
     "propellers.inertia": QuantityRule("propeller_inertia_kg_m2", "kg m^2", 0, 1e-2, _DRONES),
 }
-"""Quantities of the optional table of a drone whose propellers have a speed: all of them or none."""
+"""Optional table of a drone with propeller speeds: all keys or none."""
 
 POWER: dict[str, QuantityRule] = {
     "power.arm": QuantityRule("battery_arm_v", "V", 1, 100, _DRONES),
     "power.land": QuantityRule("battery_land_v", "V", 1, 100, _DRONES),
 }
-"""Quantities of the optional table of a drone whose battery is looked at: below `arm` it is not armed, below `land` for
-some seconds it lands."""
+"""Optional table of a drone with a monitored battery: it is not armed below `arm`; it lands after some seconds below
+`land`."""
 
 HEADING: dict[str, QuantityRule] = {
     "heading.yaw_rate_limit": QuantityRule("yaw_rate_limit_rad_s", "rad/s", 0.05, 3, _DRONES),
 }
-"""Quantities of the optional table of a drone that turns on command; one without it holds its heading."""
+"""Optional table of a drone that turns on command; without it a drone holds its heading."""
 
 SILENCE: dict[str, QuantityRule] = {
     "silence.level_after": QuantityRule("level_after_s", "s", 0.01, 60, _DRONES),
@@ -127,8 +127,16 @@ SILENCE: dict[str, QuantityRule] = {
     "silence.level_error": QuantityRule("level_error_rad", "rad", 0, 0.2, _DRONES),
     "silence.onboard_brake": QuantityRule("onboard_brake", "1", 0, 1, _DRONES),
 }
-"""What a drone does by itself when its radio brings no set-points any more: all of them or none.
+"""Optional table of what a drone does when no set-points arrive by radio: all keys or none.
 
-It holds the last set-point; `level_after` that it levels, so that it coasts, its vertical speed still held; `cut_after`
-that it cuts its motors. With an `onboard_brake` of 1 it brakes to hover `timing.dead_man` after the last set-point.
+It holds the last set-point; after `level_after` it levels and coasts with its vertical speed held; after `cut_after` it
+cuts its motors. With an `onboard_brake` of 1 it brakes to hover `timing.dead_man` after the last set-point.
 """
+OPTIONAL_TABLES: dict[str, dict[str, QuantityRule]] = {
+    "rotors": ROTORS,
+    "attitude": ATTITUDE,
+    "propellers": PROPELLERS,
+    "power": POWER,
+    "heading": HEADING,
+    "silence": SILENCE,
+}

@@ -1,4 +1,4 @@
-"""`RobotSpec`: the one description of a robot, read from TOML with units and sources."""
+"""`RobotSpec`: the description of a robot, read from TOML with units and sources."""
 
 from __future__ import annotations
 
@@ -15,34 +15,29 @@ from typing import Any
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import (
-    ATTITUDE,
     DIFFERENTIAL_DRIVE,
-    HEADING,
     KINDS,
-    POWER,
-    PROPELLERS,
+    OPTIONAL_TABLES,
     QUANTITIES,
-    ROTORS,
-    SILENCE,
     VELOCITY_POINT,
     QuantityRule,
 )
-from testudo_hardware.strict_files import read_toml
+from testudo_hardware.strict_files import is_list, is_table, read_toml
 
 SCHEMA = "testudo/robot/1"
 FALL_S = 0.8
-"""A drone whose motors are cut is on the floor after this time, if it flew no higher than 3.1 m."""
+"""Time of fall after the motors are cut, from at most 3.1 m."""
 COLUMN_RATIO = 1000.0
-"""Heights that count so little between robots do not keep any two apart."""
+"""Height ratio at which heights separate no two robots."""
 
 
 class SpecError(TestudoError):
-    """A robot file does not hold: the text names file, key, what was found and what is expected."""
+    """A robot file is invalid: the text names file, key, what was found and what is expected."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number with its unit, where it comes from, and the interval in which the truth lies."""
+    """A number with its unit, its source, and the interval that contains the true value."""
 
     value: float
     unit: str
@@ -58,10 +53,11 @@ class Quantity:
 
 @dataclass(frozen=True)
 class RobotSpec:
-    """A robot; every number is SI. Lengths m, times s, angles rad; absent for a kind means NaN.
+    """A robot; every number is SI. Lengths m, times s, angles rad; NaN for quantities that its kind does not have.
 
-    ``quantities`` holds the same numbers with unit, source and interval, by ``section.key``; what a file need not
-    have, and does not, is not among them.
+    ``quantities`` has the same numbers with unit, source and interval, by ``section.key``, as far as the file has them.
+    The optional tables are empty where the file lacks them. Except `silence` they are not in `to_dict` and the hash: a
+    policy that commands velocities does not depend on them.
     """
 
     name: str
@@ -92,19 +88,18 @@ class RobotSpec:
     yaw_error_rad: float
     pose_max_age_s: float
     quantities: Mapping[str, Quantity] = field(repr=False)
-    rotors: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
-    """What a drone with commanded rotors is, by `rotors.key`; empty if the file does not say. A policy that commands
-    velocities does not rest on these, so that they are no part of `to_dict` and the hash."""
-    attitude: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
-    """What a drone under its attitude loop and velocity controller is, by `attitude.key`; as `rotors`."""
-    propellers: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
-    """How speed, thrust and torque of its propellers go together, by `propellers.key`; as `rotors`."""
-    power: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
-    """The voltages at which it may take off and has to land, by `power.key`; as `rotors`."""
-    heading: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
-    """How fast it may be told to turn, by `heading.key`; as `rotors`. Empty: it holds its heading."""
-    silence: Mapping[str, Quantity] = field(default_factory=dict, repr=False)
-    """What a drone does when its radio brings no set-points, by `silence.key`; empty if that is the driver's brake."""
+    rotors: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
+    """Drone with commanded rotors, by `rotors.key`."""
+    attitude: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
+    """Drone under its attitude loop and velocity controller, by `attitude.key`."""
+    propellers: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
+    """Speed, thrust and torque of its propellers, by `propellers.key`."""
+    power: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
+    """Battery voltages for take-off and landing, by `power.key`."""
+    heading: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
+    """Limit of the commanded yaw rate, by `heading.key`; empty: the drone holds its heading."""
+    silence: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
+    """What a drone does without set-points by radio, by `silence.key`; empty if the driver brakes it."""
 
     @property
     def dimension(self) -> int:
@@ -125,26 +120,26 @@ class RobotSpec:
 
     @property
     def yaw_rate_limit_rad_s(self) -> float:
-        """Return how fast a drone may be told to turn [rad/s]; 0 for whoever takes no yaw rate."""
+        """Return the largest commanded yaw rate of a drone; 0 for robots that take none."""
         return self.heading["heading.yaw_rate_limit"].value if self.heading else 0.0
 
     @property
     def hold_s(self) -> float:
-        """Return T_hold: the longest time that one command can act, and one tick.
+        """Return T_hold: the longest time for which one command can act, plus one tick.
 
-        That is the dead-man time, or until a silent drone without a brake of its own levels out.
+        One command acts for the dead-man time, or until a drone without radio and onboard brake levels.
         """
         alone = 0.0 if self.brakes_in_silence else self.silence["silence.level_after"].high
         return max(self.dead_man_s, alone) + self.control_period_s
 
     @property
     def link_delay_most_s(self) -> float:
-        """Return the longest time that a command is on its way to the vehicle: its own response is not in it."""
+        """Return the longest transport time of a command to the vehicle, without the vehicle's response."""
         return self.attitude.get("attitude.link_delay", self.quantities["dynamics.command_delay"]).high
 
     @property
     def coast_s(self) -> float:
-        """Return how long it moves on after T_hold without a brake: until it levels no more, and then falls down."""
+        """Return how long it moves after T_hold without a brake: levelled, then falling."""
         if self.brakes_in_silence:
             return 0.0
         level, cut = (self.silence[f"silence.{name}_after"] for name in ("level", "cut"))
@@ -152,14 +147,14 @@ class RobotSpec:
 
     @property
     def keep_radius_m(self) -> float:
-        """Return the radius that a robot keeps free of others at its own height: its body, or its wash if wider."""
+        """Return the radius that a robot keeps free of others at its height: its body, or its downwash if wider."""
         return max(self.body_radius_m, self.downwash_radius_m) if self.kind == VELOCITY_POINT else self.body_radius_m
 
     @property
     def height_ratio(self) -> float:
-        """Return c: heights count 1/c between robots, so that what one keeps free is an ellipsoid; 1 is a ball.
+        """Return c: heights between robots are scaled by 1/c, so that the free space is an ellipsoid; 1 is a ball.
 
-        A drone that falls down once its radio is silent keeps its whole column free.
+        A drone that falls when its radio is silent keeps its whole column free.
         """
         if self.kind != VELOCITY_POINT:
             return 1.0
@@ -167,12 +162,12 @@ class RobotSpec:
 
     @property
     def brakes_in_silence(self) -> bool:
-        """Return whether the robot brakes by itself `dead_man_s` after the last command that reached it."""
+        """Return whether the robot brakes by itself `dead_man_s` after the last command received."""
         return not self.silence or self.silence["silence.onboard_brake"].value == 1
 
     @property
     def sha256(self) -> str:
-        """Return the hash of the numbers (comments and layout of the file do not count)."""
+        """Return the hash of `to_dict`; comments and layout of the file have no effect."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
@@ -198,20 +193,20 @@ def load_robot(name_or_path: str | Path) -> RobotSpec:
     """Read a robot by its registered name or from a TOML file.
 
     Raises:
-        SpecError: no such robot, or the file does not hold.
+        SpecError: no such robot, or an invalid file.
     """
     return parse_robot(*read_toml(name_or_path, robot_files(), "robot", SpecError))
 
 
 @functools.cache
 def _robot_folders() -> tuple[Any, ...]:
-    """Return our folder of robots and those of `testudo.robots` packages; the search takes 25 ms."""
+    """Return the folders of this package and of `testudo.robots` entry points; the search takes 25 ms."""
     others = [point.value for point in entry_points(group="testudo.robots") if point.value != "testudo_hardware.robots"]
     return (resources.files("testudo_hardware") / "robots", *map(resources.files, others))
 
 
 def robot_files() -> dict[str, Any]:
-    """Return every registered robot file by name: our own and those of `testudo.robots` packages."""
+    """Return every registered robot file by name, those of `testudo.robots` entry points included."""
     return {
         file.name.removesuffix(".toml"): file
         for folder in _robot_folders()
@@ -236,63 +231,54 @@ def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
             raise SpecError(f"{where}: {key}: found {tables.get(key)!r}, expected a text")
     _refuse_unknown(tables, kind, where)
     quantities: dict[str, Quantity] = {}
-    values: dict[str, float] = {}
+    values: dict[str, Any] = {}
     for key, rule in QUANTITIES.items():
-        if kind not in rule.kinds:
-            values[rule.attribute] = math.nan
-            continue
         section, name = key.split(".")
         entry = tables.get(section, {}).get(name)
-        if entry is None and rule.default is not None:
+        if kind not in rule.kinds:
+            values[rule.attribute] = math.nan
+        elif entry is None and rule.default is not None:
             values[rule.attribute] = rule.default
-            continue
-        if entry is None:
-            raise SpecError(
-                f"{where}: {key}: missing; write {name} = {{ value = ..., "
-                f'unit = "{rule.unit}", source = "..." }} below [{section}]'
-            )
-        quantities[key] = _quantity(entry, rule, f"{where}: {key}")
-        values[rule.attribute] = quantities[key].value
-    spec = RobotSpec(
-        name=tables["name"],
-        kind=kind,
-        description=tables["description"],
-        quantities=quantities,
-        rotors=_optional(tables, ROTORS, where),
-        attitude=_optional(tables, ATTITUDE, where),
-        propellers=_optional(tables, PROPELLERS, where),
-        power=_optional(tables, POWER, where),
-        heading=_optional(tables, HEADING, where),
-        silence=_optional(tables, SILENCE, where),
-        **values,
-    )
+        elif entry is None:
+            raise SpecError(f"{where}: {key}: missing; write {_example(name, rule)} below [{section}]")
+        else:
+            quantities[key] = _quantity(entry, rule, f"{where}: {key}")
+            values[rule.attribute] = quantities[key].value
+    for section, rules in OPTIONAL_TABLES.items():
+        values[section] = _optional(tables.get(section), rules, where)
+    spec = RobotSpec(name=tables["name"], kind=kind, description=tables["description"], quantities=quantities, **values)
     _check_order(spec, where)
     return spec
 
 
-def _optional(tables: Mapping[str, Any], rules: Mapping[str, QuantityRule], where: str) -> dict[str, Quantity]:
-    """Return the quantities of a table that a file has whole or not at all."""
-    section = next(iter(rules)).split(".")[0]
-    found = tables.get(section)
-    if found is None:
+def _example(name: str, rule: QuantityRule) -> str:
+    return f'{name} = {{ value = ..., unit = "{rule.unit}", source = "..." }}'
+
+
+def _optional(table: Any, rules: Mapping[str, QuantityRule], where: str) -> dict[str, Quantity]:
+    """Return the quantities of a table that a file has completely or not at all."""
+    if table is None:
         return {}
+    found: dict[str, Quantity] = {}
     for key, rule in rules.items():
-        if key.split(".")[1] not in found:
+        section, name = key.split(".")
+        if name not in table:
             raise SpecError(
                 f"{where}: {key}: missing; a drone has all keys of [{section}] or no such table; write "
-                f'{key.split(".")[1]} = {{ value = ..., unit = "{rule.unit}", source = "..." }}'
+                f"{_example(name, rule)}"
             )
-    return {key: _quantity(found[key.split(".")[1]], rule, f"{where}: {key}") for key, rule in rules.items()}
+        found[key] = _quantity(table[name], rule, f"{where}: {key}")
+    return found
 
 
 def _refuse_unknown(tables: Mapping[str, Any], kind: str, where: str) -> None:
-    rules = QUANTITIES | ROTORS | ATTITUDE | PROPELLERS | POWER | HEADING | SILENCE
+    rules = {key: rule for table in (QUANTITIES, *OPTIONAL_TABLES.values()) for key, rule in table.items()}
     allowed = {key for key, rule in rules.items() if kind in rule.kinds}
     sections = {key.split(".")[0] for key in allowed}
     for section, content in tables.items():
         if section in ("schema", "name", "kind", "description"):
             continue
-        if section not in sections or not isinstance(content, Mapping):
+        if section not in sections or not is_table(content):
             raise SpecError(f"{where}: {section}: unknown table; known are {', '.join(sorted(sections))}")
         for name in content:
             if f"{section}.{name}" not in allowed:
@@ -300,8 +286,8 @@ def _refuse_unknown(tables: Mapping[str, Any], kind: str, where: str) -> None:
                 raise SpecError(f"{where}: {section}.{name}: unknown key for a {kind}; known are {', '.join(known)}")
 
 
-def _quantity(entry: Any, rule: Any, where: str) -> Quantity:
-    if not isinstance(entry, Mapping):
+def _quantity(entry: Any, rule: QuantityRule, where: str) -> Quantity:
+    if not is_table(entry):
         raise SpecError(
             f"{where}: missing unit: found {entry!r}, expected "
             f'{{ value = {entry!r}, unit = "{rule.unit}", source = "..." }}'
@@ -312,10 +298,10 @@ def _quantity(entry: Any, rule: Any, where: str) -> Quantity:
     if entry.get("unit") != rule.unit:
         raise SpecError(f"{where}.unit: found {entry.get('unit')!r}, expected {rule.unit!r}")
     if not isinstance(entry.get("source"), str) or not entry["source"]:
-        raise SpecError(f"{where}.source: missing; say where the number comes from")
+        raise SpecError(f"{where}.source: missing; expected the source of the number")
     value = _number(entry.get("value"), f"{where}.value")
     interval = entry.get("interval", [value, value])
-    if not isinstance(interval, list) or len(interval) != 2:
+    if not is_list(interval) or len(interval) != 2:
         raise SpecError(f"{where}.interval: found {interval!r}, expected [low, high]")
     low, high = (_number(item, f"{where}.interval") for item in interval)
     if not low <= value <= high:
@@ -328,7 +314,7 @@ def _quantity(entry: Any, rule: Any, where: str) -> Quantity:
 
 
 def _number(item: Any, where: str) -> float:
-    # the comparison is false for NaN, and for an integer that no float can hold
+    # false for NaN, and for an integer that no float can hold
     if isinstance(item, bool) or not isinstance(item, int | float) or not abs(item) < 1e300:
         raise SpecError(f"{where}: found {item!r}, expected a finite number")
     return float(item)
@@ -343,8 +329,8 @@ def _check_order(spec: RobotSpec, where: str) -> None:
     if spec.kind == DIFFERENTIAL_DRIVE:
         if spec.speed_limit_m_s > spec.wheel_limit_m_s * (1 + 1e-9):
             raise SpecError(
-                f"{where}: limits.speed: {spec.speed_limit_m_s} m/s is above what the wheels "
-                f"reach, {spec.wheel_limit_m_s:.4g} m/s: limits out of order"
+                f"{where}: limits.speed: {spec.speed_limit_m_s} m/s is above the speed of the "
+                f"wheels, {spec.wheel_limit_m_s:.4g} m/s: limits out of order"
             )
         if spec.wheel_base_m > 2 * spec.body_radius_m:
             raise SpecError(

@@ -14,7 +14,7 @@ from testudo_deploy.guard.flight_messages import FlightOrder
 from testudo_deploy.supervision.robot import Robot
 from testudo_deploy.supervision.supervisor import GuardReport
 from testudo_hardware.links.flight_link import FlightAct, VehicleState
-from testudo_hardware.links.link_profile import FlightPart, FlightWire, Text
+from testudo_hardware.links.link_profile import FlightPart, Sourced
 from testudo_hardware.spec import load_robot
 
 SILENCE = load_robot("crazyflie_2x").silence
@@ -27,7 +27,7 @@ READY_S = 0.08
 
 def with_phases(fleet, **needs):
     """Return a fleet of drones whose links have flight phases."""
-    part = FlightPart(FlightWire("topics", "test"), **{key: Text(value, "test") for key, value in needs.items()})
+    part = FlightPart(Sourced("topics", "test"), **{key: Sourced(value, "test") for key, value in needs.items()})
     robots = tuple(
         replace(robot, link=replace(robot.link, profile=replace(robot.link.profile, flight=part), onboard_brake=True))
         for robot in fleet.robots

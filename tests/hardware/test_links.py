@@ -142,7 +142,7 @@ def test_no_set_point_that_is_not_finite_reaches_a_crazyflie(set_point, wrong):
 
 
 def test_a_set_point_that_is_a_place_asks_for_it():
-    with pytest.raises(WireError, match="found no place"):
+    with pytest.raises(WireError, match="found no position"):
         CommandWire("cf1", DRONE, crazyswarm2(set_point="hover")).encode(
             plain.hover(), CommandReading(0.0, (0.0, 0.0, 0.0))
         )
@@ -177,7 +177,7 @@ def test_what_is_told_to_a_drone_is_what_its_server_reads(set_point, command):
 
 
 def test_a_hover_does_not_tell_the_climb():
-    with pytest.raises(WireError, match="does not tell the climb"):
+    with pytest.raises(WireError, match="does not contain the climb rate"):
         CommandWire("cf1", DRONE, crazyswarm2(set_point="hover")).decode(plain.hover(), 0.0)
 
 
@@ -233,7 +233,7 @@ def test_a_stand_in_sends_what_is_read(position, yaw, velocity):
         again = wire.decode(wire.encode(message, pose))
         assert (again.stamp_s, again.position_world) == (2.5, position)
         assert wrapped(again.yaw - yaw) == pytest.approx(0.0, abs=1e-9)
-        with pytest.raises(WireError, match="found OdometryReading, which no geometry_msgs"):
+        with pytest.raises(WireError, match="found OdometryReading, which a geometry_msgs"):
             wire.encode(message, reading)
 
 

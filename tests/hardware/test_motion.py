@@ -11,7 +11,6 @@ from testudo_hardware.motion.motion_model import (
     actuator_command,
     control_velocity,
     effective_command,
-    roll_out,
 )
 from testudo_hardware.motion.motion_state import matrix_vector
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -23,6 +22,13 @@ POINTS = [name for name in ROBOTS if name not in WHEELED]
 PURE_LAG = ("gritsbot_x",)
 """Robots whose acceleration limit cannot be reached; for the others exactness holds at low speed."""
 COUNT = 200
+
+
+def roll_out(model, state, effective, responses):
+    """Return the state after effective commands, oldest first, each for its time."""
+    for command, response in zip(effective, responses, strict=True):
+        state = model.step(state, command, response)
+    return state
 
 
 def pure_lag(name):

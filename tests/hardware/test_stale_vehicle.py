@@ -15,7 +15,7 @@ from testudo_hardware.links.wire import CommandReading, WireError
 from testudo_hardware.spec import load_robot
 
 AT_S = 100.0
-ARMED_AND_FLYING = Info(2 + 8 + 16)
+ARMED_AND_FLYING = Info.from_bits(2 + 8 + 16)
 CLOCK = "testudo_hardware.links.crazyflie.radio_link.time.monotonic"
 
 

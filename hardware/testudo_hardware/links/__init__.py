@@ -1,1 +1,1 @@
-"""How robots are reached: what stands in which message, and on which topic of which robot."""
+"""Links to robots: which value is in which message, on which topic of which robot."""

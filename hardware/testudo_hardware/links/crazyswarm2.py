@@ -31,19 +31,15 @@ from testudo_hardware.links.wire import (
 )
 
 LEASH_M = 0.3
-"""A set-point that is a place is at most so far from the drone."""
+"""Largest distance of a position set-point from the drone."""
 LEASH_RAD = 0.5
-"""And turned so far ahead of it at most."""
+"""Largest angle of a yaw set-point from the drone's heading."""
 
 
 def fill_velocity_world(message: Any, frame: str, reading: CommandReading, per_radian: float = 0.0) -> Any:
-    """Write a velocity in the world into an empty `VelocityWorld` and return it.
+    """Write a velocity (3,) [m/s] in the world into an empty `VelocityWorld` and return it.
 
-    Args:
-        message: with the fields of the message type.
-        frame: for the header.
-        reading: velocity (3,) [m/s] in the world.
-        per_radian: `YawRate.per_radian`; 0 holds the heading.
+    ``frame`` is for the header; ``per_radian`` is `YawRate.per_radian`, where 0 holds the heading.
 
     Raises:
         WireError: a number is not finite.
@@ -65,13 +61,9 @@ def read_velocity_world(message: Any, frame: str, per_radian: float = 0.0) -> Co
 
 
 def fill_hover(message: Any, frame: str, reading: CommandReading, at: PlanarTransform) -> Any:
-    """Write a velocity in the world into an empty `Hover`: horizontal velocity in the body, and a height.
+    """Write a velocity (3,) [m/s] in the world into an empty `Hover`: horizontal velocity in the body, and a height.
 
-    Args:
-        message: with the fields of the message type.
-        frame: for the header.
-        reading: velocity (3,) [m/s] in the world.
-        at: the set-point so far, see `led_set_point`: its height is held, its yaw says how the body is turned.
+    ``at`` is the current set-point, see `led_set_point`: its height is held, its yaw is the heading of the body.
 
     Raises:
         WireError: a number is not finite.
@@ -84,13 +76,7 @@ def fill_hover(message: Any, frame: str, reading: CommandReading, at: PlanarTran
 
 
 def fill_full_state(message: Any, frame: str, reading: CommandReading, at: PlanarTransform) -> Any:
-    """Write a velocity in the world into an empty `FullState`: pose, velocity in the world, no acceleration.
-
-    Args:
-        message: with the fields of the message type.
-        frame: for the header.
-        reading: velocity (3,) [m/s] in the world.
-        at: the set-point so far, see `led_set_point`.
+    """Write a velocity (3,) [m/s] in the world into an empty `FullState`: with the pose ``at``, no acceleration.
 
     Raises:
         WireError: a number is not finite.
@@ -120,19 +106,11 @@ def led_set_point(
     leash_m: float,
     yaw_rate: float = 0.0,
 ) -> PlanarTransform:
-    """Return the set-point that a command leads on, for set-points that are a place and not a velocity.
+    """Return the next position set-point of a drone under a velocity command (3,) [m/s] in the world.
 
-    It runs ahead with the commanded velocity, stays within ``leash_m`` of where the drone is measured, and keeps
-    the heading: a drone that is held back is not drawn by a set-point far away when it comes free. With a yaw rate the
-    heading runs ahead in the same way.
-
-    Args:
-        before: the set-point of the last tick; at the beginning the measured pose.
-        command: velocity (3,) [m/s] in the world, held since then.
-        elapsed_s: time since then.
-        measured: where the drone is.
-        leash_m: the longest distance between drone and set-point.
-        yaw_rate: [rad/s], held since then.
+    The set-point moves with the commanded velocity, stays within ``leash_m`` of the measured position, and holds the
+    heading, so that a blocked drone does not fly to a distant set-point once it is free. With a yaw rate [rad/s] the
+    heading moves in the same way, within `LEASH_RAD`. Both were held for ``elapsed_s`` since ``before``.
     """
     ahead = [value + elapsed_s * speed for value, speed in zip(before.position, command, strict=True)]
     lead = [value - here for value, here in zip(ahead, measured.position, strict=True)]
@@ -146,47 +124,43 @@ def led_set_point(
 
 
 class SetPointLeader:
-    """Leads the set-point of one drone whose wire carries places: see `led_set_point`."""
+    """Moves the position set-point of one drone, see `led_set_point`."""
 
     def __init__(self, leash_m: float = LEASH_M, oldest_s: float = 0.1) -> None:
-        """Wait for the first pose; one older than ``oldest_s`` is not led from."""
+        """Wait for the first pose; a pose older than ``oldest_s`` is not used."""
         self._leash_m, self._oldest_s = leash_m, oldest_s
         self._measured: PlanarTransform | None = None
         self._measured_s = self._led_s = -math.inf
         self._at: PlanarTransform | None = None
 
     def see(self, measured: PlanarTransform, now_s: float) -> None:
-        """Take where the drone is."""
+        """Take the measured pose."""
         self._measured, self._measured_s = measured, now_s
 
     def sees(self, now_s: float) -> bool:
-        """Return whether it is known where the drone is."""
+        """Return whether the pose is recent enough."""
         return now_s - self._measured_s <= self._oldest_s
 
     def forget(self) -> None:
-        """Begin at the measured pose the next time: the vehicle flew by itself."""
+        """Start again at the measured pose: the vehicle flew by itself."""
         self._at = None
 
     def lead(
         self, command: Sequence[float], now_s: float, yaw_rate: float = 0.0
     ) -> tuple[tuple[float, ...], PlanarTransform] | None:
-        """Return velocity and place to send; without a pose the last place, at rest; None if there never was one.
+        """Return velocity (3,) [m/s] in the world and set-point to send at ``now_s`` on the clock of `see`.
 
-        Args:
-            command: velocity (3,) [m/s] in the world.
-            now_s: the clock of `see`.
-            yaw_rate: [rad/s]; it goes with the velocity, and is to be sent only while the drone is seen.
+        Without a recent pose: zero velocity at the last set-point, or None if there never was one. Send the yaw rate
+        [rad/s] only while `sees` is true.
         """
-        if not self.sees(now_s):
+        if self._measured is None or not self.sees(now_s):
             return None if self._at is None else ((0.0,) * len(command), self._at)
         elapsed_s = min(max(now_s - self._led_s, 0.0), self._oldest_s)
-        self._at = (
-            self._measured
-            if self._at is None
-            else led_set_point(self._at, command, elapsed_s, self._measured, self._leash_m, yaw_rate)
-        )
-        self._led_s = now_s
-        return tuple(command), self._at
+        at = self._measured
+        if self._at is not None:
+            at = led_set_point(self._at, command, elapsed_s, at, self._leash_m, yaw_rate)
+        self._at, self._led_s = at, now_s
+        return tuple(command), at
 
 
 def _begin(message: Any, frame: str, reading: CommandReading, at: PlanarTransform | None = None) -> None:
@@ -194,7 +168,7 @@ def _begin(message: Any, frame: str, reading: CommandReading, at: PlanarTransfor
     if len(reading.command) != 3 or not all(math.isfinite(number) for number in numbers):
         raise WireError(
             f"Crazyswarm2: found the set-point {numbers}, expected a finite velocity (x, y, z)"
-            f"{' and place' if at else ''}"
+            f"{' and position' if at else ''}"
         )
     fill_stamp(message.header.stamp, reading.stamp_s)
     message.header.frame_id = frame
@@ -214,13 +188,13 @@ _ALL_GROUPS = 0
 
 @dataclass(frozen=True)
 class Call:
-    """One kind of call of a service."""
+    """One kind of service call."""
 
     name: str
     """Of the service, in the drone's namespace."""
     type: str
     fill: Callable[[Any, FlightRequest], None]
-    """Writes what is asked into an empty request."""
+    """Writes a request into an empty service request."""
 
 
 def _fill_arm(request: Any, asked: FlightRequest) -> None:
@@ -251,16 +225,11 @@ CALLS: dict[FlightAct, Call] = {
     ),
     FlightAct.EMERGENCY: Call("emergency", "std_srvs/srv/Empty", _fill_nothing),
 }
-"""How each request travels."""
+"""The service for each request."""
 
 
 def read_status(message: Any, received_s: float) -> VehicleState:
-    """Return what a `Status` says.
-
-    Args:
-        message: with the fields of the message type.
-        received_s: when it came, on the steady clock: how old a log block is, nobody knows.
-    """
+    """Read a `Status`; ``received_s`` is its arrival on the steady clock, since the age of a log block is unknown."""
     bits = int(message.supervisor_info)
     volts = float(message.battery_voltage)
     ready = bits & (_CAN_FLY if bits & _ARMED else _CAN_BE_ARMED)

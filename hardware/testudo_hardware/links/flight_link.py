@@ -1,7 +1,6 @@
-"""Flight beside the stream of set-points: what is asked of a vehicle that flies, and what it says of itself; pure.
+"""Interfaces of links: `RobotLink` for commands and measurements, `FlightLink` for requests to a flying vehicle; pure.
 
-A link to such a vehicle is a `RobotLink` for set-points and a `FlightLink` for the rest. The guard of the robot is the
-only one that asks; the phases that lead to it are in `testudo_deploy.supervision.flight_phases`.
+Only the guard of a robot sends requests; the flight phases before it are in `testudo_deploy.supervision.flight_phases`.
 """
 
 from __future__ import annotations
@@ -15,43 +14,43 @@ from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.wire import CommandReading, Measurement, WireError
 
 _FUTURE_S = 0.5
-"""A stamp so far in the future is of another clock."""
+"""A stamp further in the future comes from another clock."""
 
 
 class FlightAct(StrEnum):
-    """What can be asked of a vehicle."""
+    """Requests to a vehicle."""
 
     ARM = "arm"
     """Motors may turn from now on."""
     DISARM = "disarm"
     """Motors may not turn; for a vehicle on the ground."""
     TAKE_OFF = "take_off"
-    """Climb straight up to a height by its own planner, and stay there until set-points come."""
+    """Climb straight up to a height by the vehicle's own planner, and hold it until set-points arrive."""
     NOTIFY_SETPOINTS_STOP = "notify_setpoints_stop"
-    """The stream of set-points ends on purpose: its own planner may take over. Needed before `LAND`."""
+    """Set-points end on purpose: the vehicle's planner may take over. Needed before `LAND`."""
     LAND = "land"
-    """Go straight down to a height by its own planner and stop the motors there."""
+    """Descend straight to a height by the vehicle's own planner and stop the motors there."""
     EMERGENCY = "emergency"
-    """Motors off at once, wherever it is; it falls."""
+    """Motors off immediately, also in the air: the vehicle falls."""
 
 
 @dataclass(frozen=True)
 class FlightRequest:
-    """One thing that is asked of one vehicle."""
+    """One request to one vehicle."""
 
     act: FlightAct
     height_m: float = 0.0
-    """Where to end, above the origin of the world: for `TAKE_OFF` and `LAND`."""
+    """Final height above the origin of the world, for `TAKE_OFF` and `LAND`."""
     duration_s: float = 0.0
-    """How long to take, above 0: for `TAKE_OFF` and `LAND`."""
+    """Above 0, for `TAKE_OFF` and `LAND`."""
     remain_valid_s: float = 0.0
-    """How long the last set-point still holds: for `NOTIFY_SETPOINTS_STOP`."""
+    """How long the last set-point remains valid, for `NOTIFY_SETPOINTS_STOP`."""
 
     def __post_init__(self) -> None:
-        """Refuse what no vehicle should be asked.
+        """Check the numbers.
 
         Raises:
-            WireError: a number is not finite or negative where it must not be, or a way that takes no time.
+            WireError: a number is not finite, a time is negative, or a climb or landing has no duration.
         """
         sound = math.isfinite(self.height_m) and 0 <= self.duration_s < math.inf and 0 <= self.remain_valid_s < math.inf
         if not sound or (self.act in (FlightAct.TAKE_OFF, FlightAct.LAND) and not self.duration_s > 0):
@@ -63,33 +62,32 @@ class FlightRequest:
 
 @dataclass(frozen=True)
 class VehicleState:
-    """What a vehicle says of itself some times a second; None, or an empty text, where its link does not tell."""
+    """State that a vehicle reports some times a second; None or an empty text where its link does not report it."""
 
     stamp_s: float
-    """Steady clock of this computer at the moment that the state is of, not at its sending: who hears it counts its age
-    from here."""
+    """Steady clock of this computer at the time of the state, not of its sending: its age counts from here."""
     battery_v: float | None = None
     armed: bool | None = None
     can_fly: bool | None = None
-    """Nothing that it knows of speaks against flying; of one that is not armed: against arming it."""
+    """No check of the vehicle fails; if it is not armed: it can be armed."""
     flying: bool | None = None
-    """In the air, by its own judgement."""
+    """In the air, by its own estimate."""
     tumbled: bool | None = None
     locked: bool | None = None
-    """It has crashed or was stopped by `EMERGENCY`, and has to be reset by hand."""
+    """Crashed, or stopped by `EMERGENCY`: it has to be reset by hand."""
     controller: str = ""
-    """`pid`, `mellinger`, ...: what turns set-points into thrust."""
+    """Such as `pid`, `mellinger`."""
     estimator: str = ""
-    """`kalman`, `complementary`, ...: what tells the vehicle where it is."""
+    """Such as `kalman`, `complementary`."""
     latency_s: float | None = None
-    """Of its radio, there and back."""
+    """Round trip of its radio."""
     holds: str = ""
-    """Why its driver keeps it at standstill whatever is commanded; empty while commands pass."""
+    """Why its driver holds it at standstill in place of commands; empty while commands pass."""
     planner_active: bool | None = None
-    """Its own planner makes its set-points. A driver that ends a stream of set-points by itself does not tell."""
+    """Its own planner makes its set-points; None from a driver that ends set-points by itself."""
 
     def heard_s(self, received_s: float) -> float | None:
-        """Return since when the state is known; None if it is of the future, and counts as little as an old one."""
+        """Return the time from which the age of the state counts; None, too old, for a stamp in the future."""
         return min(self.stamp_s, received_s) if self.stamp_s <= received_s + _FUTURE_S else None
 
 
@@ -112,11 +110,11 @@ class RobotLink(Protocol):
 
 
 class FlightLink(Protocol):
-    """Requests to one vehicle that flies; its states come as it sends them."""
+    """Requests to one flying vehicle."""
 
     def ask(self, request: FlightRequest) -> None:
-        """Ask; does not wait for the vehicle, whose state shows what became of it.
+        """Send a request without waiting; the vehicle's state shows the result.
 
         Raises:
-            WireError: the request cannot be carried; nothing was sent.
+            WireError: the link cannot carry the request; nothing was sent.
         """

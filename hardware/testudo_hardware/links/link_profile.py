@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.strict_files import OPTIONAL, read_as, read_toml
+
+T = TypeVar("T")
 
 SCHEMA = "testudo/link/1"
 TWIST = "geometry_msgs/msg/Twist"
@@ -21,11 +23,11 @@ POSE_STAMPED = "geometry_msgs/msg/PoseStamped"
 POSE_WITH_COVARIANCE = "geometry_msgs/msg/PoseWithCovarianceStamped"
 NAMED_POSES = "motion_capture_tracking_interfaces/msg/NamedPoseArray"
 CONTROL_POINT_VELOCITY = "control_point_velocity_world"
-"""The type of command that every wire carries; the heading of a drone is held."""
+"""The command type that every link carries; a drone holds its heading."""
 VELOCITY_YAW_RATE = "velocity_yaw_rate_world"
-"""The same of a drone that turns: a yaw rate [rad/s] beside it, anticlockwise seen from above (REP-103)."""
+"""The same with a yaw rate [rad/s] of a drone, counter-clockwise seen from above (REP-103)."""
 DEFAULT_LINK = "testudo"
-"""The plant and drivers of our own: what a robot has whose fleet file names no link."""
+"""Link of a robot whose fleet file names none: the plant and the drivers of this project."""
 
 _TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 _FRAME = re.compile(r"(\{robot\}|[A-Za-z_]\w*)(/[A-Za-z_]\w*)*")
@@ -33,171 +35,110 @@ _NODE = re.compile(r"[A-Za-z_]\w*")
 _RATES_HZ = (0.5, 2000.0)
 _DEGREES = 180 / math.pi
 _YAW_RATES = {None: ("radians",), "velocity_world": ("degrees", "degrees_clockwise"), "full_state": ("radians",)}
-"""By set-point, None for a twist: the forms of a yaw rate. A `hover` has none: its velocity stands in the body, which
-has turned on by the time that it arrives."""
+"""Allowed units of a yaw rate by set-point, None for a twist. A `hover` has none: its velocity is in the body frame,
+which has turned further when it arrives."""
 
 
 class LinkError(TestudoError):
-    """A link profile does not hold: the text names file, key, what was found and what is expected."""
+    """A link profile is invalid: the text names file, key, what was found and what is expected."""
 
 
 @dataclass(frozen=True)
-class Text:
-    """A name and where it comes from."""
+class Sourced(Generic[T]):  # noqa: UP046 -- get_type_hints of Python 3.12.3 does not resolve the new syntax
+    """A value and its source."""
 
-    value: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Names:
-    """Some names and where they come from."""
-
-    value: tuple[str, ...]
-    source: str
-
-
-@dataclass(frozen=True)
-class Switch:
-    """A yes or no and where it comes from."""
-
-    value: bool
+    value: T
     source: str
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate and where it comes from."""
+    """A rate and its source."""
 
     value: float
     unit: Literal["Hz"]
     source: str
 
 
-@dataclass(frozen=True)
-class Reliability:
-    """How a topic is offered by its publisher, and where that comes from."""
-
-    value: Literal["reliable", "best_effort"]
-    source: str
-
-
-@dataclass(frozen=True)
-class SetPointProfile:
-    """Which set-point of Crazyswarm2 carries commands, and where that comes from."""
-
-    value: Literal["velocity_world", "hover", "full_state"]
-    source: str
+Reliability = Sourced[Literal["reliable", "best_effort"]]
+"""Quality of service that the publisher of a topic offers."""
 
 
 @dataclass(frozen=True)
 class YawRate:
-    """In which unit, per second, and sense a wire carries the yaw rate of a drone, and where that comes from."""
+    """Unit per second and sign of the yaw rate of a drone in messages, and its source."""
 
     value: Literal["radians", "degrees", "degrees_clockwise"]
     source: str
 
     @property
     def per_radian(self) -> float:
-        """Return the number on the wire for one rad/s anticlockwise."""
+        """Return the number in the message for 1 rad/s counter-clockwise."""
         return {"radians": 1.0, "degrees": _DEGREES, "degrees_clockwise": -_DEGREES}[self.value]
 
 
 @dataclass(frozen=True)
-class ClockSource:
-    """The clock of the stamps in messages, and where that comes from."""
-
-    value: Literal["steady", "ros"]
-    source: str
-
-
-@dataclass(frozen=True)
-class PoseType:
-    """The message type of a pose, and where that comes from."""
-
-    value: Literal["geometry_msgs/msg/PoseStamped", "motion_capture_tracking_interfaces/msg/NamedPoseArray"]
-    source: str
-
-
-@dataclass(frozen=True)
 class CommandTopic:
-    """Where a robot takes its commands; exactly one of the last two fields is given."""
+    """Topic of a robot's commands; exactly one of `enable_stamped_cmd_vel` and `set_point` is given."""
 
-    topic: Text
-    frame: Text
+    topic: Sourced[str]
+    frame: Sourced[str]
     """Of the header; `{robot}` stands for the robot's name."""
-    other_publishers: Names
-    """Node names that may publish there, too, without being a fault."""
-    enable_stamped_cmd_vel: Switch | None = field(default=None, metadata=OPTIONAL)
+    other_publishers: Sourced[tuple[str, ...]]
+    """Names of other nodes that may publish there without a fault."""
+    enable_stamped_cmd_vel: Sourced[bool] | None = field(default=None, metadata=OPTIONAL)
     """nav2's name: TwistStamped if true, Twist if false."""
-    set_point: SetPointProfile | None = field(default=None, metadata=OPTIONAL)
-    """For the wire `crazyswarm2`."""
+    set_point: Sourced[Literal["velocity_world", "hover", "full_state"]] | None = field(default=None, metadata=OPTIONAL)
+    """For the wire `crazyswarm2`: which of its set-points carries commands."""
     yaw_rate: YawRate | None = field(default=None, metadata=OPTIONAL)
-    """None: nobody said what its driver makes of a yaw rate, so that it carries none."""
+    """None: unknown to the driver, so that the link carries no yaw rate."""
 
 
 @dataclass(frozen=True)
 class OdometryTopic:
-    """Where a robot tells its odometry."""
+    """Topic of a robot's odometry."""
 
-    topic: Text
-    frame: Text
-    child_frame: Text
+    topic: Sourced[str]
+    frame: Sourced[str]
+    child_frame: Sourced[str]
     rate: Rate
     reliability: Reliability
 
     def frames(self, robot: str) -> tuple[str, str]:
-        """Return the frames of pose and body that messages of a robot must name."""
+        """Return the frames of pose and body that messages of a robot must have."""
         return named(self.frame.value, robot), named(self.child_frame.value, robot)
 
 
 @dataclass(frozen=True)
 class PoseTopic:
-    """Where poses of a robot without velocities arrive, as from motion capture."""
+    """Topic of poses without velocities, such as motion capture."""
 
-    topic: Text
-    type: PoseType
+    topic: Sourced[str]
+    type: Sourced[Literal["geometry_msgs/msg/PoseStamped", "motion_capture_tracking_interfaces/msg/NamedPoseArray"]]
     rate: Rate
     reliability: Reliability
-    stamped_on_arrival: Switch | None = field(default=None, metadata=OPTIONAL)
-    """Stamps tell when poses came by radio, and not when they were measured."""
+    stamped_on_arrival: Sourced[bool] | None = field(default=None, metadata=OPTIONAL)
+    """Stamps are the times of arrival by radio, not of the measurement."""
 
 
 @dataclass(frozen=True)
 class BatteryTopic:
-    """Where a robot tells the state of its battery."""
+    """Topic of a robot's battery state."""
 
-    topic: Text
-    type: Text
-
-
-@dataclass(frozen=True)
-class DriverProfile:
-    """A driver of our own that runs beside the guard, and where that comes from."""
-
-    value: Literal["crazyflie_radio"]
-    """`crazyflie_radio`: between topics and a radio, reached by the URI in the fleet file."""
-    source: str
-
-
-@dataclass(frozen=True)
-class FlightWire:
-    """How a vehicle that flies is asked to take off and land, and where that comes from."""
-
-    value: Literal["topics", "crazyswarm2"]
-    """`topics`: `flight_request` and `vehicle_state` of the robot; `crazyswarm2`: services, and its status."""
-    source: str
+    topic: Sourced[str]
+    type: Sourced[str]
 
 
 @dataclass(frozen=True)
 class FlightPart:
-    """That a robot which flies goes through flight phases: it starts on the ground and takes off."""
+    """A robot with flight phases: it starts on the ground and takes off."""
 
-    wire: FlightWire
-    controller: Text | None = field(default=None, metadata=OPTIONAL)
-    """The one that its set-points need, as the vehicle calls it."""
-    estimator: Text | None = field(default=None, metadata=OPTIONAL)
-    """The one that its poses need."""
+    wire: Sourced[Literal["topics", "crazyswarm2"]]
+    """`topics`: `flight_request` and `vehicle_state` of the robot; `crazyswarm2`: services, and its status."""
+    controller: Sourced[str] | None = field(default=None, metadata=OPTIONAL)
+    """Controller that its set-points need, named as the vehicle names it."""
+    estimator: Sourced[str] | None = field(default=None, metadata=OPTIONAL)
+    """Estimator that its poses need."""
 
 
 @dataclass(frozen=True)
@@ -208,16 +149,37 @@ class LinkProfile:
     name: str
     wire: Literal["twist", "crazyswarm2"]
     description: str
-    stamps: ClockSource
-    """Clock of the stamps in its messages; watchdogs here count on the steady clock."""
+    stamps: Sourced[Literal["steady", "ros"]]
+    """Clock of the stamps in its messages; watchdogs use the steady clock."""
     command: CommandTopic
     odometry: OdometryTopic | None = field(default=None, metadata=OPTIONAL)
     pose: PoseTopic | None = field(default=None, metadata=OPTIONAL)
     battery: BatteryTopic | None = field(default=None, metadata=OPTIONAL)
     flight: FlightPart | None = field(default=None, metadata=OPTIONAL)
-    """None: a robot that flies is in the air before anything is asked of it, and somebody else lands it."""
-    driver: DriverProfile | None = field(default=None, metadata=OPTIONAL)
-    """None: the driver is somebody else's and runs already."""
+    """None: a flying robot is already in the air, and others land it."""
+    driver: Sourced[Literal["crazyflie_radio"]] | None = field(default=None, metadata=OPTIONAL)
+    """Driver of this project that runs beside the guard, between topics and the radio at the URI of the fleet file.
+    None: a third-party driver, already running."""
+
+    def odometry_of(self, robot: str) -> OdometryTopic:
+        """Return the odometry of a robot.
+
+        Raises:
+            LinkError: the profile has none.
+        """
+        if self.odometry is None:
+            raise LinkError(f"{robot}: link {self.name!r} has no odometry, expected another pose source")
+        return self.odometry
+
+    def pose_of(self, robot: str) -> PoseTopic:
+        """Return the pose topic of a robot.
+
+        Raises:
+            LinkError: the profile has none.
+        """
+        if self.pose is None:
+            raise LinkError(f"{robot}: link {self.name!r} has no [pose], expected the topic of motion capture")
+        return self.pose
 
     @property
     def command_type(self) -> str:
@@ -230,12 +192,12 @@ class LinkProfile:
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """Return the types of command of a policy that the wire carries."""
+        """Return the command types of a policy that the link carries."""
         turns = () if self.command.yaw_rate is None else (VELOCITY_YAW_RATE,)
         return (CONTROL_POINT_VELOCITY, *turns)
 
     def command_frame(self, robot: str) -> str:
-        """Return the frame that the header of a command to a robot names."""
+        """Return the frame in the header of a command to a robot."""
         return named(self.command.frame.value, robot)
 
 
@@ -243,21 +205,21 @@ def with_stamped_commands(profile: LinkProfile, stamped: bool) -> LinkProfile:
     """Return a profile whose commands are TwistStamped, or Twist, as nav2's `enable_stamped_cmd_vel` says.
 
     Raises:
-        LinkError: its commands are set-points of Crazyswarm2.
+        LinkError: the commands are set-points of Crazyswarm2.
     """
     if profile.command.enable_stamped_cmd_vel is None:
         raise LinkError(f"link {profile.name!r}: enable_stamped_cmd_vel: unknown key for wire {profile.wire!r}")
-    switch = Switch(stamped, "parameter enable_stamped_cmd_vel")
+    switch = Sourced(stamped, "parameter enable_stamped_cmd_vel")
     return replace(profile, command=replace(profile.command, enable_stamped_cmd_vel=switch))
 
 
 def named(frame: str, robot: str) -> str:
-    """Return a frame of a profile with the robot's name in it."""
+    """Return a frame of a profile with the robot's name for `{robot}`."""
     return frame.replace("{robot}", robot)
 
 
 def link_files() -> dict[str, Any]:
-    """Return every profile that comes with the package, by name."""
+    """Return every profile of the package, by name."""
     folder = resources.files("testudo_hardware") / "links" / "profiles"
     return {file.name.removesuffix(".toml"): file for file in folder.iterdir() if file.name.endswith(".toml")}
 
@@ -266,7 +228,7 @@ def load_link(name_or_path: str | Path) -> LinkProfile:
     """Read a link profile by its name or from a TOML file.
 
     Raises:
-        LinkError: no such profile, or the file does not hold.
+        LinkError: no such profile, or an invalid file.
     """
     return parse_link(*read_toml(name_or_path, link_files(), "link", LinkError))
 
@@ -275,7 +237,7 @@ def parse_link(tables: Mapping[str, Any], where: str) -> LinkProfile:
     """Build a profile from the tables of a TOML file; ``where`` names the file in errors.
 
     Raises:
-        LinkError: unknown, missing or malformed key, no source, a name that ROS does not allow, a rate out of range.
+        LinkError: an unknown, missing or malformed key, no source, a name that ROS does not allow, a rate out of range.
     """
     if tables.get("schema") != SCHEMA:
         raise LinkError(f"{where}: schema: found {tables.get('schema')!r}, expected {SCHEMA!r}")
@@ -293,28 +255,23 @@ def _check_sources(part: Any, where: str) -> None:
     for name in (entry.name for entry in fields(part)):
         inner = getattr(part, name)
         if name in ("source", "description", "name") and not inner:
-            raise LinkError(f"{where}.{name}: found an empty text, expected where it comes from or what it is")
+            raise LinkError(f"{where}.{name}: found an empty text, expected its source or description")
         if is_dataclass(inner):
             _check_sources(inner, f"{where}.{name}")
 
 
 def _check_names(part: Any, where: str) -> None:
-    rules = {
-        "topic": (_TOPIC, "the name of a topic"),
-        "frame": (_FRAME, "the name of a frame"),
-        "child_frame": (_FRAME, "the name of a frame"),
-    }
-    for key, (rule, what) in rules.items():
+    for key, rule, what in (("topic", _TOPIC, "topic"), ("frame", _FRAME, "frame"), ("child_frame", _FRAME, "frame")):
         entry = getattr(part, key, None)
         if entry is not None and not rule.fullmatch(entry.value):
-            raise LinkError(f"{where}.{key}.value: found {entry.value!r}, expected {what}")
+            raise LinkError(f"{where}.{key}.value: found {entry.value!r}, expected the name of a {what}")
     rate = getattr(part, "rate", None)
     if rate is not None and not _RATES_HZ[0] <= rate.value <= _RATES_HZ[1]:
         raise LinkError(f"{where}.rate.value: found {rate.value} Hz, expected {_RATES_HZ[0]} to {_RATES_HZ[1]} Hz")
 
 
 def _check_wire(profile: LinkProfile, where: str) -> None:
-    """Refuse a command section that is not of the wire, and a profile that tells no pose."""
+    """Refuse a command section of another wire, and a profile without poses."""
     keys = {"twist": "enable_stamped_cmd_vel", "crazyswarm2": "set_point"}
     for wire, key in keys.items():
         given = getattr(profile.command, key) is not None
@@ -334,4 +291,4 @@ def _check_wire(profile: LinkProfile, where: str) -> None:
         if not _NODE.fullmatch(node):
             raise LinkError(f"{where}.command.other_publishers.value: found {node!r}, expected the name of a node")
     if profile.odometry is None and profile.pose is None:
-        raise LinkError(f"{where}: found neither [odometry] nor [pose], expected where the robot is told from")
+        raise LinkError(f"{where}: found neither [odometry] nor [pose], expected at least one of them")

@@ -1,4 +1,4 @@
-"""Commands and measurements of one robot as messages of the topics that its link profile names; pure, both ways."""
+"""Commands and measurements of one robot as messages of the topics in its link profile, both ways; pure."""
 
 from __future__ import annotations
 
@@ -70,28 +70,27 @@ class CommandWire:
 
     @property
     def frame(self) -> str:
-        """Return the frame that headers name: a twist for a drone is a velocity in the world, whatever the profile."""
+        """Return the frame in headers: a twist for a drone is always a velocity in the world."""
         if self.profile.wire == "twist" and self.spec.kind == VELOCITY_POINT:
             return WORLD_FRAME
         return self.profile.command_frame(self.robot)
 
     @property
     def needs_place(self) -> bool:
-        """Return whether `encode` needs the set-point so far."""
+        """Return whether `encode` needs the current position set-point."""
         point = self.profile.command.set_point
         return point is not None and point.value != "velocity_world"
 
     @property
     def carries_yaw_rate(self) -> bool:
-        """Return whether a drone can be told to turn."""
+        """Return whether commands contain the yaw rate of a drone."""
         return VELOCITY_YAW_RATE in self.profile.takes and self.spec.kind == VELOCITY_POINT
 
     def encode(self, message: Any, reading: CommandReading, at: PlanarTransform | None = None) -> Any:
         """Write a command, stamped on the clock of the link, into an empty message and return it.
 
         Raises:
-            WireError: the wire needs ``at`` and it is missing, a set-point is not finite, or the command is of another
-                type than the wire carries, as one with a yaw rate may be.
+            WireError: ``at`` is needed and missing, a set-point is not finite, or the link does not carry the command.
         """
         if len(reading.command) != self.spec.dimension:
             raise WireError(
@@ -112,19 +111,15 @@ class CommandWire:
         if point == "velocity_world":
             return crazyswarm2.fill_velocity_world(message, frame, reading, self._per_radian)
         if at is None:
-            raise WireError(f"{self.robot}: {self.topic}: found no place, expected the set-point so far")
+            raise WireError(f"{self.robot}: {self.topic}: found no position, expected the current set-point")
         fill = crazyswarm2.fill_hover if point == "hover" else crazyswarm2.fill_full_state
         return fill(message, frame, reading, at)
 
     def decode(self, message: Any, received_s: float) -> CommandReading:
-        """Return what a command says, stamped on the clock of the link, as the robot's side reads it.
-
-        Args:
-            message: of the type of the wire.
-            received_s: when it came, on the clock of the link: the stamp of a `Twist`, which has none.
+        """Read a command as the robot does, stamped on the clock of the link; a `Twist` gets the stamp ``received_s``.
 
         Raises:
-            WireError: another frame, or a `Hover`, from which the climb cannot be read.
+            WireError: another frame, or a `Hover`, which does not contain the climb rate.
         """
         frame = self.frame
         if self.profile.command.set_point is None:
@@ -133,7 +128,7 @@ class CommandWire:
             return CommandReading(received_s, read_twist(message, self.spec), read_yaw_rate(message, self.spec))
         point = self.profile.command.set_point.value
         if point == "hover":
-            raise WireError(f"{self.robot}: {self.topic}: found a Hover, which does not tell the climb")
+            raise WireError(f"{self.robot}: {self.topic}: found a Hover, which does not contain the climb rate")
         if point == "velocity_world":
             return crazyswarm2.read_velocity_world(message, frame, self._per_radian)
         return crazyswarm2.read_full_state(message, frame)
@@ -153,13 +148,13 @@ class MeasurementWire:
     topic: str
     type: str
     frames: tuple[str, str]
-    """In which poses stand, and of the body; only odometry names the second."""
+    """Of the poses, and of the body, which only odometry names."""
     rate_hz: float
-    """How often a sample is expected."""
+    """Expected rate of samples."""
     reliable: bool
-    """Whether the publisher offers it reliable: never ask for more than is offered."""
+    """Whether the publisher offers reliable delivery: never request more than is offered."""
     late_s: float = 0.0
-    """So much later than the measurement its stamp may be: the age is told too large rather than too small."""
+    """Largest delay of stamps after the measurement: ages are rather too large than too small."""
 
     @staticmethod
     def odometry(robot: str, spec: RobotSpec, profile: LinkProfile) -> MeasurementWire:
@@ -168,29 +163,18 @@ class MeasurementWire:
         Raises:
             LinkError: the profile has none.
         """
-        part = profile.odometry
-        if part is None:
-            raise LinkError(f"{robot}: link {profile.name!r} has no odometry, expected a pose from elsewhere")
-        return MeasurementWire(
-            robot,
-            spec,
-            part.topic.value,
-            ODOMETRY,
-            part.frames(robot),
-            part.rate.value,
-            part.reliability.value == "reliable",
-        )
+        part = profile.odometry_of(robot)
+        reliable = part.reliability.value == "reliable"
+        return MeasurementWire(robot, spec, part.topic.value, ODOMETRY, part.frames(robot), part.rate.value, reliable)
 
     @staticmethod
     def motion_capture(robot: str, spec: RobotSpec, profile: LinkProfile, frame: str) -> MeasurementWire:
-        """Return the wire of a profile's poses, which must stand in ``frame``.
+        """Return the wire of a profile's poses in ``frame``.
 
         Raises:
             LinkError: the profile has none.
         """
-        part = profile.pose
-        if part is None:
-            raise LinkError(f"{robot}: link {profile.name!r} has no [pose], expected the topic of motion capture")
+        part = profile.pose_of(robot)
         on_arrival = part.stamped_on_arrival is not None and part.stamped_on_arrival.value
         return MeasurementWire(
             robot,
@@ -205,14 +189,14 @@ class MeasurementWire:
 
     @staticmethod
     def amcl(robot: str, spec: RobotSpec, frame: str) -> MeasurementWire:
-        """Return the wire of nav2's `amcl_pose`, which is latched and comes when the robot has moved on."""
+        """Return the wire of nav2's `amcl_pose`, which is latched and published when the robot has moved."""
         return MeasurementWire(robot, spec, "amcl_pose", POSE_WITH_COVARIANCE, (frame, ""), math.nan, reliable=True)
 
     def decode(self, message: Any) -> Measurement | None:
-        """Return what a message says, stamped on the clock of the link; None if it is not about this robot.
+        """Read a message, stamped on the clock of the link; None if it belongs to another robot.
 
         Raises:
-            WireError: another frame, or a quaternion that is none.
+            WireError: another frame, or an invalid quaternion.
         """
         reading = self._read(message)
         if reading is None or not self.late_s:
@@ -229,9 +213,9 @@ class MeasurementWire:
         return read(message, frame, size, where)
 
     def encode(self, message: Any, reading: Measurement) -> Any:
-        """Write a measurement into an empty message and return it, as the robot's side or a stand-in sends it.
+        """Write a measurement into an empty message and return it, as the robot or its simulation sends it.
 
-        A wire whose stamps are of the arrival gives it the latest one.
+        A wire with stamps of arrival gets the latest possible stamp.
 
         Raises:
             WireError: odometry on a wire of poses, a pose on one of odometry, or a wire of many robots' poses.
@@ -244,4 +228,6 @@ class MeasurementWire:
             pose = message.pose if self.type == POSE_STAMPED else message.pose.pose
             fill_pose(pose, reading.position_world, reading.yaw)
             return message
-        raise WireError(f"{self.robot}: {self.topic}: found {type(reading).__name__}, which no {self.type} holds")
+        raise WireError(
+            f"{self.robot}: {self.topic}: found {type(reading).__name__}, which a {self.type} cannot contain"
+        )

@@ -23,17 +23,17 @@ _NANO = 1_000_000_000
 
 
 class WireError(TestudoError):
-    """A message cannot be read: wrong frame, or a quaternion that is none."""
+    """A message cannot be read: wrong frame, or an invalid quaternion."""
 
 
 @dataclass(frozen=True)
 class OdometryReading:
-    """What an odometry message says, in the command channels of the robot."""
+    """An odometry message, in the command channels of the robot."""
 
     stamp_s: float
     """Steady clock of the measurement."""
     position_world: tuple[float, ...]
-    """(D,) [m], in the world or in the frame that the reader was told to expect instead."""
+    """(D,) [m], in the world or in the frame given to the reader."""
     yaw: float
     """[rad], in the same frame."""
     velocity: tuple[float, ...]
@@ -41,19 +41,19 @@ class OdometryReading:
     tilt_rad: float = 0.0
     """Between the body's z axis and the vertical."""
     quaternion_xyzw: tuple[float, ...] | None = None
-    """Body to world, of what tilts, where the writer knows it; None: upright."""
+    """Body to world, of a robot that tilts, where the writer knows it; None: upright."""
 
 
 @dataclass(frozen=True)
 class CommandReading:
-    """What a command message says."""
+    """A command message."""
 
     stamp_s: float
     """Steady clock at sending."""
     command: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]), or a velocity [m/s] in the frame of `command_frame`."""
     yaw_rate: float = 0.0
-    """[rad/s] of a drone, anticlockwise seen from above; 0 for whoever holds its heading or has it in ``command``."""
+    """[rad/s] of a drone, counter-clockwise seen from above; 0 if it holds its heading or ``command`` contains it."""
 
 
 def body_frame(robot: str) -> str:
@@ -62,23 +62,17 @@ def body_frame(robot: str) -> str:
 
 
 def command_frame(robot: str, spec: RobotSpec) -> str:
-    """Return the frame in which commands of a robot travel."""
+    """Return the frame of a robot's command messages."""
     return WORLD_FRAME if spec.kind == VELOCITY_POINT else body_frame(robot)
 
 
 def body_forward_command(spec: RobotSpec, command: Sequence[float], yaw: float) -> tuple[float, ...]:
-    """Return a command (D,) of the motion model in the frame in which it travels.
-
-    Args:
-        spec: the robot.
-        command: in the channels of its motion model.
-        yaw: where the robot believes that it faces [rad].
-    """
+    """Return a command (D,) of the motion model in the frame of its message; ``yaw`` [rad] of the robot."""
     return turned(command, -yaw) if spec.kind == HOLONOMIC else tuple(command)
 
 
 def world_command(spec: RobotSpec, command: Sequence[float], yaw: float) -> tuple[float, ...]:
-    """Return a command (D,) that travelled in the channels of the motion model, of a robot that faces ``yaw`` [rad]."""
+    """Return the command (D,) of a message in the channels of the motion model; inverse of `body_forward_command`."""
     return turned(command, yaw) if spec.kind == HOLONOMIC else tuple(command)
 
 
@@ -101,13 +95,9 @@ def fill_odometry(
 
 
 def read_odometry(message: Any, robot: str, spec: RobotSpec, frames: tuple[str, str] | None = None) -> OdometryReading:
-    """Read a `nav_msgs/Odometry`; numbers that are not finite are passed on, to be refused later.
+    """Read a `nav_msgs/Odometry`; values that are not finite are returned, to be refused later.
 
-    Args:
-        message: with the fields of the message type.
-        robot: the name of the robot.
-        spec: its description.
-        frames: of the pose and of the body, if not `WORLD_FRAME` and `body_frame`.
+    ``frames`` of pose and body default to `WORLD_FRAME` and `body_frame`.
 
     Raises:
         WireError: another frame, or a quaternion whose norm is not 1 within 1e-3.
@@ -134,13 +124,9 @@ def fill_command(message: Any, robot: str, spec: RobotSpec, reading: CommandRead
 
 
 def read_command(message: Any, robot: str, spec: RobotSpec, frame: str | None = None) -> CommandReading:
-    """Read a `geometry_msgs/TwistStamped`; numbers that are not finite are passed on.
+    """Read a `geometry_msgs/TwistStamped`; values that are not finite are returned.
 
-    Args:
-        message: with the fields of the message type.
-        robot: the name of the robot.
-        spec: its description.
-        frame: that of the header, if not `command_frame`.
+    ``frame`` of the header defaults to `command_frame`.
 
     Raises:
         WireError: another frame.
@@ -157,7 +143,7 @@ def fill_twist(twist: Any, spec: RobotSpec, command: Sequence[float], yaw_rate: 
     """Write a command (D,) into an empty `geometry_msgs/Twist`, which has neither stamp nor frame, and return it.
 
     Raises:
-        WireError: a yaw rate [rad/s] for what is no drone.
+        WireError: a yaw rate [rad/s] for a robot that is not a drone.
     """
     if spec.kind == VELOCITY_POINT:
         fill_axes(twist.linear, command)
@@ -173,14 +159,14 @@ def fill_twist(twist: Any, spec: RobotSpec, command: Sequence[float], yaw_rate: 
 
 
 def read_twist(twist: Any, spec: RobotSpec) -> tuple[float, ...]:
-    """Return the command (D,) of a `geometry_msgs/Twist`; numbers that are not finite are passed on."""
+    """Return the command (D,) of a `geometry_msgs/Twist`; values that are not finite are returned."""
     if spec.kind == DIFFERENTIAL_DRIVE:
         return (twist.linear.x, twist.angular.z)
     return read_axes(twist.linear, spec.dimension)
 
 
 def read_yaw_rate(twist: Any, spec: RobotSpec) -> float:
-    """Return the yaw rate [rad/s] beside the velocity of a drone, passed on as it is; 0 for other robots."""
+    """Return the yaw rate [rad/s] beside the velocity of a drone, unchecked; 0 for other robots."""
     return float(twist.angular.z) if spec.kind == VELOCITY_POINT else 0.0
 
 
@@ -229,11 +215,11 @@ def read_stamp(stamp: Any) -> float:
 
 
 def convert_clock_s(stamp_s: float, its_now_s: float, other_now_s: float) -> float:
-    """Return a stamp of one clock on another clock, both read at the same moment: ROS time to steady, or back.
+    """Return a stamp of one clock on another, both read at the same moment: ROS time to steady time, or back.
 
-    A clock that jumps between the stamp and the reading of both makes this one stamp wrong by the jump and no other.
+    A clock that jumps between the stamp and this call makes only this stamp wrong, by the jump.
     """
-    return stamp_s + (other_now_s - its_now_s)  # exact where both are one clock
+    return stamp_s + (other_now_s - its_now_s)  # exact if both are the same clock
 
 
 def fill_axes(vector: Any, values: Sequence[float]) -> None:
@@ -249,24 +235,21 @@ def read_axes(vector: Any, dimension: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class PoseReading:
-    """Where a body was at one moment; how fast it moved is not told."""
+    """Pose of a body at one moment, without velocity."""
 
     stamp_s: float
-    """Clock of the message; the caller brings it to the steady clock."""
+    """Clock of the message; the caller converts it to the steady clock."""
     position_world: tuple[float, ...]
-    """(D,) [m], in the frame that the reader was told to expect."""
+    """(D,) [m], in the frame given to the reader."""
     yaw: float
     """[rad], in the same frame."""
     tilt_rad: float = 0.0
     """Between the body's z axis and the vertical."""
 
 
-Measurement = OdometryReading | PoseReading
-
-
 @dataclass(frozen=True)
 class TransformReading:
-    """Where a frame stood in its parent frame at one moment."""
+    """Pose of a frame in its parent frame at one moment."""
 
     stamp_s: float
     """Clock of the message."""
@@ -274,14 +257,13 @@ class TransformReading:
     """Of the child in the parent."""
 
 
-def read_pose_stamped(message: Any, frame: str, dimension: int, where: str) -> PoseReading:
-    """Read a `geometry_msgs/PoseStamped`; numbers of the position that are not finite are passed on.
+Measurement = OdometryReading | PoseReading
 
-    Args:
-        message: with the fields of the message type.
-        frame: in which the pose must stand.
-        dimension: 2 or 3.
-        where: names robot and message in errors.
+
+def read_pose_stamped(message: Any, frame: str, dimension: int, where: str) -> PoseReading:
+    """Read a `geometry_msgs/PoseStamped` in ``frame``; positions that are not finite are returned.
+
+    ``dimension`` is 2 or 3; ``where`` names robot and message in errors.
 
     Raises:
         WireError: another frame, or a quaternion whose norm is not 1 within 1e-3.
@@ -291,41 +273,28 @@ def read_pose_stamped(message: Any, frame: str, dimension: int, where: str) -> P
 
 
 def read_pose_with_covariance(message: Any, frame: str, dimension: int, where: str) -> PoseReading:
-    """Read a `geometry_msgs/PoseWithCovarianceStamped`, as `amcl_pose` is; see `read_pose_stamped`.
-
-    Raises:
-        WireError: another frame, or a quaternion whose norm is not 1 within 1e-3.
-    """
+    """Read a `geometry_msgs/PoseWithCovarianceStamped` such as `amcl_pose`; see `read_pose_stamped`."""
     _check_frame(message, frame, where)
     return _reading(message, message.pose.pose, dimension, where)
 
 
 def read_named_pose(message: Any, robot: str, frame: str, dimension: int, where: str) -> PoseReading | None:
-    """Read one body of a `motion_capture_tracking_interfaces/NamedPoseArray`; None if it was not seen.
+    """Read the body ``robot`` of a `motion_capture_tracking_interfaces/NamedPoseArray`; None if it was not seen.
 
-    A body with one marker comes with a quaternion of NaN and is refused: where it faces is not known.
-
-    Args:
-        message: with the fields `header` and `poses`, each with `name` and `pose`.
-        robot: the name of the body.
-        frame: in which poses must stand.
-        dimension: 2 or 3.
-        where: names robot and message in errors.
+    A body with one marker has a quaternion of NaN and is refused: its heading is unknown. See `read_pose_stamped`.
 
     Raises:
-        WireError: another frame, a body that stands twice, or a quaternion whose norm is not 1 within 1e-3.
+        WireError: another frame, a body that occurs twice, or a quaternion whose norm is not 1 within 1e-3.
     """
     _check_frame(message, frame, where)
     found = [body for body in message.poses if body.name == robot]
     if len(found) > 1:
         raise WireError(f"{where}: found {len(found)} bodies of the name {robot!r}, expected one")
-    if not found:
-        return None
-    return _reading(message, found[0].pose, dimension, where)
+    return _reading(message, found[0].pose, dimension, where) if found else None
 
 
 def read_transform(message: Any, parent: str, child: str, dimension: int, where: str) -> TransformReading | None:
-    """Read a `geometry_msgs/TransformStamped` of a `/tf` message; None if it is about other frames.
+    """Read a `geometry_msgs/TransformStamped` of a `/tf` message; None for other frames.
 
     Raises:
         WireError: a quaternion whose norm is not 1 within 1e-3.

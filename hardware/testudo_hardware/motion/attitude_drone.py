@@ -1,13 +1,13 @@
-"""A quadrotor whose commands are roll, pitch, yaw and thrust: its attitude loop is fitted, not modelled.
+"""A quadrotor whose commands are roll, pitch, yaw and thrust: its attitude loop is fitted, not modelled in detail.
 
-Each angle answers its command as a system of second order, the thrust as one of first order (Rath and others,
+Each angle follows its command as a second-order system, the thrust as a first-order system (Rath and others,
 "Crazyflow: fast, accurate, differentiable drone simulation", 2026; parameters in the packages crazyflow and
 drone_models). With the angles a = (roll, pitch, yaw) of the body (turned about z, then y, then x)::
 
     a'' = -w^2 (a - gain * command) - 2 zeta w a',   f' = (command - f) / lag
     m v' = scale f R e_z - R D R' v - m g e_z + F,   D = diag(across, across, along)
 
-`step` solves the angles and the thrust exactly for a command held over the step, the rest to second order.
+`step` is exact in angles and thrust for a command held over the step, and of second order in the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from testudo_hardware.arrays import Array, array_namespace, is_number, stacked
+from testudo_hardware.arrays import Array, array_namespace, clipped, is_number, stacked
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import angle_rates, body_rates, from_angles, to_angles
 from testudo_hardware.motion.motion_state import sum_terms
@@ -25,12 +25,12 @@ from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, Disturbance
 from testudo_hardware.spec import RobotSpec
 
 _SERIES_TERMS = 10
-"""Of the hyperbolic functions of a damped oscillator: exact to rounding up to 0.2 s at 30 rad/s."""
+"""Series of the hyperbolic functions of a damped oscillator: exact to rounding up to 0.2 s at 30 rad/s."""
 
 
 @dataclass(frozen=True)
 class AttitudeDroneState:
-    """Where quadrotors are and how they move; batch axes last."""
+    """State of quadrotors; batch axes last."""
 
     position_world: Array
     """(3, ...) [m]."""
@@ -41,12 +41,12 @@ class AttitudeDroneState:
     rates_body: Array
     """(3, ...) [rad/s]."""
     thrust: Array
-    """(...) [N]: what all rotors produce now, before the scale."""
+    """(...) [N]: current thrust of all rotors, before the scale."""
 
 
 @dataclass(frozen=True)
 class AnglesState:
-    """The same with the attitude as angles, in which the fit is linear: what many steps in a row work on."""
+    """The same with the attitude as angles, in which the fit is linear: for many steps in a row."""
 
     position_world: Array
     """(3, ...) [m]."""
@@ -62,7 +62,7 @@ class AnglesState:
 
 @dataclass(frozen=True)
 class AttitudeDroneParameters:
-    """What a quadrotor with its attitude loop is; each a number, or an array over the batch (...)."""
+    """Parameters of quadrotors with attitude loop; each a number, or an array over the batch (...)."""
 
     mass_kg: Array
     frequency_rad_s: tuple[Array, Array, Array]
@@ -70,25 +70,23 @@ class AttitudeDroneParameters:
     damping: tuple[Array, Array, Array]
     """Damping ratio of each."""
     gain: tuple[Array, Array, Array]
-    """Angle that is reached over the commanded one."""
+    """Ratio of reached to commanded angle."""
     thrust_scale: Array
-    """Thrust that acts over thrust that was asked for."""
+    """Ratio of acting to commanded thrust."""
     thrust_lag_s: Array
-    """0 for a thrust that acts at once."""
+    """0 for an immediate thrust."""
     drag_across_kg_s: Array
-    """Force against the velocity along the body's x and y axes."""
     drag_along_kg_s: Array
-    """The same along its z axis."""
+    """Force against the velocity along the body's x and y axes, and along its z axis."""
     thrust_least_n: Array
-    """Least thrust of all rotors; a lower command acts as this one."""
     thrust_most_n: Array
-    """Largest thrust of all rotors; a higher command acts as this one."""
+    """Least and largest thrust of all rotors; commands are clipped to them."""
 
     @classmethod
     def from_spec(cls, spec: RobotSpec, drawn: Mapping[str, Array] | None = None) -> Self:
         """Return the parameters of a robot file with a table `[attitude]`.
 
-        The heading is taken to reach its command: the fits of yaw are from flights with hardly any.
+        The heading reaches its command: the flights of the fits contain hardly any yaw.
 
         Args:
             spec: the robot.
@@ -101,12 +99,10 @@ class AttitudeDroneParameters:
             raise TestudoError(f"{spec.name}: the robot file has no [attitude]; a model of the attitude needs it")
         value = {key: quantity.value for key, quantity in spec.attitude.items()} | dict(drawn or {})
         get = {key.removeprefix("attitude."): number for key, number in value.items()}
-        tilt = (get["tilt_frequency"], get["tilt_frequency"], get["yaw_frequency"])
-        damping = (get["tilt_damping"], get["tilt_damping"], get["yaw_damping"])
         return cls(
             value.get("geometry.mass", spec.mass_kg),
-            tilt,
-            damping,
+            (get["tilt_frequency"], get["tilt_frequency"], get["yaw_frequency"]),
+            (get["tilt_damping"], get["tilt_damping"], get["yaw_damping"]),
             (get["tilt_gain"], get["tilt_gain"], 1.0),
             get["thrust_scale"],
             get["thrust_lag"],
@@ -125,7 +121,7 @@ class AttitudeDroneParameters:
                 `thrust_min` and `thrust_max` (of one rotor); with the tier also `thrust_dyn_coef` and `drag_matrix`.
 
         Raises:
-            TestudoError: it has a constant thrust or a drag that differs between x and y, which this model has not.
+            TestudoError: a constant thrust, or different drag along x and y, which this model lacks.
         """
         drag = [[float(x) for x in row] for row in values.get("drag_matrix", [[0.0] * 3] * 3)]
         even = drag[0][0] == drag[1][1] and all(drag[i][j] == 0 for i in range(3) for j in range(3) if i != j)
@@ -137,15 +133,14 @@ class AttitudeDroneParameters:
         stiffness, rate, command = (
             [abs(float(x)) for x in values[key]] for key in ("rpy_coef", "rpy_rates_coef", "cmd_rpy_coef")
         )
-        frequency = tuple(math.sqrt(x) for x in stiffness)
-        damping = tuple(d / (2 * w) for d, w in zip(rate, frequency, strict=True))
-        gain = tuple(c / k for c, k in zip(command, stiffness, strict=True))
+        damping = [d / (2 * math.sqrt(k)) for d, k in zip(rate, stiffness, strict=True)]
+        gain = [c / k for c, k in zip(command, stiffness, strict=True)]
         lag = 1 / float(values["thrust_dyn_coef"]) if "thrust_dyn_coef" in values else 0.0
         return cls(
             float(values["mass"]),
-            frequency,
-            damping,
-            gain,
+            (math.sqrt(stiffness[0]), math.sqrt(stiffness[1]), math.sqrt(stiffness[2])),
+            (damping[0], damping[1], damping[2]),
+            (gain[0], gain[1], gain[2]),
             float(values["cmd_f_coef"]),
             lag,
             -drag[0][0],
@@ -156,25 +151,29 @@ class AttitudeDroneParameters:
 
     @property
     def hover_thrust_n(self) -> Array:
-        """Return the thrust command that carries the weight."""
+        """Return the thrust command that balances the weight."""
         return self.mass_kg * GRAVITY_M_S2 / self.thrust_scale
+
+
+Coefficients = tuple[Array, ...]
+"""For roll, pitch and yaw."""
 
 
 @dataclass(frozen=True)
 class AttitudeResponse:
-    """How angles and thrust answer a command held over one step; computed once for many steps."""
+    """Response of angles and thrust to a command held over one step; computed once for many steps."""
 
     duration_s: Array
-    kept: tuple[Array, Array, Array]
-    """Share of an angle's offset from where it tends to that is left after the step."""
-    gained: tuple[Array, Array, Array]
-    """[s]: by how much the offset grows for each rad/s of rate."""
-    slowed: tuple[Array, Array, Array]
-    """[1/s]: by how much the rate falls for each rad of offset."""
-    rate_kept: tuple[Array, Array, Array]
-    """Share of a rate that is left."""
+    kept: Coefficients
+    """Remaining share of an angle's offset from its final value."""
+    gained: Coefficients
+    """[s]: growth of the offset for each rad/s of rate."""
+    slowed: Coefficients
+    """[1/s]: decrease of the rate for each rad of offset."""
+    rate_kept: Coefficients
+    """Remaining share of a rate."""
     thrust_gain: Array
-    """Share of the way to its command that the thrust makes in the step."""
+    """Share of the difference to its command by which the thrust changes in the step."""
     thrust_mean: Array
     """The same for the mean over the step."""
 
@@ -183,21 +182,21 @@ class AttitudeResponse:
         """Return the response for a step; ``like`` is any array of the batch's library and precision."""
         xp = array_namespace(like)
         duration = xp.asarray(duration_s, dtype=like.dtype)
-        kept, gained, slowed, rate_kept = [], [], [], []
+        columns: list[tuple[Array, Array, Array, Array]] = []
         for w, zeta in zip(parameters.frequency_rad_s, parameters.damping, strict=True):
             even, odd = _hyperbolic((zeta**2 - 1) * (w * duration) ** 2)
             fade, odd = xp.exp(-zeta * w * duration), odd * duration
-            kept.append(fade * (even + zeta * w * odd))
-            gained.append(fade * odd)
-            slowed.append(fade * odd * w**2)
-            rate_kept.append(fade * (even - zeta * w * odd))
+            columns.append(
+                (fade * (even + zeta * w * odd), fade * odd, fade * odd * w**2, fade * (even - zeta * w * odd))
+            )
         if is_number(parameters.thrust_lag_s, 0.0):
             gain, mean = duration * 0 + 1, duration * 0 + 1
         else:
             ratio = duration / parameters.thrust_lag_s
             gain = -xp.expm1(-ratio)
             mean = 1 - gain / ratio
-        return cls(duration, tuple(kept), tuple(gained), tuple(slowed), tuple(rate_kept), gain, mean)
+        kept, gained, slowed, rate_kept = zip(*columns, strict=True)
+        return cls(duration, kept, gained, slowed, rate_kept, gain, mean)
 
 
 def step(
@@ -212,9 +211,9 @@ def step(
     Args:
         parameters: of the drones.
         state: now; pitch well within a quarter turn, where angles and their rates are one to one with the rotation.
-        command: (4, ...): roll, pitch, yaw [rad] and thrust of all rotors [N], clipped to what they can do.
+        command: (4, ...): roll, pitch, yaw [rad] and thrust of all rotors [N], clipped to their limits.
         duration_s: (...) [s], or a number; the error of a step grows with its third power.
-        disturbance: what else acts; None for nothing.
+        disturbance: external force and torque; None for none.
     """
     response = AttitudeResponse.create(parameters, duration_s, state.thrust)
     return from_angles_state(advance(parameters, response, to_angles_state(state), command, disturbance))
@@ -232,7 +231,7 @@ def advance(
     turning = None if disturbance is None else disturbance.angular_acceleration_body
     pushed = (None,) * 3 if turning is None else _pushed_angles(parameters, state, turning, duration)
     pairs = [_turned(parameters, response, state, k, command[k, ...], pushed[k]) for k in range(3)]
-    wanted = clip_thrust(parameters, command[3, ...])
+    wanted = clipped(command[3, ...], parameters.thrust_least_n, parameters.thrust_most_n)
     thrust = state.thrust + response.thrust_gain * (wanted - state.thrust)
     lift = (state.thrust + response.thrust_mean * (wanted - state.thrust)) * (
         parameters.thrust_scale / parameters.mass_kg
@@ -265,15 +264,6 @@ def advance(
         stacked(*after),
         stacked(*(pair[1] for pair in pairs)),
         thrust,
-    )
-
-
-def clip_thrust(parameters: AttitudeDroneParameters, thrust_command: Array) -> Array:
-    """Return what the rotors can do (...) [N] of a thrust command."""
-    xp = array_namespace(thrust_command)
-    return xp.minimum(
-        xp.maximum(thrust_command, parameters.thrust_least_n + 0 * thrust_command),
-        parameters.thrust_most_n + 0 * thrust_command,
     )
 
 
@@ -325,7 +315,7 @@ def _turned(
 def _pushed_angles(
     parameters: AttitudeDroneParameters, state: AnglesState, turning: Array, duration: Array
 ) -> list[Array]:
-    """Return by how much a constant angular acceleration (3, ...) moves where the angles tend to."""
+    """Return by how much a constant angular acceleration (3, ...) shifts the final values of the angles."""
     # the same map as for rates, in the middle of the step
     growth = angle_rates(state.angles + duration / 2 * state.rates, turning)
     return [growth[k, ...] / parameters.frequency_rad_s[k] ** 2 for k in range(3)]

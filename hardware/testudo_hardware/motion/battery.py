@@ -1,4 +1,4 @@
-"""The battery of a small drone: one lithium-polymer cell that empties by thrust and sags under it.
+"""The battery of a small drone: one lithium-polymer cell that discharges with thrust and whose voltage drops under it.
 
 With a charge from 1 (full) to 0, and the thrust f that all rotors produce::
 
@@ -9,9 +9,9 @@ With a charge from 1 (full) to 0, and the thrust f that all rotors produce::
 Sources. The power of rotors in hover grows as thrust to 3/2: momentum theory (Leishman, "Principles of helicopter
 aerodynamics", 2.3). 7 minutes of hover: data sheet of the Crazyflie 2.1 with its 250 mAh. 4.2 V: any such cell, full.
 The rest is an engineering estimate: at 3.3 V the knee of such a cell begins, and 0.25 V in hover is 0.12 ohm for cell,
-connector and switch at the 2.1 A that empty 250 mAh in 7 minutes. In between the line is below the firmware's own table
-of a cell at rest (`bat671723HS25C` in `pm_stm32f4.c`: 3.92 V at half, 3.78 V at a tenth), so that a drone of this law
-gets weak rather too early.
+connector and switch at the 2.1 A that discharge 250 mAh in 7 minutes. In between the line is below the firmware's table
+of a cell at rest (`bat671723HS25C` in `pm_stm32f4.c`: 3.92 V at half, 3.78 V at a tenth), so that this model loses
+thrust rather too early.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ SAG_V = 0.25
 
 @dataclass(frozen=True)
 class BatteryParameters:
-    """What a battery does to the drone around it; each a number, or an array over the batch (...)."""
+    """Thrust limits of a drone by its battery; each a number, or an array over the batch (...)."""
 
     hover_thrust_n: Array
-    """What all rotors produce in hover."""
+    """Thrust of all rotors in hover."""
     thrust_most_n: Array
-    """What all rotors can do at most at `at_v`."""
+    """Largest thrust of all rotors at `at_v`."""
     thrust_most_n_v: Array
-    """How that grows with the voltage."""
+    """Its growth with the voltage."""
     at_v: Array
 
     @classmethod
     def from_spec(cls, spec: RobotSpec, hover_thrust_n: Array, drawn: Mapping[str, Array] | None = None) -> Self:
-        """Return the battery of a robot; without `[rotors]` in its file the voltage limits nothing.
+        """Return the battery of a robot; without `[rotors]` in its file the voltage limits no thrust.
 
         Args:
             spec: the robot.
-            hover_thrust_n: what all its rotors produce in hover, by its file [N].
+            hover_thrust_n: thrust of all its rotors in hover [N].
             drawn: values (...) by `rotors.key` in place of the file's.
         """
         if not spec.rotors:
@@ -66,45 +66,45 @@ class BatteryParameters:
 
 
 def load_of(parameters: BatteryParameters, thrust_n: Array) -> Array:
-    """Return the current (...) over that of hover while all rotors produce a thrust (...) [N]."""
+    """Return the ratio (...) of the current to that of hover at a thrust (...) [N] of all rotors."""
     xp = array_namespace(thrust_n)
     share = xp.where(thrust_n > 0, thrust_n, 0.0) / parameters.hover_thrust_n
     return share * xp.sqrt(share)
 
 
 def discharged(load: Array, duration_s: float) -> Array:
-    """Return the share (...) of a full battery that a load (...) takes in a time [s]."""
+    """Return the share (...) of a full battery that a load (...) uses in a time [s]."""
     return load * (duration_s / HOVER_S)
 
 
 def voltage(charge: Array, load: Array) -> Array:
-    """Return what the battery shows (...) [V] under a load (...)."""
+    """Return the voltage (...) [V] under a load (...)."""
     return EMPTY_V + (FULL_V - EMPTY_V) * charge - SAG_V * load
 
 
 def maximum_thrust(parameters: BatteryParameters, voltage_v: Array) -> Array:
-    """Return what all rotors can do (...) [N] at a voltage (...) [V]."""
+    """Return the largest thrust (...) [N] of all rotors at a voltage (...) [V]."""
     most = maximum_thrust_at(parameters.thrust_most_n, parameters.thrust_most_n_v, voltage_v - parameters.at_v)
     return array_namespace(most).where(most > 0, most, 0.0)
 
 
 def maximum_thrust_at(most_n: Array, slope_n_v: Array, above_v: Array) -> Array:
-    """Return the largest thrust (...) [N] at so much above the voltage (...) [V] at which it is ``most_n``."""
+    """Return the largest thrust (...) [N] at ``above_v`` (...) [V] above the voltage at which it is ``most_n``."""
     return most_n + slope_n_v * above_v
 
 
 def minimum_charge(spec: RobotSpec) -> float:
-    """Return the charge with which a drone in hover is told to land: it shows `power.land` of its file.
+    """Return the charge at which a drone in hover has to land: its voltage is `power.land` of its file.
 
     Raises:
-        TestudoError: the file has no `[power]`, or this is no voltage of a battery of one cell in hover.
+        TestudoError: the file has no `[power]`, or `power.land` is no voltage of a one-cell battery in hover.
     """
     if not spec.power:
-        raise TestudoError(f"{spec.name}: the robot file has no [power]; a battery that empties needs power.land")
+        raise TestudoError(f"{spec.name}: the robot file has no [power]; a battery model needs power.land")
     land_v, (low, high) = spec.power["power.land"].value, (voltage(0.0, 1.0), voltage(1.0, 1.0))
     if not low <= land_v < high:
         raise TestudoError(
-            f"{spec.name}: power.land: found {land_v:g} V, expected {low:.4g} to {high:.4g} V, which a "
-            "battery of one cell shows in hover from empty to full"
+            f"{spec.name}: power.land: found {land_v:g} V, expected {low:.4g} to {high:.4g} V, the "
+            "voltages of a one-cell battery in hover from empty to full"
         )
     return (land_v - low) / (high - low)

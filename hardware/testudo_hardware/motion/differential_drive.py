@@ -1,8 +1,7 @@
 """A differential drive whose forward and turning speed follow their commands with a first-order lag.
 
-Under zero command both decay together, so that the path to rest is an arc and the stopping pose is
-closed-form; with an acceleration limit that is reached it is an approximation, whose error is a named
-margin of the shield.
+Under zero command both decay together, so that the path to rest is an arc and the stopping pose is closed-form. Where
+an acceleration limit is reached this is an approximation, whose error is a named margin of the shield.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class DifferentialDrive:
 
     spec: RobotSpec
 
-    @cached_property
+    @property
     def scale(self) -> tuple[float, ...]:
         """See `MotionModel.scale`."""
         return (self.spec.speed_scale, self.spec.turn_scale)
@@ -42,8 +41,12 @@ class DifferentialDrive:
     def _saturates(self) -> bool:
         """Whether a change of command within the wheel limits can reach an acceleration limit."""
         spec, swing = self.spec, 2 * self.spec.wheel_limit_m_s
-        identified = (spec.acceleration_limit_m_s2, spec.turn_acceleration_limit_rad_s2, spec.velocity_lag_s)
-        if not all(isinstance(value, int | float) for value in identified):
+        fitted: tuple[Array, ...] = (
+            spec.acceleration_limit_m_s2,
+            spec.turn_acceleration_limit_rad_s2,
+            spec.velocity_lag_s,
+        )
+        if not all(isinstance(value, int | float) for value in fitted):  # traced by identification
             return True
         return spec.acceleration_limit_m_s2 * spec.velocity_lag_s < swing * (
             1 - 1e-6
@@ -63,7 +66,7 @@ class DifferentialDrive:
         )
 
     def hold(self, state: MotionState, effective: Array, response: LagResponse, ticks: int) -> MotionState:
-        """See `MotionModel.hold`: the velocities one after the other, the arcs at once."""
+        """See `MotionModel.hold`: velocities in a loop, arcs in one call."""
         xp = array_namespace(effective)
         velocity, way = held_velocities(self._change, state.velocity, effective, response, ticks)
         turn = way[1:, ...]
@@ -107,8 +110,10 @@ class DifferentialDrive:
         if self._saturates:
             distance, distance_slope, speed_brake = _stop(speed, lag, self.spec.acceleration_limit_m_s2)
             angle, angle_slope, turn_brake = _stop(turn, lag, self.spec.turn_acceleration_limit_rad_s2)
+            brake = stacked(speed_brake, turn_brake)
         else:
             distance, angle, distance_slope, angle_slope = lag * speed, lag * turn, lag, lag
+            brake = 0 * state.velocity
         half = 0.5 * angle
         sinc, middle, final = _sinc(half), state.yaw + half, state.yaw + angle
         cos_m, sin_m, cos_f, sin_f = xp.cos(middle), xp.sin(middle), xp.cos(final), xp.sin(final)
@@ -121,7 +126,6 @@ class DifferentialDrive:
         square = (2, 2, *xv.shape)
         jacobian = xp.reshape(stacked(xv, xw, yv, yw), square)
         inverse = xp.reshape(stacked(yw, -xw, -yv, xv) / determinant, square)
-        brake = stacked(speed_brake, turn_brake) if self._saturates else 0 * state.velocity
         return StoppingPoint(position, final, jacobian, inverse, brake, (state.velocity - brake) / lag)
 
     def rest_position(self, state: MotionState) -> Array:
@@ -160,7 +164,7 @@ class DifferentialDrive:
         return share
 
     def firm_command(self, stop: StoppingPoint, effective: Array) -> Array:
-        """See `MotionModel.firm_command`: as it is, since the margin `model` covers the difference."""
+        """See `MotionModel.firm_command`: unchanged, since the margin `model` covers the difference."""
         return effective
 
     @cached_property
@@ -171,7 +175,7 @@ class DifferentialDrive:
 
     @cached_property
     def _limits(self) -> list[tuple[tuple[float, float], float]]:
-        """Return (f, bound) with |f . command| <= bound: wheels always, the rest where not implied."""
+        """Return (f, bound) with |f . command| <= bound: wheels always, other limits where not implied."""
         spec = self.spec
         half_base, wheel = spec.wheel_base_m / 2, spec.wheel_limit_m_s
         limits = [((1.0, half_base), wheel), ((1.0, -half_base), wheel)]
@@ -183,7 +187,7 @@ class DifferentialDrive:
 
 
 def _stop(rate: Array, lag: float, limit: float) -> tuple[Array, Array, Array]:
-    """Return the way to rest, its slope, and the brake command, for lag and limit of deceleration."""
+    """Return the distance to rest, its slope, and the brake command, for lag and limit of deceleration."""
     xp = array_namespace(rate)
     size, sign = xp.abs(rate), xp.sign(rate)
     fast = size > limit * lag

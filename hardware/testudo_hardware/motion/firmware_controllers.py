@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from testudo_hardware.arrays import Array, array_namespace, stacked
+from testudo_hardware.arrays import Array, array_namespace, clipped, stacked
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import heading, to_angles
 from testudo_hardware.motion.attitude_drone import AttitudeDroneState
@@ -27,10 +27,10 @@ from testudo_hardware.spec import RobotSpec
 
 @dataclass(frozen=True)
 class CascadeState:
-    """What the controller remembers; batch axes last."""
+    """State of the velocity controller; batch axes last."""
 
     integral: Array
-    """(3, ...) [m]: of the error of velocity, ahead, to the left and up."""
+    """(3, ...) [m]: integral of the velocity error, forward, left and up."""
     yaw_command: Array
     """(...) [rad]."""
 
@@ -40,7 +40,7 @@ class CascadeParameters:
     """Gains and limits; each a number, or an array over the batch (...)."""
 
     period_s: float
-    """Of the controller; between two of its steps the command holds."""
+    """Of the controller; the command holds between its steps."""
     tilt_per_speed: Array
     """[rad s/m]."""
     tilt_per_way: Array
@@ -84,7 +84,7 @@ class CascadeParameters:
 
 
 def settled(parameters: CascadeParameters, hover_thrust_n: Array, yaw: Array) -> CascadeState:
-    """Return the memory of a controller that has hovered for long: it carries the weight, at headings (...) [rad]."""
+    """Return the state of a controller after a long hover, at headings (...) [rad]: it balances the weight."""
     zero = yaw * 0
     return CascadeState(
         stacked(zero, zero, zero + (hover_thrust_n - parameters.thrust_base_n) / parameters.thrust_per_way), yaw + zero
@@ -99,18 +99,18 @@ def attitude_command(
     yaw_rate: Array,
     duration_s: Array,
 ) -> tuple[Array, CascadeState]:
-    """Return the attitude command and the controller's memory after one of its steps.
+    """Return the attitude command and the controller's state after one of its steps.
 
     Args:
         parameters: of the controller.
-        state: of the drones, of which velocity and heading count (`RotorDroneState` has them, too).
-        cascade: the memory before.
+        state: of the drones; only velocity and heading are used (`RotorDroneState` has them, too).
+        cascade: the controller's state before.
         velocity_command_world: (3, ...) [m/s].
         yaw_rate: (...) [rad/s].
-        duration_s: time since its last step [s]: ``parameters.period_s`` where it runs at its own rate.
+        duration_s: time since its last step [s]: ``parameters.period_s`` at its own rate.
 
     Returns:
-        (4, ...): roll, pitch, yaw [rad], thrust of all rotors [N]; and the memory.
+        (4, ...): roll, pitch, yaw [rad], thrust of all rotors [N]; and the controller's state.
     """
     command, integral = velocity_control(
         parameters,
@@ -141,7 +141,7 @@ def velocity_control(
     error = stacked(cosine * east + sine * north, cosine * north - sine * east, up)
     integral = integral + error * duration_s
     tilt = [
-        _within(
+        clipped(
             parameters.tilt_per_speed * error[k, ...] + parameters.tilt_per_way * integral[k, ...],
             -parameters.tilt_limit_rad,
             parameters.tilt_limit_rad,
@@ -149,12 +149,7 @@ def velocity_control(
         for k in range(2)
     ]
     thrust = parameters.thrust_base_n + parameters.thrust_per_speed * up + parameters.thrust_per_way * integral[2, ...]
-    return (-tilt[1], tilt[0], _within(thrust, parameters.thrust_least_n, parameters.thrust_most_n)), integral
-
-
-def _within(value: Array, low: Array, high: Array) -> Array:
-    xp = array_namespace(value)
-    return xp.minimum(xp.maximum(value, low + 0 * value), high + 0 * value)
+    return (-tilt[1], tilt[0], clipped(thrust, parameters.thrust_least_n, parameters.thrust_most_n)), integral
 
 
 FULL_PWM = 65535.0
@@ -181,20 +176,20 @@ class LoopGains:
 
 @dataclass(frozen=True)
 class LoopState:
-    """What the controller remembers, in degrees; batch axes last."""
+    """State of the attitude controller, in degrees; batch axes last."""
 
     angle_integral: Array
     """(3, ...)."""
     rate_integral: Array
     """(3, ...)."""
     angles: Array
-    """(3, ...): of the step before."""
+    """(3, ...): of the previous step."""
     rates: Array
-    """(3, ...): of the step before."""
+    """(3, ...): of the previous step."""
 
 
 def still(yaw: Array) -> LoopState:
-    """Return the memory of a controller that has hovered, at headings (...) [rad]."""
+    """Return the state of a controller after a hover, at headings (...) [rad]."""
     zero = stacked(yaw * 0, yaw * 0, yaw * 0)
     return LoopState(zero, zero, stacked(yaw * 0, yaw * 0, yaw * _DEGREES), zero)
 
@@ -208,20 +203,22 @@ def rotor_thrusts(
     full_thrust_n: Array,
     duration_s: float,
 ) -> tuple[Array, LoopState]:
-    """Return the thrust command of each rotor (4, ...) [N] and the memory after one step of the controller.
+    """Return the thrust command of each rotor (4, ...) [N] and the controller's state after one step.
 
     Args:
         gains: of the controller.
-        loop: the memory before.
+        loop: the controller's state before.
         quaternion_xyzw: (4, ...).
         rates_body: (3, ...) [rad/s].
         command: (4, ...): roll, pitch, yaw [rad], thrust of all rotors [N].
         full_thrust_n: command (...) [N] of one rotor at the full PWM.
-        duration_s: since the last step.
+        duration_s: time since the last step.
     """
     xp = array_namespace(rates_body)
     angles, rates = to_angles(quaternion_xyzw) * _DEGREES, rates_body * _DEGREES
-    outputs, angle_integral, rate_integral = [], [], []
+    outputs: list[Array] = []
+    angle_integral: list[Array] = []
+    rate_integral: list[Array] = []
     for k in range(3):
         error = command[k, ...] * _DEGREES - angles[k, ...]
         slope = (angles[k, ...] - loop.angles[k, ...]) / duration_s

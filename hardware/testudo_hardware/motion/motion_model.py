@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -16,45 +15,54 @@ from testudo_hardware.spec import RobotSpec
 
 
 class MotionModel(Protocol):
-    """How one kind of robot moves; shapes as in `MotionState`, batch axes last.
+    """Motion of one kind of robot; shapes as in `MotionState`, batch axes last.
 
-    An *effective* command is what the velocity tends to: the actuator command, clipped by the driver,
-    times the scale of the actuators (`effective_command`).
+    An *effective* command is the value that the velocity tends to: the actuator command, clipped by the driver, times
+    the scale of the actuators (`effective_command`).
     """
 
-    spec: RobotSpec
-    scale: tuple[float, ...]
-    """Scale of each command channel: realised over commanded velocity."""
+    @property
+    def spec(self) -> RobotSpec:
+        """The robot."""
+        ...
+
+    @property
+    def scale(self) -> tuple[float, ...]:
+        """Scale of each command channel: ratio of actual to commanded velocity."""
+        ...
 
     def step(self, state: MotionState, effective: Array, response: LagResponse) -> MotionState:
         """Return the state after ``response.duration_s`` under a constant effective command (D, ...)."""
+        ...
 
     def hold(self, state: MotionState, effective: Array, response: LagResponse, ticks: int) -> MotionState:
-        """Return the state and those after each of so many steps under one command: (D, ticks + 1, ...).
+        """Return the states now and after each of ``ticks`` steps under one command: (D, ticks + 1, ...).
 
-        The same as `step` in a loop but for rounding, in fewer calls.
+        The same as `step` in a loop except for rounding, in fewer calls.
         """
+        ...
 
     def limit_command(self, command: Array) -> Array:
-        """Return the command (D, ...) that the actuators can do, as the driver clips it."""
+        """Return the command (D, ...) within the limits of the actuators, as the driver clips it."""
 
     def stopping_point(self, state: MotionState) -> StoppingPoint:
-        """Return where the control point rests if zero is commanded from now on."""
+        """Return the place of rest of the control point under zero command from now on."""
+        ...
 
     def rest_position(self, state: MotionState) -> Array:
-        """Return where the body (D, ...) [m] rests if zero is commanded from now on."""
+        """Return the place of rest (D, ...) [m] of the body under zero command from now on."""
 
     def limit_rows(self, stop: StoppingPoint) -> tuple[Array, Array] | None:
-        """Return rows (D, R, ...), bounds (R, ...) on the control-point velocity; None if none is needed."""
+        """Return rows (D, R, ...) and bounds (R, ...) of the control-point velocity; None if none is needed."""
 
     def braking_share(self, stop: StoppingPoint, control_velocity_world: Array) -> Array | None:
         """Return the largest share (...) in [0, 1] of a velocity that the acceleration limit allows.
 
-        None if the limit cannot be reached within the speed limits.
+        None if the speed limits keep the acceleration below its limit.
         """
 
     def firm_command(self, stop: StoppingPoint, effective: Array) -> Array:
-        """Return the effective command (D, ...) such that braking is as hard as planned at any lag in its interval."""
+        """Return the effective command (D, ...) that brakes as hard as planned at any lag in its interval."""
 
 
 def motion_model(spec: RobotSpec) -> MotionModel:
@@ -63,19 +71,19 @@ def motion_model(spec: RobotSpec) -> MotionModel:
 
 
 def effective_command(model: MotionModel, command: Array) -> Array:
-    """Return what the velocity tends to under an actuator command (D, ...).
+    """Return the velocity (D, ...) that an actuator command (D, ...) tends to.
 
-    `actuator_command` and `control_velocity` do not make up for what is lost in turns, so that no command grows by a
-    loss that may be less than described: the shield's margins cover it whole (`turn_slip_m_s`).
+    `actuator_command` and `control_velocity` do not compensate the loss in turns, since a command would grow by a loss
+    that may be smaller than described: the shield's margins cover all of it (`turn_slip_m_s`).
     """
     return scale_channels(apply_turn_slip(model.limit_command(command), model.spec), model.scale)
 
 
 def apply_turn_slip(command: Array, spec: RobotSpec) -> Array:
-    """Return a command (2, ...) of a differential drive with its forward speed as slipping wheels leave it.
+    """Return a command (2, ...) of a differential drive with its forward speed reduced by wheel slip in turns.
 
-    v / (1 + (k omega)²), with k = `dynamics.turn_slip`: nothing is lost straight on, half at omega = 1/k, and no turn
-    rate turns the sign. Other kinds, and k = 0, lose nothing: the same array.
+    v / (1 + (k omega)²), with k = `dynamics.turn_slip`: no loss straight ahead, half at omega = 1/k, never another
+    sign. Other kinds, and k = 0, have no loss: the same array is returned.
     """
     slip = spec.turn_slip_s_rad
     if spec.kind != DIFFERENTIAL_DRIVE or is_number(slip, 0.0):
@@ -84,11 +92,11 @@ def apply_turn_slip(command: Array, spec: RobotSpec) -> Array:
 
 
 def turn_slip_m_s(spec: RobotSpec) -> float:
-    """Return the most forward speed that turns can cost a robot at any slip up to the highest of its interval."""
+    """Return the largest loss of forward speed in turns at any slip up to the highest of its interval."""
     slip = spec.quantities.get("dynamics.turn_slip")
     if slip is None or slip.high == 0:
         return 0.0
-    # most is lost where the wheels' limit begins to bind, or near it
+    # the loss is largest where the wheels' limit becomes active, or near it
     corner = 2 * (spec.wheel_limit_m_s - spec.speed_limit_m_s) / spec.wheel_base_m
     turn = np.minimum(np.append(np.linspace(0.0, spec.turn_rate_limit_rad_s, 1001), corner), spec.turn_rate_limit_rad_s)
     asked = np.clip(spec.wheel_limit_m_s - spec.wheel_base_m / 2 * turn, 0.0, spec.speed_limit_m_s)
@@ -97,7 +105,7 @@ def turn_slip_m_s(spec: RobotSpec) -> float:
 
 
 def slip_ratio(spec: RobotSpec) -> tuple[float, float]:
-    """Return the least and the greatest realised over described forward speed, as the turn slip is in its interval."""
+    """Return the smallest and largest ratio of actual to described forward speed over the interval of the turn slip."""
     slip = spec.quantities.get("dynamics.turn_slip")
     if slip is None:
         return 1.0, 1.0
@@ -106,17 +114,17 @@ def slip_ratio(spec: RobotSpec) -> tuple[float, float]:
 
 
 def hover_drift_m_s(spec: RobotSpec) -> tuple[float, ...]:
-    """Return how far each axis of the world may be off its commanded velocity for seconds (D values) [m/s].
+    """Return the error of velocity along each world axis that may last for seconds (D values) [m/s].
 
-    Zero but for drones, whose controllers carry a force by an error of speed. Sideways, what the integrators learnt
-    against drag at speed, 1 degree for 1 m, is forgotten in 25 s (firmware, PID_VEL_X_KI over PID_VEL_X_KP); a climb
-    is off while the controller finds another thrust, tilted or in a wash. Measured on the plant (docs/drones.md).
+    Zero except for drones, whose controllers need a velocity error to balance a force. Horizontally, the integrators'
+    compensation of drag at speed, 1 degree for 1 m, decays in 25 s (firmware, PID_VEL_X_KI over PID_VEL_X_KP);
+    vertically, the thrust adapts to tilt and downwash. Measured on the plant (docs/drones.md).
     """
     return (0.03, 0.03, 0.06) if spec.kind == VELOCITY_POINT else (0.0,) * spec.dimension
 
 
 def actuator_command(model: MotionModel, stop: StoppingPoint, control_velocity_world: Array) -> Array:
-    """Return the actuator command (D, ...) that moves the control point at this velocity (D, ...) [m/s]."""
+    """Return the actuator command (D, ...) that moves the control point with a velocity (D, ...) [m/s]."""
     rate = matrix_vector(stop.inverse, control_velocity_world)
     effective = stop.brake_command + model.spec.velocity_lag_s * rate
     return scale_channels(model.firm_command(stop, effective), tuple(1 / scale for scale in model.scale))
@@ -125,7 +133,7 @@ def actuator_command(model: MotionModel, stop: StoppingPoint, control_velocity_w
 def control_velocity(model: MotionModel, stop: StoppingPoint, command: Array) -> Array:
     """Return the control-point velocity in the world (D, ...) [m/s] that an actuator command causes.
 
-    The inverse of `actuator_command` where that did not make the braking firmer.
+    The inverse of `actuator_command` without `firm_command`.
     """
     rate = (scale_channels(command, model.scale) - stop.brake_command) / model.spec.velocity_lag_s
     return matrix_vector(stop.jacobian, rate)
@@ -137,12 +145,3 @@ def scale_channels(command: Array, scale: tuple[float, ...]) -> Array:
         return command
     xp = array_namespace(command)
     return xp.stack([command[k, ...] * factor for k, factor in enumerate(scale)])
-
-
-def roll_out(
-    model: MotionModel, state: MotionState, effective: Sequence[Array], responses: Sequence[LagResponse]
-) -> MotionState:
-    """Return the state after the effective commands (each (D, ...)), oldest first, each for its time."""
-    for command, response in zip(effective, responses, strict=True):
-        state = model.step(state, command, response)
-    return state

@@ -1,4 +1,4 @@
-"""What motion models speak: state, response to a command over a time step, and the stopping point.
+"""Types of motion models: state, response to a command over a time step, stopping point; and vector functions.
 
 Arrays are component-first, (component, ...batch): with the batch last, one body is fast for a single
 robot in NumPy and for thousands of worlds under XLA.
@@ -14,12 +14,12 @@ from testudo_hardware.arrays import Array, array_namespace, stacked
 TINY = 1e-9
 """Added to lengths before a division."""
 _NO_LENGTH = 1e-30
-"""Square of a length that no computation tells from zero; single precision has it."""
+"""Square of a length that counts as zero; representable in single precision."""
 
 
 @dataclass(frozen=True)
 class MotionState:
-    """Where robots are and how they move."""
+    """State of robots."""
 
     position_world: Array
     """(D, ...) [m]."""
@@ -31,7 +31,7 @@ class MotionState:
 
 @dataclass(frozen=True)
 class LagResponse:
-    """How a first-order lag follows a constant command for ``duration_s``: v += gain * (command - v).
+    """Response of a first-order lag to a constant command for ``duration_s``: v += gain * (command - v).
 
     The mean of v over the step is v + mean_share * (change of v), exact for the pure lag.
     """
@@ -57,10 +57,10 @@ class LagResponse:
 
 @dataclass(frozen=True)
 class StoppingPoint:
-    """Where the control point comes to rest under zero command, and how commands move it.
+    """Place of rest of the control point under zero command, and how commands move it.
 
     The control point moves at ``jacobian @ rate``, where ``rate`` (D, ...) is zero for braking; the
-    command that yields it is ``brake_command + velocity_lag * rate``. Exact for the pure lag
+    command for it is ``brake_command + velocity_lag * rate``. Exact for the pure lag
     (shield.md, layer 1).
     """
 
@@ -75,7 +75,7 @@ class StoppingPoint:
     brake_command: Array
     """(D, ...): command that brakes as hard as the limit of deceleration; zero without saturation."""
     deceleration: Array
-    """(D, ...): how fast the velocity shrinks then, (velocity - brake_command) / velocity_lag."""
+    """(D, ...): deceleration under that command, (velocity - brake_command) / velocity_lag."""
 
 
 def matrix_vector(matrix: Array, vector: Array) -> Array:
@@ -87,7 +87,7 @@ def matrix_vector(matrix: Array, vector: Array) -> Array:
 
 
 def sum_terms(terms: list[Array]) -> Array:
-    """Return the sum of the arrays, without the Python integer 0 that `sum` starts from."""
+    """Return the sum of arrays, without the integer 0 from which `sum` starts."""
     total = terms[0]
     for term in terms[1:]:
         total = total + term
@@ -95,7 +95,7 @@ def sum_terms(terms: list[Array]) -> Array:
 
 
 def running_sum(start: Array, steps: Array) -> Array:
-    """Return a start (A, ...) and what it becomes with each of T steps (A, T, ...) in turn: (A, T + 1, ...)."""
+    """Return a start (A, ...) and its cumulative sums with T steps (A, T, ...): (A, T + 1, ...)."""
     sums = [start]
     for k in range(steps.shape[1]):
         sums.append(sums[-1] + steps[:, k, ...])
@@ -109,14 +109,10 @@ def held_velocities(
     response: LagResponse,
     ticks: int,
 ) -> tuple[Array, Array]:
-    """Return the velocities now and after each of T held ticks (D, T + 1, ...), and the ways in them (D, T, ...).
+    """Return the velocities now and after each of T ticks (D, T + 1, ...), and the displacements in them (D, T, ...).
 
-    Args:
-        change: how a velocity changes in one tick under an effective command, both (D, ...).
-        velocity: now (D, ...).
-        effective: the command (D, ...).
-        response: of one tick.
-        ticks: T.
+    ``change`` returns the change of a velocity in one tick of ``response`` under an effective command, both (D, ...);
+    ``velocity`` (D, ...) and ``effective`` (D, ...) are the initial velocity and the command.
     """
     speeds = [velocity + 0 * effective]
     for _ in range(ticks):
@@ -135,7 +131,7 @@ def length(vector: Array) -> Array:
 def shorten(vector: Array, limit: Array | float) -> Array:
     """Return vectors (D, ...) that keep their direction and are no longer than the limit (...), zero or above."""
     xp = array_namespace(vector)
-    # the root of zero has no derivative, which identification needs where a robot has reached its command
+    # the root of zero has no derivative, which identification needs for a robot at its commanded velocity
     size = xp.sqrt(sum_terms([vector[d, ...] ** 2 for d in range(vector.shape[0])]) + _NO_LENGTH)
-    # never longer than the limit by rounding: the denominator is a little too large
+    # the slightly larger denominator keeps the length within the limit in spite of rounding
     return vector * xp.minimum(limit / (size + TINY), 1.0)

@@ -33,7 +33,7 @@ RAD_S_PER_RPM = 2 * math.pi / 60
 
 @dataclass(frozen=True)
 class Propellers:
-    """Of one drone, all alike; each a number, or an array over the batch (...)."""
+    """The equal propellers of one drone; each a number, or an array over the batch (...)."""
 
     thrust_curve: tuple[Array, Array]
     """k1 [N/rpm], k2 [N/rpm²], above zero."""
@@ -48,12 +48,7 @@ class Propellers:
 
     @classmethod
     def from_spec(cls, spec: RobotSpec, drawn: Mapping[str, Array] | None = None) -> Self | None:
-        """Return those of a robot file with a table `[propellers]`; None if it has none.
-
-        Args:
-            spec: the robot.
-            drawn: values (...) by `propellers.key` in place of the file's.
-        """
+        """Return those of a robot file, None without `[propellers]`; ``drawn`` (...) by key replaces its values."""
         if not spec.propellers:
             return None
         value = {key: quantity.value for key, quantity in spec.propellers.items()} | dict(drawn or {})
@@ -68,7 +63,7 @@ class Propellers:
 
     @classmethod
     def from_crazyflow(cls, values: Mapping[str, Any]) -> Self:
-        """Return those of a drone in crazyflow's file `first_principles`, whose curves begin at zero."""
+        """Return those of a drone in crazyflow's file `first_principles`, whose curves start at zero."""
         thrust, torque, speed = (
             [float(x) for x in values[key]] for key in ("rpm2thrust", "rpm2torque", "rotor_dyn_coef")
         )
@@ -111,18 +106,18 @@ STRENGTH_N = 2267.18
 SPREAD = 0.16
 SPREAD_OFFSET_M = -0.11
 PROPELLER_RADIUS_M = 0.0231348
-"""That of the model, whose strength belongs to it."""
+"""Of the model, to which its strength belongs."""
 MOST_N = 0.1
 _TINY_M = 1e-3
 
 
 def downwash(position_world: Array, radius_m: float, strength: float = 1.0) -> Array:
-    """Return the force (3, N, ...) [N] on each of N drones in the wakes of the others.
+    """Return the force (3, N, ...) [N] on each of N drones in the downwash of the others.
 
     Args:
         position_world: (3, N, ...) [m].
-        radius_m: of a vehicle: the least width of a wake.
-        strength: of the wake over the model's; that of a heavier drone is its weight over a Crazyflie's.
+        radius_m: of a vehicle: the least width of its downwash.
+        strength: relative to the model; for a heavier drone the ratio of its weight to a Crazyflie's.
     """
     xp = array_namespace(position_world)
     x, y, z = (position_world[k, ...] for k in range(3))
@@ -135,7 +130,7 @@ def downwash(position_world: Array, radius_m: float, strength: float = 1.0) -> A
 
 
 def wake(below_m: Array, beside_m2: Array, radius_m: float) -> Array:
-    """Return the force down (...) [N] at a depth (...) [m] below a drone and a squared way (...) [m²] beside it."""
+    """Return the downward force (...) [N] at (...) [m] below a drone and a squared horizontal distance (...) [m²]."""
     xp = array_namespace(below_m)
     depth = xp.where(below_m > _TINY_M, below_m, _TINY_M)
     force = STRENGTH_N * (PROPELLER_RADIUS_M / (4 * depth)) ** 2

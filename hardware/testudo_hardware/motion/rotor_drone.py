@@ -1,19 +1,19 @@
 """A quadrotor whose command is the thrust of each rotor: rigid body, rotors with a lag, drag (first principles).
 
-Body frame FLU. Rotors stand as on a Crazyflie (X, numbered clockwise seen from above, from the front right one):
-1 front right, 2 rear right, 3 rear left, 4 front left; 1 and 3 turn counter-clockwise. With thrust f_k along the
-body's z axis and the arm a = L / sqrt(2)::
+Body frame FLU. Rotors as on a Crazyflie (X, numbered clockwise seen from above): 1 front right, 2 rear right,
+3 rear left, 4 front left; 1 and 3 turn counter-clockwise. With thrust f_k along the body's z axis and the arm
+a = L / sqrt(2)::
 
     m dv/dt = R (0, 0, c sum f) - R D R' v - m g e_z + F
     J dw/dt = M f + t0 - B w - w x J w + T,  M = ((-a, -a, a, a), (-a, a, a, -a), (-k, k, -k, k)) c
     dq/dt   = q (w, 0) / 2,   df/dt = (u - f) / lag
 
-With propellers (`propellers.py`), thrusts follow their speeds, yaw torque is theirs, and their momentum h along z adds
-h (w_y, -w_x, 0) + (0, 0, dh/dt) to the torque.
+With propellers (`propellers.py`) thrusts follow their speeds, they give the yaw torque, and their momentum h along z
+adds h (w_y, -w_x, 0) + (0, 0, dh/dt) to the torque.
 
 Rigid body as in Mahony, Kumar, Corke, "Multirotor aerial vehicles" (RAM 2012), linear drag as in Faessler, Franchi,
 Scaramuzza, "Differential flatness of quadrotor dynamics subject to rotor drag" (RA-L 2018). One step is of second
-order: the lag and the damping of rates are exact, everything else is taken at the middle of the step.
+order: the lag and the damping of rates are exact, all other terms are taken at the middle of the step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from testudo_hardware.arrays import Array, array_namespace, stacked
+from testudo_hardware.arrays import Array, array_namespace, clipped, stacked
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import body_up, from_rotation_vector, multiply, normalised, rotate, rotate_back
 from testudo_hardware.motion.battery import maximum_thrust_at
@@ -42,7 +42,7 @@ _SMALL_DECAY = 1e-6
 
 @dataclass(frozen=True)
 class RotorDroneState:
-    """Where quadrotors are and how they move; batch axes last."""
+    """State of quadrotors; batch axes last."""
 
     position_world: Array
     """(3, ...) [m]."""
@@ -53,12 +53,12 @@ class RotorDroneState:
     rates_body: Array
     """(3, ...) [rad/s]."""
     thrust: Array
-    """(4, ...) [N]: what the rotors produce now, before the scale."""
+    """(4, ...) [N]: current thrust of the rotors, before the scale."""
 
 
 @dataclass(frozen=True)
 class RotorDroneParameters:
-    """What a quadrotor is; each a number, or an array over the batch (...)."""
+    """Parameters of quadrotors; each a number, or an array over the batch (...)."""
 
     mass_kg: Array
     arm_m: tuple[Array, Array]
@@ -68,20 +68,19 @@ class RotorDroneParameters:
     torque_per_thrust_m: Array
     """Yaw torque of a rotor over its thrust."""
     thrust_scale: Array
-    """Thrust that acts over thrust that was asked for."""
+    """Ratio of acting to commanded thrust."""
     thrust_lag_s: Array
     drag_kg_s: tuple[Array, Array, Array]
     """Force against the velocity along the body's axes."""
     rate_damping_n_m_s: tuple[Array, Array, Array]
     """Torque against the body's rates."""
     torque_offset_n_m: tuple[Array, Array, Array]
-    """Constant torque about the body's axes: centre of mass off the middle, uneven rotors."""
+    """Constant torque about the body's axes: offset centre of mass, uneven rotors."""
     thrust_least_n: Array
-    """Least thrust of one rotor; a lower command acts as this one."""
     thrust_most_n: Array
-    """Largest thrust of one rotor; a higher command acts as this one."""
+    """Least and largest thrust of one rotor; commands are clipped to them."""
     propellers: Propellers | None = None
-    """What sets thrust and yaw torque in place of `thrust_lag_s` and `torque_per_thrust_m`; None for these two."""
+    """Gives thrust and yaw torque in place of `thrust_lag_s` and `torque_per_thrust_m`."""
 
     @classmethod
     def from_spec(
@@ -94,13 +93,13 @@ class RotorDroneParameters:
     ) -> Self:
         """Return the parameters of a robot file with a table `[rotors]`.
 
-        The delay of the command (`rotors.thrust_delay`) is for the caller: commands queue outside of the model.
+        The caller queues commands for their delay (`rotors.thrust_delay`), which is not part of the model.
 
         Args:
             spec: the robot.
             battery_v: voltage (...) [V], which sets the largest thrust; None for that of the file.
             drawn: values (...) by `rotors.key`, `propellers.key` and `geometry.mass` in place of the file's.
-            with_propellers: take the speeds of `[propellers]` for lag and yaw torque, where the file has them.
+            with_propellers: use the speeds of `[propellers]` for lag and yaw torque, where the file has them.
 
         Raises:
             TestudoError: the file has no `[rotors]`.
@@ -132,7 +131,7 @@ class RotorDroneParameters:
         """Return the parameters of one drone in crazyflow's file `first_principles`.
 
         Raises:
-            TestudoError: its axes are coupled by inertia or drag, or its curves of thrust and torque begin above zero.
+            TestudoError: inertia or drag couple its axes, or its curves of thrust and torque do not begin at zero.
         """
         inertia, drag = ([[float(x) for x in row] for row in values[key]] for key in ("J", "drag_matrix"))
         apart = all(table[i][j] == 0 for table in (inertia, drag) for i in range(3) for j in range(3) if i != j)
@@ -144,11 +143,11 @@ class RotorDroneParameters:
         return cls(
             float(values["mass"]),
             (arm, arm),
-            tuple(inertia[k][k] for k in range(3)),
+            (inertia[0][0], inertia[1][1], inertia[2][2]),
             0.0,
             1.0,
             1.0,
-            tuple(-drag[k][k] for k in range(3)),
+            (-drag[0][0], -drag[1][1], -drag[2][2]),
             (0.0, 0.0, 0.0),
             (0.0, 0.0, 0.0),
             float(values["thrust_min"]),
@@ -164,7 +163,7 @@ class RotorDroneParameters:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What else acts on the body, held over a step."""
+    """External force and torque on the body, constant over a step."""
 
     acceleration_world: Array
     """(3, ...) [m/s²]: force over mass."""
@@ -184,13 +183,13 @@ def step(
     Args:
         parameters: of the drones.
         state: now.
-        thrust_command: (4, ...) [N], body frame, up; clipped to what a rotor can do.
+        thrust_command: (4, ...) [N], body frame, up; clipped to the limits of a rotor.
         duration_s: (...) [s], or a number; the error of a step grows with its third power.
-        disturbance: what else acts; None for nothing.
+        disturbance: external force and torque; None for none.
     """
     xp = array_namespace(state.thrust)
     duration = xp.asarray(duration_s, dtype=state.thrust.dtype)
-    wanted = clip_thrust(parameters, thrust_command)
+    wanted = clipped(thrust_command, parameters.thrust_least_n, parameters.thrust_most_n)
     thrust, mean_thrust, yaw_torque, momentum, push = _spun(parameters, state.thrust, wanted, duration)
     torque = _rotor_torque(parameters, mean_thrust, yaw_torque, push)
     outside = None if disturbance is None else disturbance.angular_acceleration_body
@@ -210,15 +209,6 @@ def step(
     return RotorDroneState(position, quaternion, velocity, rates, thrust)
 
 
-def clip_thrust(parameters: RotorDroneParameters, thrust_command: Array) -> Array:
-    """Return what the rotors can do (4, ...) [N] of a command."""
-    xp = array_namespace(thrust_command)
-    return xp.minimum(
-        xp.maximum(thrust_command, parameters.thrust_least_n + 0 * thrust_command),
-        parameters.thrust_most_n + 0 * thrust_command,
-    )
-
-
 def resting(position_world: Array, parameters: RotorDroneParameters) -> RotorDroneState:
     """Return level drones that hover at positions (3, ...) [m]."""
     zero = position_world * 0
@@ -227,27 +217,14 @@ def resting(position_world: Array, parameters: RotorDroneParameters) -> RotorDro
     return RotorDroneState(position_world, level, zero, zero, stacked(hover, hover, hover, hover))
 
 
-def kinetic_energy(parameters: RotorDroneParameters, state: RotorDroneState) -> Array:
-    """Return the energy (...) [J] of motion and rotation."""
-    xp = array_namespace(state.velocity_world)
-    turning = sum_terms([parameters.inertia_kg_m2[k] * state.rates_body[k, ...] ** 2 for k in range(3)])
-    return (parameters.mass_kg * xp.sum(state.velocity_world**2, axis=0) + turning) / 2
-
-
-def angular_momentum_world(parameters: RotorDroneParameters, state: RotorDroneState) -> Array:
-    """Return the angular momentum (3, ...) [N m s] of the body about its centre, in the world."""
-    body = stacked(*(parameters.inertia_kg_m2[k] * state.rates_body[k, ...] for k in range(3)))
-    return rotate(state.quaternion_xyzw, body)
-
-
 def _spun(
     parameters: RotorDroneParameters, thrust: Array, wanted: Array, duration: Array
 ) -> tuple[Array, Array, Array, Array | None, Array | None]:
-    """Return how the rotors do in a step.
+    """Return the rotors' outputs of a step.
 
     Returns:
-        Thrusts (4, ...) [N] after it and in the mean, the mean yaw torque (...) [N m] of the air, and along the body's
-        z axis mean momentum (...) [N m s] and its mean growth [N m]; both None without propellers.
+        Thrusts (4, ...) [N] at its end and their mean, the mean aerodynamic yaw torque (...) [N m], and along the
+        body's z axis the mean momentum (...) [N m s] and its mean growth [N m]; the last two None without propellers.
     """
     xp = array_namespace(thrust)
     if parameters.propellers is None:
@@ -307,7 +284,7 @@ def _next_rates(
     gyroscopic = ((y - z) * wy * wz, (z - x) * wz * wx, (x - y) * wx * wy)
     if momentum is not None:
         gyroscopic = (gyroscopic[0] + momentum * wy, gyroscopic[1] - momentum * wx, gyroscopic[2])
-    after = []
+    after: list[Array] = []
     for k in range(3):
         inertia = parameters.inertia_kg_m2[k]
         push = (torque[k, ...] + gyroscopic[k]) / inertia

@@ -1,4 +1,4 @@
-"""Whether a drone's thrust can do what its limits promise: brake a descent, at the worse ends of its file."""
+"""Whether the thrust of a drone can brake a descent as its limits promise, with all quantities at their worst."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from testudo_hardware.spec import RobotSpec
 
 @dataclass(frozen=True)
 class MinimumThrust:
-    """What all rotors lift at least when told to do their most, and what makes that so little."""
+    """Guaranteed lift of all rotors at full command, and the quantities that limit it."""
 
     lift_n: float
     names: tuple[str, ...]
-    """Quantities of the file that it comes from."""
+    """Of the limiting quantities."""
 
 
 def minimum_thrust(spec: RobotSpec) -> MinimumThrust | None:
-    """Return the least lift, with every quantity at its worse end; None for a file without `[rotors]`.
+    """Return the guaranteed lift, with every quantity at its worst; None for a file without `[rotors]`.
 
-    That is at the voltage at which the drone is told to land; where the file has `[attitude]`, its controller asks for
-    no more than that table allows.
+    It is for the voltage at which the drone has to land. Where the file has `[attitude]`, its controller limits the
+    thrust, too.
     """
     if not spec.rotors:
         return None
@@ -42,15 +42,15 @@ def minimum_thrust(spec: RobotSpec) -> MinimumThrust | None:
 
 
 def needed_m_s2(spec: RobotSpec) -> float:
-    """Return the greatest deceleration that stopping from full speed asks for, see `motion.velocity_point`."""
+    """Return the largest deceleration of a stop from full speed, see `motion.velocity_point`."""
     return min(spec.acceleration_limit_m_s2, spec.speed_limit_m_s / spec.quantities["dynamics.velocity_lag"].low)
 
 
 def thrust_warning(spec: RobotSpec) -> str | None:
-    """Return a sentence about a drone whose thrust may not brake a descent as the shield counts on.
+    """Return a warning if the thrust of a drone may not brake a descent as the shield assumes; else None.
 
-    None if it does, or if the file says nothing about the rotors. It is no refusal: intervals that hold what several
-    sources say are wider than one vehicle, and only measured values tell.
+    None also for a file without rotors. It is no refusal: intervals that combine several sources are wider than one
+    vehicle, which only measurements can show.
     """
     least, mass = minimum_thrust(spec), spec.quantities["geometry.mass"]
     if least is None:
@@ -60,24 +60,24 @@ def thrust_warning(spec: RobotSpec) -> str | None:
     if left_m_s2 >= needed_m_s2(spec):
         return None
     at = f" at power.land, {spec.power['power.land'].low:g} V" if spec.power else ""
-    head = f"{spec.name}: at the worse ends of its file its rotors lift {least.lift_n:.3f} N{at}"
-    mend = f"replace the intervals of {', '.join(least.names)} by measured values"
+    head = f"{spec.name}: with the worst values of its file its rotors lift {least.lift_n:.3f} N{at}"
+    advice = f"replace the intervals of {', '.join(least.names)} by measured values"
     if left_m_s2 <= 0:
-        return f"{head}, which does not carry its weight, {weight_n:.3f} N; {mend}"
+        return f"{head}, less than its weight, {weight_n:.3f} N; {advice}"
     slow_m_s = left_m_s2 * spec.quantities["dynamics.velocity_lag"].low
     return (
-        f"{head}, which brakes a descent at {left_m_s2:.2f} m/s^2, while the shield counts on "
-        f"{needed_m_s2(spec):.2f} m/s^2; {mend}, or lower limits.acceleration to {_down(left_m_s2)} m/s^2 or "
+        f"{head}, which brakes a descent at {left_m_s2:.2f} m/s^2, while the shield assumes "
+        f"{needed_m_s2(spec):.2f} m/s^2; {advice}, or lower limits.acceleration to {_down(left_m_s2)} m/s^2 or "
         f"limits.speed to {_down(slow_m_s)} m/s"
     )
 
 
 def thrust_warnings(specs: Iterable[RobotSpec]) -> list[str]:
-    """Return what there is to say about the robots of a fleet, each sentence once."""
+    """Return the warnings of the robots of a fleet, each once."""
     found = (thrust_warning(spec) for spec in specs)
     return list(dict.fromkeys(line for line in found if line is not None))
 
 
 def _down(value: float) -> str:
-    """Return a value rounded down to two places, so that what is advised is enough."""
+    """Return a value rounded down to two places, so that the advice is sufficient."""
     return f"{int(value * 100) / 100:.2f}"

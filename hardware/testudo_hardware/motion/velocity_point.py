@@ -51,11 +51,11 @@ class VelocityPoint:
         )
 
     def _change(self, velocity: Array, effective: Array, response: LagResponse) -> Array:
-        """Return by how much the velocity changes (D, ...)."""
+        """Return the change of the velocity (D, ...)."""
         return shorten(response.gain * (effective - velocity), self.spec.acceleration_limit_m_s2 * response.duration_s)
 
     def limit_command(self, command: Array) -> Array:
-        """See `MotionModel.limit_command`: the length is cut to the speed limit."""
+        """See `MotionModel.limit_command`: the length is limited to the speed limit."""
         return shorten(command, self.spec.speed_limit_m_s)
 
     def stopping_point(self, state: MotionState) -> StoppingPoint:
@@ -103,10 +103,9 @@ class VelocityPoint:
     def firm_command(self, stop: StoppingPoint, effective: Array) -> Array:
         """See `MotionModel.firm_command`; braking only, and never below zero speed.
 
-        Braking at the limit asks for a command of velocity - limit * lag; a robot with a longer lag would
-        brake less than the limit on it, and come to rest far behind its stopping point. So would one whose
-        command is held for long: the velocity nears it, so that over a tick T the mean braking is
-        (1 - exp(-T / lag)) * lag / T of that at its start.
+        Braking at the limit needs the command velocity - limit * lag. A robot with a longer lag would brake less than
+        the limit and rest far beyond its stopping point. So would one whose command is held for long: the velocity
+        approaches it, so that over a tick T the mean braking is (1 - exp(-T / lag)) * lag / T of the initial one.
         """
         xp = array_namespace(effective)
         lag, limit = self.spec.velocity_lag_s, self.spec.acceleration_limit_m_s2

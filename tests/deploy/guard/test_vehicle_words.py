@@ -28,7 +28,7 @@ def by_radio(bits, now_s, monkeypatch):
     radio = CrazyflieRadio("cf1", load_robot("crazyflie_2x"), "udp://127.0.0.1:1")
     monkeypatch.setattr("testudo_hardware.links.crazyflie.radio_link.time.monotonic", lambda: now_s)
     still = (0.0, 0.0, 0.0)
-    radio._take(RadioSample(now_s, now_s, FOOT, still, (0.0, 0.0, 0.0, 1.0), Info(bits), 4.0, still))
+    radio._take(RadioSample(now_s, now_s, FOOT, still, (0.0, 0.0, 0.0, 1.0), Info.from_bits(bits), 4.0, still))
     return radio.vehicle
 
 

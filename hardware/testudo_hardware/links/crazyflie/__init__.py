@@ -1,4 +1,4 @@
-"""A Crazyflie over its radio by `cflib`, for labs without Crazyswarm2.
+"""A Crazyflie over its radio with `cflib`, without Crazyswarm2.
 
-`pilot` decides what is sent and is pure; `radio` connects it to `cflib`, which is only imported when a link is opened.
+`flight_sequencer` decides what is sent and is pure; `radio_link` connects it to `cflib` when a link is opened.
 """

@@ -1,4 +1,4 @@
-"""Everything that calls `cflib`: connecting within a time, parameters, the log block, orders, and a quiet end."""
+"""All calls of `cflib`: connection with a time limit, parameters, the log block, requests, and the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINK_PORT, _ECHO = 0x0F, 0
 _PING = struct.Struct("<Bd")
 _CLOSE_WITHIN_S = 3.0
 _STALLED_S = 1.5
-"""So long without a new part of the tables, and the connection is begun anew."""
+"""Time without progress after which the connection is started again."""
 
 
 class RadioError(TestudoError):
@@ -52,16 +52,16 @@ class CflibClient:
     ) -> None:
         """Connect and fetch tables of contents and parameters.
 
-        One packet that is lost can make `cflib` wait for ever: whenever nothing new comes it is tried anew.
+        `cflib` can wait forever after one lost packet: without progress the connection is started again.
 
         Args:
-            within_s: to give up after.
+            within_s: time limit.
             hear: called with the time of each packet.
             lose: called once, with the reason, when a connection ends by itself.
             say: called with texts of the vehicle's console.
 
         Raises:
-            RadioError: `cflib` is not installed, nobody answers, or the radio cannot be used.
+            RadioError: `cflib` is not installed, nothing answers, or the radio cannot be used.
         """
         crazyflie = _cflib()
         end_s = time.monotonic() + within_s
@@ -72,11 +72,11 @@ class CflibClient:
             self.close()
         raise RadioError(
             f"{self._where}: {self._failed or f'the drone did not answer within {within_s:g} s'}; "
-            "is it switched on, and its address, channel and data rate as in the URI?"
+            "check that it is switched on, and its address, channel and data rate against the URI"
         )
 
     def _is_connected(self, end_s: float) -> bool:
-        """Wait for a connection, or until it fails, stalls, or the time is over; return whether it ended by itself."""
+        """Wait until the connection is made or fails; return False if it stalls or the time is over."""
         while not self._connected.wait(0.02):
             now_s = time.monotonic()
             if now_s > end_s or now_s - self._progress_s > _STALLED_S:
@@ -84,9 +84,9 @@ class CflibClient:
         return True
 
     def parameters(self, names: Sequence[str]) -> dict[str, float]:
-        """Return the values of parameters; those that the vehicle lacks are left out."""
+        """Return the values of parameters, without those that the vehicle lacks."""
         known = self._craft.param.values
-        found = {}
+        found: dict[str, float] = {}
         for name in names:
             group, _, key = name.partition(".")
             if key in known.get(group, {}):
@@ -94,7 +94,7 @@ class CflibClient:
         return found
 
     def start_log(self, take: Callable[[RadioSample], None]) -> None:
-        """Begin the log block.
+        """Start the log block.
 
         Raises:
             RadioError: the firmware lacks a variable, or refuses the block.
@@ -114,18 +114,18 @@ class CflibClient:
             self._craft.log.add_config(block)
         except (KeyError, AttributeError) as error:
             raise RadioError(
-                f"{self._where}: the log block is refused: {error.args[0]}; is the firmware of 2024 or later?"
+                f"{self._where}: the log block is refused: {error.args[0]}; update the firmware to 2024 or later"
             ) from error
         block.start()
 
     def send(self, order: VehicleRequest) -> None:
-        """Send one order; what cannot be sent is shown by what the vehicle does not do."""
+        """Send one request; without a link nothing is sent, which telemetry shows."""
         craft = self._craft
         if craft is None or craft.link is None:
             return
         commander, planner, supervisor = craft.commander, craft.high_level_commander, craft.supervisor
         if order.act == VehicleAction.SET_POINT:
-            # degrees/s; cflib turns the sign for firmware of a protocol up to 8, which counts clockwise
+            # degrees/s; cflib changes the sign for firmware up to protocol 8, which counts clockwise
             commander.send_velocity_world_setpoint(*order.velocity_world, math.degrees(order.yaw_rate))
         elif order.act == VehicleAction.TAKE_OFF:
             planner.takeoff(order.height_m, order.duration_s, yaw=None)
@@ -148,13 +148,13 @@ class CflibClient:
             self._craft.loc.send_extpose(position_world, quaternion_xyzw)
 
     def close(self) -> None:
-        """End the connection without a last set-point; gives up waiting after some seconds."""
+        """End the connection without a last set-point; waits some seconds at most."""
         craft, self._craft = self._craft, None
         if craft is None:
             return
-        ender = threading.Thread(target=_end, args=(craft,), daemon=True)
-        ender.start()
-        ender.join(_CLOSE_WITHIN_S)
+        closing = threading.Thread(target=_end, args=(craft,), daemon=True)
+        closing.start()
+        closing.join(_CLOSE_WITHIN_S)
 
     def _begin(
         self, crazyflie: Any, hear: Callable[[float], None], lose: Callable[[str], None], say: Callable[[str], None]
@@ -168,6 +168,9 @@ class CflibClient:
             self._failed = _last_line(text)
             self._connected.set()
 
+        def on_connected(_: str) -> None:
+            self._connected.set()
+
         def on_end(_: str, text: str) -> None:
             if self._craft is craft:
                 self.is_lost = True
@@ -175,20 +178,20 @@ class CflibClient:
 
         def on_packet(packet: Any) -> None:
             now_s = time.monotonic()
-            if packet.port != _LINK_PORT:  # echoes come also when the tables have stalled
+            if packet.port != _LINK_PORT:  # echoes also arrive while the tables stall
                 self._progress_s = now_s
             hear(now_s)
 
         craft.connection_failed.add_callback(on_failure)
         craft.connection_lost.add_callback(on_end)
-        craft.fully_connected.add_callback(lambda _: self._connected.set())
+        craft.fully_connected.add_callback(on_connected)
         craft.packet_received.add_callback(on_packet)
         craft.console.receivedChar.add_callback(say)
         craft.add_header_callback(self._on_echo, _LINK_PORT, _ECHO)
         craft.open_link(self._uri)
 
     def _on_echo(self, packet: Any) -> None:
-        """Take the time of a ping, which `cflib` sends ten times a second with its time of day."""
+        """Take the echo of a ping, which `cflib` sends ten times a second with the time of day."""
         if len(packet.data) == _PING.size:
             trip_s = time.time() - _PING.unpack(bytes(packet.data))[1]
             if trip_s >= 0:
@@ -196,7 +199,7 @@ class CflibClient:
 
 
 def _cflib() -> Any:
-    """Return the module that connects, with all drivers.
+    """Return `cflib.crazyflie`, with all drivers initialised.
 
     Raises:
         RadioError: `cflib` is not installed.
@@ -205,18 +208,18 @@ def _cflib() -> Any:
         crtp, crazyflie = (importlib.import_module(f"cflib.{name}") for name in ("crtp", "crazyflie"))
     except ImportError as error:
         raise RadioError(
-            f"a link by radio needs cflib, which is not there ({error}); run pip install 'testudo[crazyflie]'"
+            f"a link by radio needs cflib, which is not installed ({error}); run pip install 'testudo[crazyflie]'"
         ) from error
-    logging.getLogger("cflib").setLevel(logging.CRITICAL)  # what it has to say comes by callbacks, too
-    if not crtp.CLASSES:  # it would add them again at each call
+    logging.getLogger("cflib").setLevel(logging.CRITICAL)  # its messages also arrive by callbacks
+    if not crtp.CLASSES:  # a second call would add them again
         crtp.init_drivers()
     return crazyflie
 
 
 def _end(craft: Any) -> None:
-    """Close the driver first: without it, `close_link` sends no set-point of zero thrust and only tidies up."""
+    """Close the driver first: without it, `close_link` sends no set-point of zero thrust."""
     link, craft.link = craft.link, None
-    with contextlib.suppress(Exception):  # a driver that is broken already may raise anything
+    with contextlib.suppress(Exception):  # a broken driver may raise anything
         if link is not None:
             link.close()
     with contextlib.suppress(Exception):
@@ -224,6 +227,6 @@ def _end(craft: Any) -> None:
 
 
 def _last_line(text: str) -> str:
-    """Return the last line that says something: `cflib` gives whole tracebacks."""
+    """Return the last line that is not empty: `cflib` gives whole tracebacks."""
     lines = [line.strip() for line in str(text).splitlines() if line.strip()]
-    return lines[-1] if lines else "no reason told"
+    return lines[-1] if lines else "no reason given"

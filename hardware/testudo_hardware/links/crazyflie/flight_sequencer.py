@@ -1,9 +1,9 @@
-"""Decides what is sent to one Crazyflie: phases of a flight, set-points, repeated orders, and what ends it; pure.
+"""Decides what is sent to one Crazyflie: flight phases, set-points, repeated requests, reactions to faults; pure.
 
-Every order that the radio may swallow is repeated until the vehicle's supervisor shows that it took effect. Set-points
-go out at every step while it flies: the command, or standstill if anything is wrong. A landing is asked for *before*
-the set-points are said to end: since 2023 the firmware's planner is idle while set-points come, an idle planner wants
-the motors off, and the notice would let it have its way until the landing arrives.
+Every request that the radio may lose is repeated until the vehicle's supervisor shows its effect. While the vehicle
+flies, set-points are sent at every step: the command, or standstill after any fault. A landing is requested *before*
+the end of set-points is announced: since 2023 the firmware's planner is idle while set-points arrive, an idle planner
+requests motors off, and the announcement would let it do so until the landing arrives.
 """
 
 from __future__ import annotations
@@ -24,81 +24,82 @@ from testudo_hardware.links.crazyflie.vehicle_messages import (
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
 REPEAT_S, NOTIFY_S = 0.2, 0.05
-"""Between two tries of one order, and between two notices."""
+"""Period of repeated requests, and of repeated announcements."""
 GIVE_UP_S = 2.0
-"""After so long an order that shows no effect is given up."""
+"""Time without effect after which a request is given up."""
 LANDING_HEIGHT_M, LANDING_SPEED_M_S, FASTEST_LANDING_M_S = 0.04, 0.3, 0.4
-"""Mean speeds: a planner that is faster than the vehicle stops the motors while that is still in the air."""
+"""Mean speeds: a planner faster than the vehicle would stop the motors in the air."""
 CYCLE_S, PAUSE_S, SETTLE_S = 0.28, 0.08, 0.05
-"""Of a landing that is asked for: between two tries, between standstill and landing, and for how long the planner has
-to be seen active after it."""
+"""Of a requested landing: period of attempts, time between standstill and landing, and time for which the planner must
+be active afterwards."""
 BATTERY_V = (3.4, 3.1)
-"""Of a robot file that does not say."""
+"""Voltages for take-off and landing where the robot file has none."""
 EARLY_COMMANDS_S = 0.1
-"""Commands that arrive so shortly after a take-off was asked for were on their way before."""
+"""Commands that arrive within this time after a take-off request were sent before it."""
 UNCOMMANDED_S = 15.0
-"""A drone that has taken off and is commanded by nobody lands after so long; its supervisor lets it hover for 5 s."""
+"""Time after take-off without commands after which a drone lands; its supervisor lets it hover for 5 s."""
 _BLIND_TRIES = 4
 _BLIND_S, _BLIND_REPEAT_S = 0.16, 0.5
-"""Of a landing of which nothing is heard: for so long it is sent at every step, then so often while it would last."""
+"""Of a landing without telemetry: time of sending at every step, then the period of repetition."""
 _LIFTS_WITHIN_S = 0.5
-"""What may lift a drone off shows its effect after so long."""
+"""Time within which a request that may lift the drone off shows its effect."""
 _DOWN_M = 0.1
 _UP = (LinkPhase.TAKING_OFF, LinkPhase.HOVERING, LinkPhase.FLYING)
+_NO_ORDER = VehicleRequest(VehicleAction.NOTIFY)
 
 
 class FlightSequencer:
-    """The pilot of one vehicle; times are seconds on one clock that the caller injects."""
+    """Sequencer of one vehicle; times are seconds on one clock that the caller provides."""
 
     def __init__(
         self, *, dead_man_s: float, speed_limit_m_s: float, battery_v: tuple[float, float] = BATTERY_V
     ) -> None:
-        """Begin on the ground, knowing nothing of the vehicle.
+        """Start on the ground, without data of the vehicle.
 
         Args:
-            dead_man_s: so long a command holds.
-            speed_limit_m_s: to which commands are shortened.
-            battery_v: below which voltage it does not take off, and below which it lands at last.
+            dead_man_s: time for which a command holds.
+            speed_limit_m_s: limit of the length of commands.
+            battery_v: voltages below which it does not take off, and below which it finally lands.
         """
         self.watch = LinkMonitor(dead_man_s, battery_v)
         self.phase = LinkPhase.GROUND
         self.refusal = ""
-        """Why the last request was refused; empty if it was not."""
+        """Why the last request was refused; empty if it was accepted."""
         self._speed_limit_m_s = speed_limit_m_s
-        self._command: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self._command: tuple[float, ...] = (0.0, 0.0, 0.0)
         self._yaw_rate = 0.0
-        self._order: VehicleRequest | None = None
+        self._order = _NO_ORDER
         self._ended = ""
         self._arm: bool | None = None
         self._since_s = self._sent_s = -math.inf
         self._tries, self._cycle_s = 0, -math.inf
         self._taken = False
-        """The planner of the vehicle has taken over."""
+        """The vehicle's planner is active."""
         self._down = False
-        """It is known that the vehicle is on the ground: it said so after the last order that may have lifted it."""
+        """The vehicle reported that it is on the ground after the last request that may have lifted it."""
         self._lifted_s, self._top_m = -math.inf, 0.0
-        """When such an order went out last, and to which height."""
+        """Time of the last such request, and its height."""
         self._blind_since_s = math.inf
-        """Since when a landing goes on of which nothing is heard."""
+        """Start of a landing without telemetry."""
 
     @property
     def code(self) -> str:
-        """Return what is wrong; empty if nothing is."""
+        """Return the code of the fault; empty without one."""
         return self.watch.code
 
     @property
     def sentence(self) -> str:
-        """Return how things stand as one plain sentence."""
+        """Return the state as one plain sentence."""
         if self.phase == LinkPhase.STOPPED and not self.code:
             return self._ended
         return SENTENCES[self.code].format(detail=self.watch.detail)
 
     def see(self, sample: RadioSample) -> None:
-        """Take what the vehicle logged."""
+        """Take a telemetry sample."""
         self.watch.see(sample, streaming=self.phase == LinkPhase.FLYING)
 
     def command(self, velocity_world: Sequence[float], now_s: float, yaw_rate: float = 0.0) -> None:
-        """Take a velocity (3,) [m/s] in the world, shortened to the speed limit, and a yaw rate [rad/s]; finite."""
+        """Take a finite velocity (3,) [m/s] in the world, limited to the speed limit, and a yaw rate [rad/s]."""
         length = math.hypot(*velocity_world)
         share = min(1.0, self._speed_limit_m_s / length) if length > 0 else 1.0
         self._command = tuple(share * value for value in velocity_world)
@@ -106,7 +107,7 @@ class FlightSequencer:
         self.watch.hear_command(now_s)
 
     def ask(self, request: FlightRequest, now_s: float) -> str:
-        """Take a request; return why it is refused, empty if it is not. One that is under way already is no new one."""
+        """Take a request; return why it is refused, empty if it is accepted. A request in progress is not restarted."""
         self.look(now_s)
         act = request.act
         if act == FlightAct.EMERGENCY:
@@ -118,13 +119,13 @@ class FlightSequencer:
         elif act == FlightAct.TAKE_OFF:
             self.refusal = self._ask_take_off(request, now_s)
         elif act == FlightAct.LAND and self.phase == LinkPhase.TAKING_OFF and self._down and not self._flies:
-            self._enter(LinkPhase.GROUND, now_s)  # a set-point would turn the motors on
+            self._enter(LinkPhase.GROUND, now_s)  # a set-point would start the motors
         elif act == FlightAct.LAND and (self.phase in _UP or (self.phase == LinkPhase.GROUND and not self._down)):
             self._land(request.height_m, request.duration_s, now_s)
         return self.refusal if act in (FlightAct.ARM, FlightAct.DISARM, FlightAct.TAKE_OFF) else ""
 
     def step(self, now_s: float) -> list[VehicleRequest]:
-        """Return what to send now; called at the rate of set-points."""
+        """Return the requests to send now; called at the rate of set-points."""
         self.look(now_s)
         self._follow_vehicle(now_s)
         steps = {
@@ -144,14 +145,14 @@ class FlightSequencer:
         return orders
 
     def holds(self, now_s: float) -> str:
-        """Return the code of what makes it send standstill whatever is commanded; empty if commands pass."""
+        """Return the code of why it sends standstill in place of commands; empty if commands pass."""
         self.look(now_s)
         if self.phase == LinkPhase.FLYING:
             return self.watch.holds(now_s)
         return str(self.phase) if self.phase in (LinkPhase.LANDING, LinkPhase.STOPPED) else ""
 
     def look(self, now_s: float) -> None:
-        """Find out what is wrong now, without sending anything."""
+        """Update the faults, without sending anything."""
         in_air = self._is_up or self.phase == LinkPhase.LANDING
         self.watch.judge(now_s, in_air=in_air, streaming=self.phase == LinkPhase.FLYING)
         info = self.watch.info_since(self._lifted_s + _LIFTS_WITHIN_S)
@@ -165,30 +166,30 @@ class FlightSequencer:
 
     @property
     def _is_up(self) -> bool:
-        """Return whether it is in the air and was not told to land."""
+        """Return whether it is in the air and no landing was requested."""
         return self._climbs or self.phase in (LinkPhase.HOVERING, LinkPhase.FLYING)
 
     @property
     def _rests(self) -> bool:
-        """Return whether the vehicle says that it stands and that its planner does nothing."""
+        """Return whether the vehicle reports that it is on the ground and that its planner is idle."""
         info = self.watch.info
         return info is not None and not info.flying and not info.planner_active
 
     @property
     def _flies(self) -> bool:
-        """Return whether the vehicle says that it flies, or nothing is heard of it."""
+        """Return whether the vehicle reports that it flies, or reports nothing."""
         info = self.watch.info
         return info is None or info.flying
 
     def _follow_vehicle(self, now_s: float) -> None:
-        """Change the phase by what the vehicle does of itself."""
+        """Update the phase by what the vehicle does by itself."""
         info = self.watch.info
         if self.code in ("emergency", "locked", "tumbled", "restarted", "disarmed"):
             if self.phase not in (LinkPhase.STOPPED, LinkPhase.GROUND):
                 self._enter(LinkPhase.STOPPED, now_s)
                 self._ended = self.sentence
         elif self.phase == LinkPhase.GROUND and info is not None and info.flying and info.can_fly and not self._taken:
-            self._enter(LinkPhase.FLYING, now_s)  # whoever flew it before is gone
+            self._enter(LinkPhase.FLYING, now_s)  # a previous sender has stopped
         elif (self._is_up or (self.phase == LinkPhase.TAKING_OFF and not self._down)) and self.watch.must_land:
             self._come_down_alone(now_s)
 
@@ -213,13 +214,13 @@ class FlightSequencer:
         return self.sentence if self.phase == LinkPhase.STOPPED else f"the drone is {self.phase}"
 
     def _not_ready(self, info: Info | None) -> str:
-        """Return why the vehicle cannot be armed now."""
+        """Return why the vehicle cannot be armed now; empty if it can."""
         if self.code:
             return self.sentence
         if info is None:
-            return "nothing is heard from the drone"
+            return "no telemetry from the drone"
         if not (info.armed or info.can_be_armed or info.arms_itself):
-            return "the drone does not accept it yet; it must stand upright, its checks passed"
+            return "the drone does not accept it yet; it must be upright and have passed its checks"
         return f"the battery is at {self.watch.battery_v:.2f} V" if self.watch.battery_is_low else ""
 
     def _ask_take_off(self, request: FlightRequest, now_s: float) -> str:
@@ -229,7 +230,7 @@ class FlightSequencer:
         reason = self._not_ready(info)
         if not reason and self.phase != LinkPhase.GROUND:
             reason = self._where()
-        if not reason and not (info.armed or info.arms_itself or self._arm):
+        if not reason and info is not None and not (info.armed or info.arms_itself or self._arm):
             reason = "the drone is not armed"
         if reason:
             return f"take-off refused: {reason}"
@@ -242,7 +243,7 @@ class FlightSequencer:
 
     @property
     def _height_m(self) -> float:
-        """Return how high it may be: while nothing is heard, at the end of its climb."""
+        """Return the largest possible height: without telemetry, the end of its climb."""
         return self.watch.height_m if self.watch.info else max(self.watch.height_m, self._top_m)
 
     def _land(self, height_m: float, duration_s: float, now_s: float) -> None:
@@ -250,7 +251,9 @@ class FlightSequencer:
         self._order = VehicleRequest(VehicleAction.LAND, height_m=height_m, duration_s=max(duration_s, least_s))
         unseen = self.watch.info is None and not self._is_up
         self._enter(LinkPhase.LANDING, now_s)
-        self._blind_since_s = now_s if unseen else math.inf  # standstill would turn the motors of one that stands on
+        self._blind_since_s = (
+            now_s if unseen else math.inf
+        )  # standstill would start the motors of a drone on the ground
 
     def _enter(self, phase: LinkPhase, now_s: float) -> None:
         self.phase, self._since_s, self._sent_s = phase, now_s, -math.inf
@@ -308,24 +311,21 @@ class FlightSequencer:
         return []
 
     def _fly(self, now_s: float) -> list[VehicleRequest]:
-        return (
-            [STANDSTILL]
-            if self.watch.holds(now_s)
-            else [VehicleRequest(VehicleAction.SET_POINT, self._command, self._yaw_rate)]
-        )
+        command = VehicleRequest(VehicleAction.SET_POINT, self._command, self._yaw_rate)
+        return [STANDSTILL if self.watch.holds(now_s) else command]
 
     def _come_down(self, now_s: float) -> list[VehicleRequest]:
         if math.isfinite(self._blind_since_s):
             if self.watch.info is None:
                 return self._land_blindly(now_s)
             self._blind_since_s, self._taken = math.inf, not self.watch.info.flying
-            self._sent_s = self._cycle_s = -math.inf  # heard again: what is seen counts from here on
-        if self._rests and not self._taken:  # standstill would turn its motors on
-            return self._touch_down(self.watch.info, now_s) if self._down else []
+            self._sent_s = self._cycle_s = -math.inf  # telemetry is back: use it from now on
+        if self._rests and not self._taken:  # standstill would start its motors
+            return self._touch_down(now_s) if self._down else []
         return self._begin_landing(now_s)
 
     def _begin_landing(self, now_s: float) -> list[VehicleRequest]:
-        """Stand still, send the landing, and leave the rest to the planner once it is seen to have begun."""
+        """Send standstill, then the landing; leave the rest to the planner once telemetry shows that it has begun."""
         # before the landing was sent, an active planner is that of the climb
         info = self.watch.info_since(self._sent_s + SETTLE_S) if math.isfinite(self._sent_s) else None
         if not self._taken and info is not None and info.planner_active:
@@ -337,8 +337,8 @@ class FlightSequencer:
         if self.watch.info is None and self._tries > _BLIND_TRIES:
             self._blind_since_s = now_s
             return self._land_blindly(now_s)
-        # standstill first, which keeps the vehicle where it is until the landing is seen to have begun; then a pause,
-        # so that no set-point that comes late stops the planner again
+        # standstill first, which holds the vehicle until telemetry shows the landing; then a pause, so that no late
+        # set-point stops the planner again
         passed_s = now_s - self._cycle_s
         if passed_s < PAUSE_S / 2:
             return [STANDSTILL]
@@ -350,23 +350,24 @@ class FlightSequencer:
     def _leave_to_planner(self, info: Info | None, now_s: float) -> list[VehicleRequest]:
         if info is not None:
             if not info.flying or (not info.planner_active and self.watch.height_m < _DOWN_M):
-                return self._touch_down(info, now_s)
-            if not info.planner_active:  # somebody's set-point stopped it in the air
+                return self._touch_down(now_s)
+            if not info.planner_active:  # a foreign set-point stopped it in the air
                 self._taken, self._cycle_s = False, -math.inf
                 return []
         return [VehicleRequest(VehicleAction.NOTIFY)] if self._is_due(now_s, NOTIFY_S) else []
 
-    def _touch_down(self, info: Info, now_s: float) -> list[VehicleRequest]:
+    def _touch_down(self, now_s: float) -> list[VehicleRequest]:
+        info = self.watch.info
         self._enter(LinkPhase.GROUND, now_s)
         self._down = True
-        self._taken = True  # it says that it flies until two seconds after
-        self._arm = None if info.arms_itself else False
+        self._taken = True  # it reports flying until two seconds later
+        self._arm = None if info is not None and info.arms_itself else False
         return []
 
     def _land_blindly(self, now_s: float) -> list[VehicleRequest]:
-        """Nothing is heard: send the landing several times, then the notice that lets it begin, and both again.
+        """Without telemetry: send the landing several times, then the announcement that lets it begin, and repeat both.
 
-        A landing that is under way refuses another one; after its time one would lift the drone off the ground.
+        A landing in progress refuses another one; after its duration another would lift the drone off the ground.
         """
         passed_s = now_s - self._blind_since_s
         if passed_s < _BLIND_S:

@@ -1,4 +1,4 @@
-"""Watches over the vehicle, its radio and its commands: what is wrong, and whether commands may pass; pure."""
+"""Monitors the vehicle, its radio and its commands: faults, and whether commands may pass; pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from testudo_hardware.links.crazyflie.vehicle_messages import Info, RadioSample
 
 BLOCK_SILENT_S, RADIO_SILENT_S = 0.2, 0.5
 LAND_AFTER_S = 1.0
-"""So long without the log block, and it lands."""
+"""Time without the log block after which the drone lands."""
 COMMANDS_LAND_S = 5.0
-"""So long without a command, and it lands."""
+"""Time without a command after which the drone lands."""
 HEALTHY_S = 1.0
-"""For so long nothing may be wrong before commands pass again."""
+"""Time without a fault before commands pass again."""
 EMPTY_V, EMPTY_S, LOW_S = 3.0, 2.0, 15.0
-"""Below the first, or below the voltage of the robot file for the last, it lands. The supervisor of the policy lands it
-after five seconds, through the shield: this is for the case that it does not."""
+"""It lands below EMPTY_V for EMPTY_S, or below the voltage of the robot file for LOW_S. The supervisor of the policy
+lands it after five seconds, through the shield: this is the fallback."""
 _REMEMBERED_S = 3.0
 _FOREIGN_WITHIN_S, _FOREIGN_COUNT = 0.5, 3
 _UPLINK_S = 0.5
@@ -26,13 +26,13 @@ _SETTLE_S = 0.5
 
 
 class LinkMonitor:
-    """What is known of one vehicle, and what follows; times are seconds on one clock that the caller injects."""
+    """State and faults of one vehicle; times are seconds on one clock that the caller provides."""
 
     def __init__(self, dead_man_s: float, battery_v: tuple[float, float]) -> None:
-        """Begin knowing nothing; ``battery_v``: below which it does not take off, and below which it lands."""
+        """Start without data; ``battery_v``: voltages below which it does not take off, and below which it lands."""
         self.code, self.detail = "", ""
         self.stopped = self.restarted = False
-        """An emergency stop was asked for; the vehicle was switched off and on."""
+        """An emergency stop was requested; the vehicle was switched off and on."""
         self.must_land = False
         self._dead_man_s = dead_man_s
         self._sample: RadioSample | None = None
@@ -51,33 +51,34 @@ class LinkMonitor:
     @property
     def info(self) -> Info | None:
         """Return the supervisor's flags; None if they are not fresh."""
-        return self._sample.info if self._fresh else None
+        return self._sample.info if self._fresh and self._sample else None
 
     @property
     def battery_v(self) -> float:
-        """Return the voltage last told; NaN before."""
+        """Return the last voltage; NaN before the first."""
         return self._sample.battery_v if self._sample else math.nan
 
     @property
     def battery_is_low(self) -> bool:
-        """Return whether it should not take off."""
+        """Return whether the voltage is too low for take-off."""
         return self._sample is not None and self._sample.battery_v < self._arm_v
 
     @property
     def height_m(self) -> float:
-        """Return the height last told."""
+        """Return the last height; 0 before the first."""
         return self._sample.position_world[2] if self._sample else 0.0
 
     def info_since(self, time_s: float) -> Info | None:
         """Return the flags if they were measured after a time."""
-        return self._sample.info if self._fresh and self._sample.stamp_s > time_s else None
+        info, sample = self.info, self._sample
+        return info if sample is not None and sample.stamp_s > time_s else None
 
     def hear(self, now_s: float) -> None:
-        """Take notice of any packet."""
+        """Take the arrival of any packet."""
         self._heard_s = now_s
 
     def hear_command(self, now_s: float) -> None:
-        """Take notice of a command."""
+        """Take the arrival of a command."""
         self._commanded_s = now_s
 
     def commanded_after(self, time_s: float) -> bool:
@@ -85,11 +86,11 @@ class LinkMonitor:
         return self._commanded_s > time_s
 
     def lose(self, reason: str) -> None:
-        """Take notice that the link has ended."""
-        self._lost = reason or "no reason told"
+        """Take the end of the link."""
+        self._lost = reason or "no reason given"
 
     def begin_phase(self, now_s: float) -> None:
-        """Forget what was sent: set-points of another phase are nobody's fault."""
+        """Forget foreign set-points: those of another phase are no fault."""
         self._phase_s = self._followed_s = now_s
         self._foreign.clear()
 
@@ -110,13 +111,12 @@ class LinkMonitor:
         match_s = max((at_s for at_s, velocity in self._sent if _same(velocity, sample.target_velocity)), default=None)
         if match_s is not None:
             self._followed_s = max(self._followed_s, match_s)
-        elif any(sample.target_velocity):  # standing still is what a brake on board does, and hurts nobody
+        elif any(sample.target_velocity):  # standstill is what an onboard brake commands
             self._foreign.append(now_s)
 
     def judge(self, now_s: float, *, in_air: bool, streaming: bool) -> None:
-        """Find out what is wrong; ``in_air``: it should fly; ``streaming``: by set-points that are sent."""
+        """Find faults; ``in_air``: the drone should be flying; ``streaming``: set-points are sent."""
         sample = self._sample
-        # nothing heard for some time also makes old samples worthless
         age_s = now_s - sample.received_s if sample else math.inf
         self._fresh = age_s < BLOCK_SILENT_S
         while self._foreign and self._foreign[0] < now_s - _FOREIGN_WITHIN_S:
@@ -129,16 +129,15 @@ class LinkMonitor:
         self.must_land = self.code == "battery" or age_s > LAND_AFTER_S or (streaming and silent_s > COMMANDS_LAND_S)
 
     def holds(self, now_s: float) -> str:
-        """Return the code of what keeps commands from being sent on, or did lately; empty if they may be."""
+        """Return the code of the fault that blocks commands now or until recently; empty if they pass."""
         return self.code or (self._trouble if now_s - self._trouble_s < HEALTHY_S else "")
 
     def _find(self, now_s: float, age_s: float, *, in_air: bool, streaming: bool) -> tuple[str, str]:
-        """Return the worst that is wrong, and what its sentence tells beside."""
+        """Return the code of the worst fault and the detail of its sentence."""
         if self._lost:
             return "lost", self._lost
-        for code, holds in (("restarted", self.restarted), ("emergency", self.stopped)):
-            if holds:
-                return code, ""
+        if self.restarted or self.stopped:
+            return "restarted" if self.restarted else "emergency", ""
         if now_s - self._heard_s > RADIO_SILENT_S and math.isfinite(self._heard_s):
             return "radio_silent", f"{now_s - self._heard_s:.1f}"
         if age_s > BLOCK_SILENT_S and math.isfinite(age_s):

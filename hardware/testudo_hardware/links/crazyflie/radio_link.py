@@ -32,12 +32,23 @@ ESTIMATORS = {1: "complementary", 2: "kalman", 3: "ukf"}
 CONTROLLER, ESTIMATOR = "stabilizer.controller", "stabilizer.estimator"
 _RATE_SHARE = 0.8
 MOST_TRIP_S = 0.1
-"""A round trip by radio that takes longer leaves the shield too little time."""
+"""Longest round trip by radio that leaves the shield enough time."""
+OPEN_WITHIN_S = 30.0
+"""Real drones have some hundred parameters and log variables, each of which takes a round trip or two."""
+_MEASURE_S = 1.0
+_LAND_WITHIN_S = 8.0
+_STALE_S = 0.5
+"""Age beyond which the state in a packet of the log block is treated as unknown."""
+_PATIENCE = 1.5
+"""Periods after which a set-point is sent without a new command."""
+_ROUNDING_S, _ROUNDING_RAD_S = 0.001, 1e-6
+_CLOCK_TOLERANCE_S = 0.002
+"""Rounding of stamps: a stamp less far in the future is accepted."""
 
 
 @dataclass(frozen=True)
 class MeasuredSettings:
-    """How good the radio is, measured before the first flight."""
+    """Quality of the radio, measured before the first flight."""
 
     rate_hz: float
     """At which packets of the log block arrive."""
@@ -45,64 +56,49 @@ class MeasuredSettings:
     """The shortest round trip; None if no echo came back."""
 
 
-def parameter_faults(values: Mapping[str, float]) -> list[str]:
-    """Return what is wrong with the parameters of a vehicle, each as one sentence that says what to change."""
-    faults = []
-    controller, estimator = (int(values.get(name, 0)) for name in (CONTROLLER, ESTIMATOR))
-    if controller != 1:
-        faults.append(
-            f"{CONTROLLER}: found {controller} ({CONTROLLERS.get(controller, 'unknown')}), expected 1 (pid): "
-            "other controllers do not follow velocity set-points as the robot file describes"
-        )
-    if estimator != 2:
-        faults.append(
-            f"{ESTIMATOR}: found {estimator} ({ESTIMATORS.get(estimator, 'unknown')}), expected 2 (kalman): "
-            "others do not know where the drone is"
-        )
-    return faults
-
-
-def radio_faults(measured: MeasuredSettings) -> list[str]:
-    """Return what is wrong with the radio, each as one sentence that says what to change."""
-    faults, expected_hz = [], 1000 / PERIOD_MS
-    if measured.rate_hz < _RATE_SHARE * expected_hz:
-        faults.append(
-            f"log block: found {measured.rate_hz:.0f} Hz, expected {_RATE_SHARE * expected_hz:.0f} to "
-            f"{expected_hz:.0f} Hz: use a channel of its own at 2M, or fewer drones on one Crazyradio"
-        )
-    if measured.least_trip_s is None or measured.least_trip_s > MOST_TRIP_S:
-        found = "no echo" if measured.least_trip_s is None else f"{1000 * measured.least_trip_s:.0f} ms"
-        faults.append(f"radio: found {found} for a round trip, expected at most {1000 * MOST_TRIP_S:.0f} ms")
-    return faults
-
-
-OPEN_WITHIN_S = 30.0
-"""Real drones have some hundred parameters and log variables, each of which takes a round trip or two."""
-_MEASURE_S = 1.0
-_LAND_WITHIN_S = 8.0
-_STALE_S = 0.5
-"""What an older packet of the log block says of the vehicle is not known to be so any more."""
-_PATIENCE = 1.5
-"""Periods after which a set-point goes out without a new command."""
-_ROUNDING_S, _ROUNDING_RAD_S = 0.001, 1e-6
-_CLOCK_TOLERANCE_S = 0.002
-"""A stamp so far in the future is rounding."""
-
-
 @dataclass(frozen=True)
 class LinkState:
-    """How a link stands at one moment."""
+    """State of a link at one moment."""
 
     phase: LinkPhase
     code: str
-    """What is wrong; empty if nothing is."""
+    """Of the fault; empty without one."""
     sentence: str
     refusal: str
-    """Why the last request was refused; empty if it was not."""
+    """Why the last request was refused; empty if it was accepted."""
+
+
+def parameter_faults(values: Mapping[str, float]) -> list[str]:
+    """Return the faults of a vehicle's parameters, each as one sentence that says what to change."""
+    found: list[str] = []
+    for name, expected, known, why in (
+        (CONTROLLER, 1, CONTROLLERS, "other controllers do not follow velocity set-points as the robot file describes"),
+        (ESTIMATOR, 2, ESTIMATORS, "other estimators do not know the position of the drone"),
+    ):
+        value = int(values.get(name, 0))
+        if value != expected:
+            kind = known.get(value, "unknown")
+            found.append(f"{name}: found {value} ({kind}), expected {expected} ({known[expected]}): {why}")
+    return found
+
+
+def radio_faults(measured: MeasuredSettings) -> list[str]:
+    """Return the faults of the radio, each as one sentence that says what to change."""
+    found: list[str] = []
+    expected_hz = 1000 / PERIOD_MS
+    if measured.rate_hz < _RATE_SHARE * expected_hz:
+        found.append(
+            f"log block: found {measured.rate_hz:.0f} Hz, expected {_RATE_SHARE * expected_hz:.0f} to "
+            f"{expected_hz:.0f} Hz: use a separate channel at 2M, or fewer drones on one Crazyradio"
+        )
+    if measured.least_trip_s is None or measured.least_trip_s > MOST_TRIP_S:
+        trip = "no echo" if measured.least_trip_s is None else f"{1000 * measured.least_trip_s:.0f} ms"
+        found.append(f"radio: found {trip} for a round trip, expected at most {1000 * MOST_TRIP_S:.0f} ms")
+    return found
 
 
 class CrazyflieRadio:
-    """A `RobotLink` and a `FlightLink` to one Crazyflie; a context manager that lands what still flies."""
+    """A `RobotLink` and a `FlightLink` to one Crazyflie; as a context manager it lands a drone that still flies."""
 
     def __init__(
         self, robot: str, spec: RobotSpec, uri: str, *, on_sample: Callable[[RadioSample], None] | None = None
@@ -110,15 +106,17 @@ class CrazyflieRadio:
         """Prepare a link that `open` connects.
 
         Args:
-            robot: its name, for messages.
-            spec: of the robot: rate of set-points, dead-man time, speed limit.
-            uri: as `cflib` writes it: `radio://0/80/2M/E7E7E7E701`, `usb://0`, `udp://127.0.0.1:19850`.
+            robot: its name, for errors.
+            spec: rate of set-points, dead-man time, speed limit.
+            uri: in the form of `cflib`: `radio://0/80/2M/E7E7E7E701`, `usb://0`, `udp://127.0.0.1:19850`.
             on_sample: called from a thread of `cflib` for each packet of the log block.
         """
         self.robot, self.spec, self.uri = robot, spec, uri
         self.console: deque[str] = deque(maxlen=200)
-        """What the vehicle wrote on its console last."""
-        battery_v = tuple(spec.power[f"power.{key}"].value for key in ("arm", "land")) if spec.power else BATTERY_V
+        """The last texts of the vehicle's console."""
+        battery_v = BATTERY_V
+        if spec.power:
+            battery_v = (spec.power["power.arm"].value, spec.power["power.land"].value)
         self._pilot = FlightSequencer(
             dead_man_s=spec.dead_man_s, speed_limit_m_s=spec.speed_limit_m_s, battery_v=battery_v
         )
@@ -142,10 +140,10 @@ class CrazyflieRadio:
         self.close()
 
     def open(self, within_s: float = OPEN_WITHIN_S) -> None:
-        """Connect, check parameters, start the log block, measure the radio, and begin to fly the vehicle.
+        """Connect, check parameters, start the log block, measure the radio, and start sending.
 
         Raises:
-            RadioError: `cflib` is not installed, nothing answers, or something found is not as it has to be.
+            RadioError: `cflib` is not installed, nothing answers, or a check fails.
         """
         try:
             self._client.connect(within_s, self._hear, self._lose, self._say)
@@ -160,10 +158,10 @@ class CrazyflieRadio:
         self._thread.start()
 
     def close(self, *, land: bool = True) -> None:
-        """Land and wait for it, if it flies and ``land`` is true, and end the link; never raises.
+        """Land a flying drone if ``land`` is true, wait for it, and end the link; never raises.
 
-        A landing that has begun goes on without the radio. `cflib` itself would end with a set-point of zero thrust,
-        which drops a drone that flies: that is not sent.
+        A landing in progress continues without the radio. The closing set-point of `cflib`, zero thrust, would drop a
+        flying drone: it is not sent.
         """
         if self._thread is not None:
             if land:
@@ -174,9 +172,9 @@ class CrazyflieRadio:
         self._client.close()
 
     def send(self, reading: CommandReading, at: PlanarTransform | None = None) -> None:
-        """Take a velocity in the world as the command, which goes out at the next step; see `RobotLink.send`.
+        """Take a velocity in the world as the command, sent at the next step; see `RobotLink.send`.
 
-        One with a stamp of the future is refused, too: it would hold until then, though whoever sent it be gone.
+        A stamp in the future is refused: such a command would outlast its sender.
         """
         if len(reading.command) != 3 or not all(map(math.isfinite, (*reading.command, reading.yaw_rate))):
             raise WireError(
@@ -189,37 +187,37 @@ class CrazyflieRadio:
                 f"most {self.spec.yaw_rate_limit_rad_s:g}"
             )
         if not reading.stamp_s <= time.monotonic() + _CLOCK_TOLERANCE_S:
-            raise WireError(f"{self.robot}: found a command with a stamp of the future, expected the steady clock")
+            raise WireError(f"{self.robot}: found a command with a stamp in the future, expected the steady clock")
         with self._lock:
             self._pilot.command(reading.command, reading.stamp_s, reading.yaw_rate)
         self._holds_until_s = reading.stamp_s + self.spec.dead_man_s + _ROUNDING_S
-        self._wakes.set()  # waiting for the next period would be half of one later in the mean
+        self._wakes.set()  # waiting for the next period would cost half a period on average
 
     def take(self, sample: RadioSample) -> OdometryReading:
-        """Return where the vehicle was; see `RobotLink.take`."""
+        """Return the odometry of a sample; see `RobotLink.take`."""
         return sample.odometry
 
     def ask(self, request: FlightRequest) -> None:
-        """Ask the vehicle for something; see `FlightLink.ask`.
+        """Send a request to the vehicle; see `FlightLink.ask`.
 
         Raises:
-            WireError: it cannot be done now; the text says why.
+            WireError: it is refused now; the text says why.
         """
         with self._lock:
             refusal = self._pilot.ask(request, time.monotonic())
         if request.act == FlightAct.EMERGENCY:
-            self._client.stop_motors()  # at once, whatever the other thread does
+            self._client.stop_motors()  # immediately, without waiting for the other thread
         if refusal:
             raise WireError(f"{self.robot}: {refusal}")
 
     def send_pose(self, position_world: tuple[float, float, float], quaternion_xyzw: tuple[float, ...]) -> None:
-        """Tell the vehicle's estimator where motion capture saw it; NaN is not passed on."""
+        """Send a pose from motion capture to the vehicle's estimator; NaN is not sent."""
         if all(map(math.isfinite, (*position_world, *quaternion_xyzw))):
             self._client.send_pose(position_world, quaternion_xyzw)
 
     @property
     def standing(self) -> LinkState:
-        """Return how the link stands now; does not wait for the thread that sends."""
+        """Return the state of the link now; does not wait for the sending thread."""
         with self._lock:
             pilot = self._pilot
             pilot.look(time.monotonic())
@@ -232,20 +230,20 @@ class CrazyflieRadio:
 
     @property
     def samples(self) -> int:
-        """Return how many packets of the log block came."""
+        """Return the number of packets of the log block."""
         return self._samples
 
     @property
     def holds(self) -> str:
-        """Return why standstill is sent whatever is commanded; empty if commands pass."""
+        """Return why standstill is sent in place of commands; empty if commands pass."""
         with self._lock:
             return self._pilot.holds(time.monotonic())
 
     @property
     def vehicle(self) -> VehicleState | None:
-        """Return what the vehicle says of itself; None before it has spoken.
+        """Return the state that the vehicle reports; None before its first packet.
 
-        Of a vehicle that was silent for half a second nothing is told but when it spoke last, and what its driver does.
+        After half a second of silence only the time of the last packet and the driver's state are known.
         """
         sample = self._sample
         if sample is None:
@@ -273,7 +271,7 @@ class CrazyflieRadio:
             raise RadioError(f"{self.robot}: {self.uri}: {faults[0]}")
 
     def _measure(self) -> MeasuredSettings:
-        """Wait for the log block and see how often it comes."""
+        """Wait for the log block and measure its rate."""
         end_s = time.monotonic() + 2 * _MEASURE_S
         while not self._samples and time.monotonic() < end_s:
             time.sleep(0.01)
@@ -283,13 +281,13 @@ class CrazyflieRadio:
         return MeasuredSettings(rate_hz, self._client.clock.least_trip_s)
 
     def _pump(self) -> None:
-        """Ask the pilot what to send: as a command comes, and without one at the rate of set-points."""
+        """Send what is due: whenever a command arrives, and without one at the rate of set-points."""
         while not self._ends.is_set():
             self._wakes.wait(self._pause_s())
             self._wakes.clear()
             try:
                 self._send_what_is_due()
-            except Exception as error:  # noqa: BLE001 -- without this thread the drone would fall, and nobody say so
+            except Exception as error:  # noqa: BLE001 -- without this thread the drone would fall without a report
                 self._lose(f"{type(error).__name__}: {error}")
 
     def _send_what_is_due(self) -> None:
@@ -299,7 +297,7 @@ class CrazyflieRadio:
             self._client.send(order)
 
     def _pause_s(self) -> float:
-        """Return how long to wait for a command: not beyond the end of the dead-man time of the last one."""
+        """Return how long to wait for a command: at most until the dead-man time of the last one ends."""
         holds_s = self._holds_until_s - time.monotonic()
         pause_s = _PATIENCE * self.spec.control_period_s
         return min(pause_s, holds_s) if holds_s > 0 else pause_s

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from testudo_hardware.frames import yaw_from_quaternion_xyzw
 from testudo_hardware.links.wire import OdometryReading
@@ -16,15 +17,18 @@ _MASK = 0x1FF
 
 
 def compressed(quaternion_xyzw: Sequence[float]) -> int:
-    """Return a unit quaternion (4,) as 32 bits; each component is off by at most 0.0007."""
+    """Return a unit quaternion (x, y, z, w) in 32 bits: index of the largest component, three others in ten bits each.
+
+    The error of each component is at most 0.0007.
+    """
     largest = max(range(4), key=lambda k: abs(quaternion_xyzw[k]))
-    turned = quaternion_xyzw[largest] < 0  # the largest is sent as positive
+    negated = quaternion_xyzw[largest] < 0  # the largest is sent as positive
     word = largest
     for k in range(4):
         if k != largest:
             value = quaternion_xyzw[k]
             size = min(_STEPS, int(_STEPS * abs(value) * math.sqrt(2) + 0.5))
-            word = word << 10 | ((value < 0) != turned) << 9 | size
+            word = word << 10 | ((value < 0) != negated) << 9 | size
     return word
 
 
@@ -37,7 +41,8 @@ def decompressed(word: int) -> tuple[float, float, float, float]:
         values[k] = -size if word >> 9 & 1 else size
         word >>= 10
     values[largest] = math.sqrt(max(0.0, 1.0 - sum(value * value for value in values)))
-    return tuple(values)
+    x, y, z, w = values
+    return x, y, z, w
 
 
 PERIOD_MS = 10
@@ -48,66 +53,35 @@ VARIABLES: tuple[tuple[str, str], ...] = (
     ("pm.vbatMV", "uint16_t"),
     *((f"ctrltargetZ.{name}", "int16_t") for name in ("vx", "vy", "vz")),
 )
-"""Names and types: where it is [mm], how fast [mm/s], attitude, supervisor, battery [mV], the set-point it follows."""
+"""Names and types: position [mm], velocity [mm/s], attitude, supervisor, battery [mV], velocity set-point [mm/s]."""
 _WRAP, _HALF = 1 << 24, 1 << 23
 _WINDOW_S = 10.0
 
 
 @dataclass(frozen=True)
 class Info:
-    """The supervisor's bit field."""
+    """Flags of the firmware's supervisor, from its lowest bit on."""
 
-    bits: int
+    can_be_armed: bool
+    armed: bool
+    arms_itself: bool
+    """It needs no arming request."""
+    can_fly: bool
+    """It follows set-points."""
+    flying: bool
+    tumbled: bool
+    """It is upside down, or was tilted for long."""
+    locked: bool
+    """It has to be switched off and on."""
+    crashed: bool
+    planner_active: bool
+    """Its own planner makes set-points."""
+    planner_finished: bool
 
-    @property
-    def can_be_armed(self) -> bool:
-        """Return whether it would accept to be armed."""
-        return bool(self.bits & 1)
-
-    @property
-    def armed(self) -> bool:
-        """Return whether it is armed."""
-        return bool(self.bits >> 1 & 1)
-
-    @property
-    def arms_itself(self) -> bool:
-        """Return whether it needs nobody to arm it."""
-        return bool(self.bits >> 2 & 1)
-
-    @property
-    def can_fly(self) -> bool:
-        """Return whether it follows set-points."""
-        return bool(self.bits >> 3 & 1)
-
-    @property
-    def flying(self) -> bool:
-        """Return whether it says that it flies."""
-        return bool(self.bits >> 4 & 1)
-
-    @property
-    def tumbled(self) -> bool:
-        """Return whether it lies upside down, or tilted for long."""
-        return bool(self.bits >> 5 & 1)
-
-    @property
-    def locked(self) -> bool:
-        """Return whether it has to be switched off and on."""
-        return bool(self.bits >> 6 & 1)
-
-    @property
-    def crashed(self) -> bool:
-        """Return whether it has crashed and was not recovered."""
-        return bool(self.bits >> 7 & 1)
-
-    @property
-    def planner_active(self) -> bool:
-        """Return whether its own planner makes set-points."""
-        return bool(self.bits >> 8 & 1)
-
-    @property
-    def planner_finished(self) -> bool:
-        """Return whether what its planner had to fly has come to its end."""
-        return bool(self.bits >> 9 & 1)
+    @classmethod
+    def from_bits(cls, bits: int) -> Self:
+        """Return the flags of the bit field."""
+        return cls(*(bool(bits >> position & 1) for position in range(10)))
 
 
 @dataclass(frozen=True)
@@ -115,7 +89,7 @@ class RadioSample:
     """One packet of the log block."""
 
     stamp_s: float
-    """Steady clock of the measurement, never too young."""
+    """Steady clock of the measurement; never later than it was."""
     received_s: float
     """Steady clock of its arrival."""
     position_world: tuple[float, float, float]
@@ -124,69 +98,70 @@ class RadioSample:
     info: Info
     battery_v: float
     target_velocity: tuple[float, float, float]
-    """[m/s]: of the set-point that it follows."""
+    """[m/s]: of the current set-point."""
 
     @property
     def odometry(self) -> OdometryReading:
-        """Return where it was and how fast, in the world."""
+        """Return position and velocity in the world."""
         yaw = yaw_from_quaternion_xyzw(*self.quaternion_xyzw)
         return OdometryReading(self.stamp_s, self.position_world, yaw, self.velocity_world)
 
 
 def read_block(values: Mapping[str, float], stamp_s: float, received_s: float) -> RadioSample:
-    """Return what the values of a packet, by the names in `VARIABLES`, say."""
-    place = tuple(values[f"stateEstimateZ.{name}"] / 1000 for name in ("x", "y", "z"))
-    speed = tuple(values[f"stateEstimateZ.{name}"] / 1000 for name in ("vx", "vy", "vz"))
-    target = tuple(values[f"ctrltargetZ.{name}"] / 1000 for name in ("vx", "vy", "vz"))
+    """Return the sample of a packet; ``values`` by the names in `VARIABLES`."""
+
+    def vector(group: str, prefix: str) -> tuple[float, float, float]:
+        x, y, z = (values[f"{group}.{prefix}{axis}"] / 1000 for axis in "xyz")
+        return x, y, z
+
     return RadioSample(
         stamp_s,
         received_s,
-        place,
-        speed,
+        vector("stateEstimateZ", ""),
+        vector("stateEstimateZ", "v"),
         decompressed(int(values["stateEstimateZ.quat"])),
-        Info(int(values["supervisor.info"])),
+        Info.from_bits(int(values["supervisor.info"])),
         values["pm.vbatMV"] / 1000,
-        target,
+        vector("ctrltargetZ", "v"),
     )
 
 
 class VehicleClock:
-    """Brings stamps of the vehicle, milliseconds in 24 bits, to the steady clock of this computer.
+    """Converts stamps of the vehicle, milliseconds in 24 bits, to the steady clock of this computer.
 
-    The packet that was fastest in the last ten seconds tells the difference of the clocks but for its own way, which
-    is at most the shortest round trip of that time: by so much all stamps are put back, so that an age is never told
-    too small and at most one round trip too large.
+    The fastest packet of the last ten seconds gives the offset of the clocks plus its transport time, which is at most
+    the shortest round trip of that time. All stamps are moved back by that round trip, so that an age is never too
+    small and at most one round trip too large.
     """
 
     def __init__(self) -> None:
-        """Know nothing yet."""
         self.restarted = False
-        """Its clock jumped: the vehicle was switched off and on."""
+        """The vehicle's clock jumped: it was switched off and on."""
         self.trip_s: float | None = None
-        """A round trip of late, smoothed."""
+        """Recent round trip, smoothed."""
         self._last: int | None = None
         self._time_s = 0.0
         self._ahead: deque[tuple[float, float]] = deque()
         self._trips: deque[tuple[float, float]] = deque()
 
     def hear_trip(self, trip_s: float, now_s: float) -> None:
-        """Take the time that a packet took there and back."""
+        """Take the round trip time of a packet."""
         self.trip_s = trip_s if self.trip_s is None else 0.8 * self.trip_s + 0.2 * trip_s
         _keep_least(self._trips, trip_s, now_s)
 
     @property
     def least_trip_s(self) -> float | None:
-        """Return the shortest round trip of late; None before the first."""
+        """Return the shortest recent round trip; None before the first."""
         return self._trips[0][1] if self._trips else None
 
     def stamp(self, milliseconds: int, received_s: float) -> float | None:
-        """Return when a measurement was taken [s]; None if that is not known.
+        """Return the steady time of a measurement [s]; None if it is unknown.
 
-        It is not before the first round trip, of a packet that was overtaken, and at the moment of a clock's jump.
+        It is unknown before the first round trip, for a packet that was overtaken, and when the vehicle's clock jumps.
         """
         if self._last is not None:
             step = (milliseconds - self._last) % _WRAP
-            if step >= _HALF:  # a packet that was overtaken, or another life
+            if step >= _HALF:  # a packet that was overtaken, or a restart
                 self.restarted |= _WRAP - step > 1000 * _WINDOW_S or milliseconds < self._last - 2000
                 if not self.restarted:
                     return None
@@ -200,7 +175,7 @@ class VehicleClock:
 
 
 def _keep_least(window: deque[tuple[float, float]], value: float, now_s: float) -> None:
-    """Add a value to a window whose first entry stays the least of the last seconds."""
+    """Add a value to a sliding window whose first entry is its minimum."""
     while window and window[-1][1] >= value:
         window.pop()
     window.append((now_s, value))
@@ -209,19 +184,19 @@ def _keep_least(window: deque[tuple[float, float]], value: float, now_s: float) 
 
 
 class LinkPhase(StrEnum):
-    """Where a flight stands, as the link sees it."""
+    """Phase of a flight, as the link sees it."""
 
     GROUND = "ground"
     TAKING_OFF = "taking off"
     HOVERING = "hovering"
-    """Above its start by its own planner, until commands come."""
+    """Held by its own planner until commands arrive."""
     FLYING = "flying"
     LANDING = "landing"
     STOPPED = "stopped"
 
 
 class VehicleAction(StrEnum):
-    """Kinds of orders."""
+    """Kinds of requests."""
 
     SET_POINT = "set_point"
     TAKE_OFF = "take_off"
@@ -237,10 +212,10 @@ class VehicleRequest:
     """One packet to send."""
 
     act: VehicleAction
-    velocity_world: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """[m/s], of a set-point."""
+    velocity_world: tuple[float, ...] = (0.0, 0.0, 0.0)
+    """(3,) [m/s], of a set-point."""
     yaw_rate: float = 0.0
-    """[rad/s], of a set-point, anticlockwise."""
+    """[rad/s], of a set-point, counter-clockwise."""
     height_m: float = 0.0
     """Above the origin of the world."""
     duration_s: float = 0.0
@@ -249,19 +224,19 @@ class VehicleRequest:
 STANDSTILL = VehicleRequest(VehicleAction.SET_POINT)
 
 SENTENCES = {
-    "": "all is well",
+    "": "no fault",
     "lost": "the radio link has ended ({detail}): the drone levels after 0.5 s and cuts its motors after 2 s",
     "restarted": "the drone was switched off and on: open the link again",
     "emergency": "emergency stop: motors are off; switch the drone off and on",
     "locked": "the drone is locked: switch it off and on",
     "tumbled": "the drone has tumbled or crashed: its motors are off; put it upright and switch it off and on",
-    "disarmed": "the drone was disarmed by somebody else in flight: its motors are off",
-    "radio_silent": "nothing was heard from the drone for {detail} s: it levels after 0.5 s and cuts its motors "
-    "after 2 s without set-points",
-    "block_silent": "the log block stopped for {detail} s though the drone answers: holding still, then landing",
-    "uplink_silent": "the drone does not follow the set-points that are sent: holding still",
-    "second_commander": "somebody else sends set-points to the drone: holding still; switch the other sender off",
+    "disarmed": "the drone was disarmed by another sender in flight: its motors are off",
+    "radio_silent": "nothing was received from the drone for {detail} s: without set-points it levels after 0.5 s and "
+    "cuts its motors after 2 s",
+    "block_silent": "no log block for {detail} s although the drone answers: standstill, then landing",
+    "uplink_silent": "the drone does not follow the set-points that are sent: standstill",
+    "second_commander": "another sender sends set-points to the drone: standstill; switch it off",
     "battery": "the battery is down to {detail} V: landing",
-    "commands_silent": "no command for {detail} s: holding still, then landing",
+    "commands_silent": "no command for {detail} s: standstill, then landing",
 }
-"""By code: everything that can be wrong."""
+"""Fault texts by code."""
