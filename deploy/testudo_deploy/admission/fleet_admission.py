@@ -21,24 +21,26 @@ from testudo_hardware.spec import RobotSpec
 
 
 def checked_safety_contracts(fleet: Fleet, known: Mapping[str, PolicyArtefact] | None = None) -> tuple[Obligation, ...]:
-    """Load and check everything that robots of a fleet rely on, and return their obligations.
+    """Load and check everything that the robots of a fleet depend on, and return their safety contracts.
 
     Args:
-        fleet: all robots, of one or several teams.
-        known: policy files that are loaded already, by hash.
+        fleet: all robots, of one or several policy groups.
+        known: loaded policy files, by hash.
 
     Raises:
-        TestudoError: a policy file is refused for a robot, what robots of a team assume of each other is not what they
-            guarantee (`check_fleet`), a robot starts, goes or takes off to outside its arena, or two teams could meet
-            (`teams.check_groups_apart`).
+        TestudoError: a policy file is refused for a robot, the safety contracts of a group do not fit (`check_fleet`),
+            a start, goal or take-off is outside the arena, or two groups could meet (`check_groups_apart`).
     """
     _check_phases(fleet)
     found: list[Obligation] = []
     teams: dict[str, tuple[RobotSpec, Contract]] = {}
     for team in fleet.teams:
         artefact = (known or {}).get(team.policy_sha256)
-        for robot in team.robots if artefact is None else ():
-            artefact = PolicyArtefact.load(team.policy, robot=robot.spec, sha256=team.policy_sha256)
+        if artefact is None:
+            loaded = [
+                PolicyArtefact.load(team.policy, robot=one.spec, sha256=team.policy_sha256) for one in team.robots
+            ]
+            artefact = loaded[-1]
         check_commands(team, artefact.contract)
         _check_starts(team, artefact.contract)
         obligations = fleet_obligations(team, artefact.contract)
@@ -52,11 +54,7 @@ def checked_safety_contracts(fleet: Fleet, known: Mapping[str, PolicyArtefact] |
 
 
 def check_inside_arena(team: Fleet, arena: Arena | None) -> None:
-    """Refuse places of robots, or heights to which they take off, outside the arena of their policy file.
-
-    Args:
-        team: robots that run one policy file.
-        arena: of that file; None has no walls.
+    """Refuse starts and goals of a policy group outside the arena of its policy file; None has no walls.
 
     Raises:
         FleetError: a start or a goal is behind a wall, above the ceiling, below the floor, or in an obstacle.
@@ -81,35 +79,34 @@ def check_inside_arena(team: Fleet, arena: Arena | None) -> None:
 
 
 def climb_volume_of(robot: FleetRobot, contract: Contract) -> ClimbVolume:
-    """Return what the climb of a drone has to stay in."""
+    """Return the volume for the climb of a drone."""
     return ClimbVolume(contract.arena, stop_tube_parameters(robot.spec).wall_m)
 
 
 def _check_starts(team: Fleet, contract: Contract) -> None:
-    """Refuse a drone that would climb to where its shield would not let it fly."""
+    """Refuse a drone whose climb ends where its shield would not let it fly."""
     for robot in team.robots:
         start = robot.initial_position_world
         if robot.has_flight_phases and (fault := climb_volume_of(robot, contract).fault(start, start[2])):
             raise FleetError(
                 f"{team.file}: robots.{robot.name}.initial_position: {fault}: the drone climbs there "
-                "before any shield looks at it; change the place or the height, or take a policy of a "
-                "larger arena"
+                "without the shield; change the position or the height, or use a policy with a larger arena"
             )
 
 
 def _check_phases(fleet: Fleet) -> None:
-    """Refuse drones that come down to the ground where robots of another team drive."""
+    """Refuse drones that land where robots of another policy group drive."""
     flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
     if flying and any(robot.spec.dimension == 2 for robot in fleet.robots):
         raise FleetError(
             f"{fleet.file}: robots.{flying[0]}.link: found flight phases, expected none in a fleet with "
-            "robots on the ground: a drone that takes off or lands knows nothing of them; fly it to its "
+            "robots on the ground: a drone that takes off or lands does not see them; fly it to its "
             "start and land it by hand, or by another program, while the ground is clear"
         )
 
 
 def check_commands(fleet: Fleet, contract: Contract) -> None:
-    """Check that the link and the shield of every robot of a fleet take what its policy commands.
+    """Check that the link and the shield of every robot of a fleet accept the command type of its policy.
 
     Raises:
         CommandTypeError: naming the robot, the field and both values.
@@ -120,10 +117,10 @@ def check_commands(fleet: Fleet, contract: Contract) -> None:
 
 
 def world_arena(fleet: Fleet) -> Arena | None:
-    """Return the arena of a fleet's policy files; of teams on the ground and in the air that in space.
+    """Return the common arena of a fleet's policy files: with groups on the ground and in the air the one with heights.
 
     Raises:
-        TestudoError: a policy file is refused, or the teams' walls stand at different places: there is one world.
+        TestudoError: a policy file is refused, or the groups have different walls: there is one world.
     """
     arenas = [PolicyArtefact.load(team.policy, sha256=team.policy_sha256).contract.arena for team in fleet.teams]
     if len(arenas) == 1:

@@ -1,7 +1,7 @@
-"""Whether the obligations of a fleet together imply that no two robots touch.
+"""Checks whether the safety contracts of a fleet together imply that no two robots touch.
 
-Three kinds of rules: what each robot must keep by itself, what each assumes of its peers against what they
-guarantee, and what must hold of each pair. Every rule lists what breaks it; `RULES` is all of them.
+Three kinds of rules: what each robot must guarantee, what each assumes of its peers against what they guarantee, and
+what must hold for each pair. Every rule yields its violations; `RULES` lists all of them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations, permutations
+from typing import TypeGuard
 
 from testudo_deploy.admission.safety_contracts import (
     GATE,
@@ -42,7 +43,7 @@ NEEDED: dict[str, str] = {
     "command_delay_high_s": "<=",
     "contract_hash": "==",
 }
-"""What every trusted robot must assume of its peers, and in which relation: the proof uses each of them."""
+"""Assumptions of every trusted robot about its peers, with their relations: the proof uses each of them."""
 NEEDED_OF_UNTRUSTED = {"body_radius_m": "<=", "speed_m_s": "<="}
 _LAYERS = (PROJECTION, GATE, RESERVATIONS)
 _TOLERANCE = 1e-9
@@ -52,7 +53,7 @@ _LONG = 80
 
 @dataclass(frozen=True)
 class Violation:
-    """One thing that does not fit."""
+    """One violation of a rule."""
 
     robot: str
     """Whose guarantee or assumption it is."""
@@ -60,15 +61,15 @@ class Violation:
     found: Value
     expected: Value
     text: str
-    """One plain sentence: robot, field, found, expected, and by whom."""
+    """One sentence: robot, field, found, expected."""
 
 
 def check_fleet(obligations: Sequence[Obligation]) -> None:
-    """Check that what each robot assumes of the others is guaranteed, and that all of it keeps them apart.
+    """Check that each assumption is guaranteed, and that the contracts together keep the robots apart.
 
     Raises:
-        SafetyContractError: the fleet must not start. The text tells the first violation, with robot, field and both
-            values, and how many there are.
+        SafetyContractError: the fleet must not start. The text has the first violation, with robot, field and both
+            values, and the number of the others.
     """
     violations = find_violations(obligations)
     if violations:
@@ -78,18 +79,20 @@ def check_fleet(obligations: Sequence[Obligation]) -> None:
 
 
 def find_violations(obligations: Sequence[Obligation]) -> tuple[Violation, ...]:
-    """Return everything that does not fit, the rules in order."""
+    """Return all violations, in the order of the rules."""
     return tuple(violation for rule in RULES for violation in rule(obligations))
 
 
 def _names_differ(fleet: Sequence[Obligation]) -> Iterator[Violation]:
     names = [member.robot for member in fleet]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield _violation(name, "robot", name, None, f"stands {names.count(name)} times in the fleet, expected once")
+        yield _violation(
+            name, "robot", name, None, f"which occurs {names.count(name)} times in the fleet, expected once"
+        )
 
 
 def _numbers_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
-    """A number that is not finite, or negative, would make any comparison below meaningless."""
+    """Numbers that are negative or not finite would make the comparisons below meaningless."""
     for member in fleet:
         for field in fields(Guarantees):
             found = getattr(member.guarantees, field.name)
@@ -98,20 +101,16 @@ def _numbers_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
 
 
 def _layers_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
-    """Each layer stands on those below it."""
+    """Each layer needs those below it."""
     for member in _trusted(fleet):
         if member.layers != _LAYERS[: len(member.layers)]:
-            yield _violation(
-                member.robot,
-                "layers",
-                member.guarantees.layers,
-                " + ".join(_LAYERS),
-                f"expected a beginning of {' + '.join(_LAYERS)}",
-            )
+            every = " + ".join(_LAYERS)
+            found = member.guarantees.layers
+            yield _violation(member.robot, "layers", found, every, f"expected the first layers of {every}")
 
 
 def _commands_end(fleet: Sequence[Obligation]) -> Iterator[Violation]:
-    """The last command acts for the dead-man time, and the one before it until it came: together at most T_hold."""
+    """The last command acts for the dead-man time, the one before until its arrival: together at most T_hold."""
     for member in _trusted(fleet):
         own = member.guarantees
         longest = own.hold_s - own.control_period_s
@@ -127,13 +126,13 @@ def _commands_end(fleet: Sequence[Obligation]) -> Iterator[Violation]:
 
 
 def _silence_is_counted(fleet: Sequence[Obligation]) -> Iterator[Violation]:
-    """A vehicle that no set-point reaches moves on for no longer than its margins are made for."""
+    """A vehicle without set-points moves no longer than its margins assume."""
     for member in _trusted(fleet):
         own = member.guarantees
         longest = own.reach_s - own.control_period_s
         if own.moves_on_s > 0 and not _at_most(own.moves_on_s, longest):
-            mend = (
-                "if the vehicle brakes by itself when its radio is silent, say so by onboard_brake = 1 below "
+            advice = (
+                "if the vehicle brakes by itself when its radio is silent, set onboard_brake = 1 below "
                 f"[silence] of its robot file and `onboard_brake: true` below link of {member.robot} in the fleet "
                 "file; else write onboard_brake = 0 there and export the policy again"
             )
@@ -142,7 +141,7 @@ def _silence_is_counted(fleet: Sequence[Obligation]) -> Iterator[Violation]:
                 "moves_on_s",
                 own.moves_on_s,
                 longest,
-                f"expected at most {_shown('moves_on_s', longest)}, which the margins of its policy file count: {mend}",
+                f"expected at most {_shown('moves_on_s', longest)}, as in the margins of its policy file: {advice}",
             )
 
 
@@ -174,7 +173,7 @@ def _intervals_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
 
 
 def _assumptions_are_there(fleet: Sequence[Obligation]) -> Iterator[Violation]:
-    """An assumption that is left out of the data would otherwise never be missed."""
+    """An assumption missing from the data would otherwise go unnoticed."""
     untrusted = any(not member.trusted for member in fleet)
     for member in _trusted(fleet):
         found = {entry.name: entry.relation for entry in member.assumes}
@@ -198,7 +197,7 @@ def _missing(member: Obligation, found: dict[str, str], needed: dict[str, str], 
 
 
 def _assumptions_follow(fleet: Sequence[Obligation]) -> Iterator[Violation]:
-    """What each trusted robot assumes of a peer follows from what that peer guarantees."""
+    """The assumptions of each trusted robot about a peer follow from the guarantees of that peer."""
     for member, peer in permutations(fleet, 2):
         if not member.trusted:
             continue
@@ -218,7 +217,7 @@ def _assumptions_follow(fleet: Sequence[Obligation]) -> Iterator[Violation]:
 
 
 def _shares_fit(fleet: Sequence[Obligation]) -> Iterator[Violation]:
-    """In the longest hold of a pair, gamma_i / (2 T_hold) and gamma_j / (2 T_hold) use up one gap at most."""
+    """In the longest hold of a pair, gamma_i / (2 T_hold) and gamma_j / (2 T_hold) use at most one gap."""
     for one, other in combinations(_trusted(fleet), 2):
         own, peer = one.guarantees, other.guarantees
         if not (own.hold_s > 0 and peer.hold_s > 0):
@@ -237,7 +236,7 @@ def _shares_fit(fleet: Sequence[Obligation]) -> Iterator[Violation]:
 
 
 def _room_fits(fleet: Sequence[Obligation]) -> Iterator[Violation]:
-    """The separations hold both bodies and all that is uncertain of them."""
+    """The separations contain both bodies and their uncertainties."""
     for one, other in combinations(_trusted(fleet), 2):
         own, peer = one.guarantees, other.guarantees
         least = sum(side.body_radius_m + side.look_ahead_m + side.localisation_m for side in (own, peer))
@@ -268,23 +267,19 @@ def _room_fits(fleet: Sequence[Obligation]) -> Iterator[Violation]:
                 "clearance_m",
                 own.clearance_m,
                 reach,
-                f"expected at least {reach:.6g} m: how far the bodies of {one.robot} and "
-                f"{other.robot} are from the middles of their lanes",
+                f"expected at least {reach:.6g} m: distances of the bodies of {one.robot} and "
+                f"{other.robot} from the centre lines of their segments",
             )
 
 
 def _untrusted_are_gated(fleet: Sequence[Obligation]) -> Iterator[Violation]:
-    """Layer 1 leaves half of each gap to the peer; beside one that keeps no rule the gate is needed."""
-    stranger = next((member for member in fleet if not member.trusted), None)
-    for member in _trusted(fleet) if stranger else ():
+    """Layer 1 leaves half of each gap to the peer; beside an untrusted robot the stop-tube check is needed."""
+    untrusted = next((member.robot for member in fleet if not member.trusted), None)
+    for member in _trusted(fleet) if untrusted is not None else ():
         if GATE not in member.layers:
-            yield _violation(
-                member.robot,
-                "layers",
-                member.guarantees.layers,
-                GATE,
-                f"expected {GATE!r} among them: {stranger.robot} is not trusted",
-            )
+            found = member.guarantees.layers
+            why = f"expected {GATE!r} among them: {untrusted} is not trusted"
+            yield _violation(member.robot, "layers", found, GATE, why)
 
 
 RULES: tuple[Callable[[Sequence[Obligation]], Iterator[Violation]], ...] = (
@@ -308,12 +303,16 @@ def _trusted(fleet: Sequence[Obligation]) -> tuple[Obligation, ...]:
 
 
 def _follows(found: Value, assumed: Assumption) -> bool:
-    """Whether a guarantee implies an assumption; what is not a number never does, and no unknown relation holds."""
+    """Return whether a guarantee implies an assumption; False for an unknown relation, and `<=` of no numbers."""
     value = assumed.value
-    numbers = all(isinstance(side, float | int) and not isinstance(side, bool) for side in (found, value))
-    if assumed.relation == "==":
-        return _at_most(found, value) and _at_most(value, found) if numbers else found == value
-    return assumed.relation == "<=" and numbers and _at_most(found, value)
+    if _is_number(found) and _is_number(value):
+        least = assumed.relation == "<=" or (assumed.relation == "==" and _at_most(value, found))
+        return least and _at_most(found, value)
+    return assumed.relation == "==" and found == value
+
+
+def _is_number(value: Value) -> TypeGuard[float]:
+    return isinstance(value, float | int) and not isinstance(value, bool)
 
 
 def _at_most(found: float, limit: float) -> bool:
@@ -325,7 +324,7 @@ def _violation(robot: str, field: str, found: Value, expected: Value, why: str) 
 
 
 def _both_shown(field: str, found: Value, expected: Value) -> tuple[str, str]:
-    """Return both values as text; of long texts the part where they begin to differ."""
+    """Return both values as text; of long texts the part from where they differ."""
     if isinstance(found, str) and isinstance(expected, str):
         pairs = zip(found, expected, strict=False)
         same = next((index for index, (one, other) in enumerate(pairs) if one != other), 0)

@@ -1,7 +1,7 @@
-"""Each robot's obligation as data: what it guarantees to its peers, and what it assumes of them.
+"""The safety contract of each robot as data: what it guarantees to its peers, and what it assumes of them.
 
-The shield of each robot is proven for itself, under assumptions about the others (assume-guarantee contracts:
-shield.md, "Contract"). `obligation_rules.check_fleet` sees whether the obligations of a fleet fit together.
+The shield of each robot is proven alone, under assumptions about the others (assume-guarantee contracts: shield.md,
+"Contract"). `safety_contract_rules.check_fleet` checks whether the contracts of a fleet fit together.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parame
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_hardware.strict_files import OPTIONAL, read_as
+from testudo_hardware.strict_files import OPTIONAL, is_list, read_as
 
 PROJECTION, GATE, RESERVATIONS = "projection", "gate", "reservations"
 DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)
-"""What `control_loop.py` runs."""
+"""Layers of the shield that the control loop runs."""
 SAFETY_CONTRACTS_FILE = "obligations.json"
-"""Of a run folder."""
+"""File in a run folder."""
 FLEET_FRAME = "world"
-"""The one frame that all poses of a fleet are in."""
+"""Frame of all poses of a fleet."""
 
 Value = float | int | str | bool | None
 
 
 class SafetyContractError(TestudoError):
-    """The obligations of a fleet do not fit together, or one of them cannot be read or made."""
+    """The safety contracts of a fleet do not fit together, or one cannot be read or made."""
 
 
 @dataclass(frozen=True)
 class Guarantees:
-    """What a robot promises to keep; lengths m, times s, speeds m/s. None: the layer for it is not there."""
+    """Guarantees of a robot; lengths m, times s, speeds m/s. None: the robot does not run that layer."""
 
     shield_version: int
     layers: str
@@ -47,55 +47,55 @@ class Guarantees:
     frame: str
     """Of the announced points."""
     arena: str
-    """Walls and obstacles that the shield knows, as JSON; `null` without walls."""
+    """Walls and obstacles of the shield as JSON; `null` without walls."""
     dead_man_s: float
-    """The driver brakes after this time without a command (T_dm)."""
+    """Time without a command after which the driver brakes (T_dm)."""
     control_period_s: float
-    """A command and a message leave once in it (T)."""
+    """Period of commands and messages (T)."""
     hold_s: float
-    """The longest time that one command acts, as the margins count it (T_hold)."""
+    """Longest time for which one command acts in the margins (T_hold)."""
     gap_share: float
     """Twice the share of a gap that this robot uses in a hold (gamma)."""
     separation_m: float
-    """Distance of control points that is kept (D)."""
+    """Guaranteed distance of control points (D)."""
     direction_factor: float
-    """What a metre of uncertainty costs in separation (kappa)."""
+    """Separation per metre of uncertainty (kappa)."""
     body_radius_m: float
-    """What is kept free of others at its own height: the body, or the wash of a drone."""
+    """Radius kept free at its own height: the body, or the downwash of a drone."""
     look_ahead_m: float
-    """The control point is so far ahead of the body's centre."""
+    """Distance of the control point ahead of the body's centre."""
     localisation_m: float
-    """Error of the control point that the errors of position and yaw make."""
+    """Error of the control point by the errors of position and yaw."""
     speed_m_s: float
     """Highest speed of the control point."""
     acceleration_m_s2: float
-    """Brakes at least, and changes its velocity at most, by this."""
+    """Least braking deceleration and largest acceleration."""
     velocity_lag_s: float
-    """With which the announced stopping points are computed."""
+    """For the announced stopping points."""
     velocity_lag_low_s: float
     velocity_lag_high_s: float
     command_delay_s: float
     command_delay_low_s: float
     command_delay_high_s: float
     lane_reach_m: float | None
-    """The body stays so near to the middle of the lane that the robot owns: radius, lane and tube error."""
+    """Largest distance of the body from the centre line of its reserved segment: radius, segment and tube error."""
     clearance_m: float | None
-    """Least distance of the middles of two robots' lanes."""
+    """Least distance of the centre lines of two robots' segments."""
     silence_s: float | None
-    """A peer that said nothing for so long counts as silent."""
+    """Time without messages after which a peer counts as silent."""
     contract_hash: str
-    """Of the contract that stands in every message; others are refused."""
+    """Contract hash in every message; messages with another one are refused."""
     height_ratio: float = field(default=1.0, metadata=OPTIONAL)
-    """Heights between robots count 1/this: of layer 1's rows, tubes, lanes and starts."""
+    """Divisor of heights between robots: in layer 1's rows, tubes, segments and starts."""
     moves_on_s: float = field(default=0.0, metadata=OPTIONAL)
-    """For so long the vehicle moves on when no set-point reaches it: until it brakes, or else until it has fallen."""
+    """Time of motion of a vehicle without set-points: until it brakes, or until it has fallen."""
     reach_s: float = field(default=0.0, metadata=OPTIONAL)
-    """For so long a command moves it on, as the margins count it."""
+    """Time of motion under one command in the margins."""
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """What a robot relies on: the guarantee ``name`` of every peer is in ``relation`` to ``value``."""
+    """An assumption of a robot: the guarantee ``name`` of every peer is in ``relation`` to ``value``."""
 
     name: str
     relation: str
@@ -105,13 +105,13 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Obligation:
-    """One robot's part of the fleet's safety."""
+    """The safety contract of one robot."""
 
     robot: str
     """Its name in the fleet."""
     type: str
     trusted: bool
-    """False for a robot, person or thing that keeps no rule but its highest speed."""
+    """False for a robot, person or object that guarantees only its highest speed."""
     guarantees: Guarantees
     assumes: tuple[Assumption, ...]
     """Of each trusted peer."""
@@ -130,7 +130,7 @@ class Obligation:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "obligation") -> Obligation:
-        """Read what `to_dict` wrote.
+        """Read the output of `to_dict`.
 
         Raises:
             SafetyContractError: an unknown or missing key, a wrong type, or a number that is not finite.
@@ -148,19 +148,19 @@ def obligation(
     frame: str = FLEET_FRAME,
     brake_confirmed: bool = True,
 ) -> Obligation:
-    """Return the obligation of a robot that runs the policy file with ``contract``.
+    """Return the safety contract of a robot that runs the policy file with ``contract``.
 
     Args:
         robot: its name in the fleet.
-        spec: the robot as described by its file; it promises what stands there, not what the policy was made for.
+        spec: of the robot file: the guarantees are those of the robot, not of the robot in training.
         contract: of the policy file.
-        space: margins of layers 2 and 3; None where only layer 1 runs.
-        trusted: whether the others may rely on it.
+        space: margins of layers 2 and 3; None if only layer 1 runs.
+        trusted: whether peers may rely on it.
         frame: the frame of its poses.
-        brake_confirmed: whether a drone whose file says that it brakes by itself in silence is known to do so.
+        brake_confirmed: whether the onboard brake in its robot file is confirmed for this drone.
 
     Raises:
-        SafetyContractError: the shield's margins lack a term that an assumption is made of.
+        SafetyContractError: the shield's margins lack a term that an assumption needs.
     """
     shield = contract.shield
     delay, lag = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.velocity_lag"]
@@ -200,19 +200,13 @@ def obligation(
 def fleet_obligations(
     fleet: Fleet, contract: Contract, *, layers: Iterable[str] = DEPLOYED_LAYERS
 ) -> tuple[Obligation, ...]:
-    """Return the obligations of all robots of a fleet that run one policy file.
-
-    Args:
-        fleet: the robots.
-        contract: of their policy file.
-        layers: of the shield that runs; with the gate, the margins are those of `stop_tube_parameters`.
-    """
+    """Return the safety contracts of all robots of a fleet that run one policy file, for these layers of the shield."""
     return tuple(
         obligation(
             robot.name,
             robot.spec,
             contract,
-            space=stop_tube_parameters_of(robot.spec, layers),
+            space=stop_tube_parameters(robot.spec) if GATE in layers else None,
             trusted=not robot.untrusted,
             brake_confirmed=robot.link.onboard_brake or robot.link.profile == default_link().profile,
         )
@@ -221,7 +215,7 @@ def fleet_obligations(
 
 
 def _moves_on_s(spec: RobotSpec, brake_confirmed: bool) -> float:
-    """Return for how long the vehicle moves on when no set-point reaches it: a brake counts if somebody has seen it."""
+    """Return how long the vehicle moves without set-points; an onboard brake counts only if it is confirmed."""
     key = "silence.onboard_brake"
     if spec.silence and not brake_confirmed:
         none = replace(spec.silence[key], value=0.0, low=0.0, high=0.0)
@@ -229,16 +223,11 @@ def _moves_on_s(spec: RobotSpec, brake_confirmed: bool) -> float:
     return spec.hold_s - spec.control_period_s + spec.coast_s
 
 
-def stop_tube_parameters_of(spec: RobotSpec, layers: Iterable[str] = DEPLOYED_LAYERS) -> StopTubeParameters | None:
-    """Return the margins of layers 2 and 3 as the control loop makes them; None without the gate."""
-    return stop_tube_parameters(spec) if GATE in layers else None
-
-
 def save_safety_contracts(folder: Path, obligations: Iterable[Obligation]) -> None:
-    """Write the obligations of a fleet into a run folder, as `SAFETY_CONTRACTS_FILE`.
+    """Write the safety contracts of a fleet into `SAFETY_CONTRACTS_FILE` of a run folder.
 
     Raises:
-        SafetyContractError: the disk refuses.
+        SafetyContractError: the file cannot be written.
     """
     try:
         text = json.dumps([one.to_dict() for one in obligations], indent=2)
@@ -250,41 +239,35 @@ def save_safety_contracts(folder: Path, obligations: Iterable[Obligation]) -> No
 
 
 def load_safety_contracts(folder: Path) -> tuple[Obligation, ...]:
-    """Read what `save_safety_contracts` wrote.
+    """Read the file of `save_safety_contracts`.
 
     Raises:
-        SafetyContractError: unreadable, not JSON, or not obligations.
+        SafetyContractError: unreadable, not JSON, or not safety contracts.
     """
     file = folder / SAFETY_CONTRACTS_FILE
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values: Any = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SafetyContractError(f"{file}: cannot be read: {error}") from error
-    if not isinstance(values, list):
+    if not is_list(values):
         raise SafetyContractError(f"{file}: found {type(values).__name__}, expected a list of obligations")
     return tuple(Obligation.from_dict(entry, f"{file}: [{index}]") for index, entry in enumerate(values))
 
 
 def _assumptions(own: Guarantees, shield: ProjectionParameters) -> tuple[Assumption, ...]:
-    """Return what the margins were computed with; of a sum over a pair, what the own part leaves."""
+    """Return the assumptions of the margins; a sum over a pair less the own part."""
     bodies, ahead, located = (_term(shield, name) for name in ("bodies", "look-ahead", "localisation"))
+    equal = ("shield_version", "layers", "frame", "arena", "dead_man_s", "control_period_s", "separation_m")
+    equal = (*equal, "height_ratio", "clearance_m")
     return (
-        Assumption("shield_version", "==", own.shield_version),
-        Assumption("layers", "==", own.layers),
-        Assumption("frame", "==", own.frame),
-        Assumption("arena", "==", own.arena),
-        Assumption("dead_man_s", "==", own.dead_man_s),
-        Assumption("control_period_s", "==", own.control_period_s),
-        Assumption("separation_m", "==", own.separation_m),
-        Assumption("height_ratio", "==", own.height_ratio),
-        Assumption("clearance_m", "==", own.clearance_m),
+        *(Assumption(name, "==", getattr(own, name)) for name in equal),
         Assumption("body_radius_m", "<=", bodies - own.body_radius_m),
         Assumption("look_ahead_m", "<=", ahead - own.look_ahead_m),
         Assumption("localisation_m", "<=", located / shield.direction_factor - own.localisation_m),
         Assumption("speed_m_s", "<=", shield.peer_speed_m_s),
         Assumption("acceleration_m_s2", "<=", shield.peer_acceleration_m_s2),
         Assumption("velocity_lag_s", "<=", shield.peer_lag_s),
-        # the margins "lag" and "model" count with the own intervals for the peer's
+        # the margins "lag" and "model" use the own intervals for the peer
         Assumption("velocity_lag_high_s", "<=", own.velocity_lag_high_s),
         Assumption("command_delay_s", "==", own.command_delay_s),
         Assumption("command_delay_high_s", "<=", own.command_delay_high_s),
@@ -306,8 +289,8 @@ def _term(shield: ProjectionParameters, name: str) -> float:
         if term.name == name:
             return term.value_m
     raise SafetyContractError(
-        f"contract.shield.terms: found no term {name!r}, expected one: what is assumed of peers "
-        "cannot be told without it; export the policy again"
+        f"contract.shield.terms: found no term {name!r}, expected one: the assumptions about "
+        "peers need it; export the policy again"
     )
 
 

@@ -1,13 +1,12 @@
-"""What a policy may command: four types with their units, and who takes which.
+"""The command types of a policy: four types with their units, and the vehicles, links and shields that accept them.
 
-`control_point_velocity_world` is what every robot, link and the shield take: the velocity of the control point in the
-world [m/s]; of a drone the heading is held, its rate of turn is zero. `velocity_yaw_rate_world` is the same of a drone
-that also turns: the yaw rate is the last number of the policy's output and travels beside the velocity, of which alone
-the shield has something to say, since a drone keeps a body free that is round about its axis.
+`control_point_velocity_world` is accepted by every robot, link and shield: the velocity of the control point in the
+world [m/s]; a drone holds its heading. `velocity_yaw_rate_world` adds the yaw rate of a drone as the last number of
+the policy's output. The shield checks only the velocity, since a drone keeps a space free that is symmetric about its
+axis.
 
-The two others are below the velocity controller of a drone. A policy file may say them, and simulation may fly them; on
-a robot they are refused: the shield checks velocities, and no gate exists that would bound where an attitude or four
-thrusts lead.
+The two others bypass the velocity controller of a drone. A policy file may contain them and simulation may use them; a
+robot refuses them: the shield checks velocities, and no stop-tube check bounds the motion under attitudes or thrusts.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Limits = tuple[tuple[float, float], ...]
 
 
 class CommandTypeError(TestudoError):
-    """A vehicle, a link or the shield does not take what a policy commands."""
+    """A vehicle, a link or the shield does not accept the command type of a policy."""
 
 
 @dataclass(frozen=True)
@@ -45,31 +44,26 @@ class CommandForm:
     """One type of command."""
 
     channels: tuple[str, ...]
-    """Names of its numbers; of a velocity as many as the robot has dimensions."""
+    """Names of its numbers; a velocity has as many as the robot has dimensions."""
     units: tuple[str, ...]
     table: str
-    """Of the robot file, without which no robot takes it; empty: every robot does."""
+    """Table that the robot file needs; empty for none."""
     bounds: Callable[[RobotSpec], Limits]
-    """Lowest and highest value that a robot with that table takes, for the last channels; those before them are a
-    velocity, whose length is limited."""
+    """Lowest and highest value of the last channels for a robot; a velocity before them is limited in length."""
     limited: int = 0
-    """How many channels that is."""
+    """Number of those last channels."""
     beside: str = ""
-    """Another table that it needs."""
+    """Second table that the robot file needs."""
 
     @property
     def limited_channels(self) -> tuple[str, ...]:
-        """Return the channels that have limits of their own."""
+        """Return the channels with own limits."""
         return self.channels[len(self.channels) - self.limited :]
 
     @property
     def unit(self) -> str:
-        """Return the unit that a contract says."""
+        """Return the unit in contracts."""
         return ", ".join(self.units) if self.table else self.units[0]
-
-
-def _no_bounds(_: RobotSpec) -> Limits:
-    return ()
 
 
 def _yaw_rate_bounds(spec: RobotSpec) -> Limits:
@@ -78,9 +72,8 @@ def _yaw_rate_bounds(spec: RobotSpec) -> Limits:
 
 def _attitude_bounds(spec: RobotSpec) -> Limits:
     tilt_rad = spec.attitude["attitude.tilt_limit"].value
-    turn_rad = math.pi
     thrust = (spec.attitude["attitude.thrust_least"].value, spec.attitude["attitude.thrust_most"].value)
-    return ((-tilt_rad, tilt_rad), (-tilt_rad, tilt_rad), (-turn_rad, turn_rad), thrust)
+    return ((-tilt_rad, tilt_rad), (-tilt_rad, tilt_rad), (-math.pi, math.pi), thrust)
 
 
 def _motor_bounds(spec: RobotSpec) -> Limits:
@@ -88,14 +81,9 @@ def _motor_bounds(spec: RobotSpec) -> Limits:
 
 
 FORMS: dict[str, CommandForm] = {
-    COMMAND_TYPE: CommandForm(("x", "y", "z"), ("m/s", "m/s", "m/s"), "", _no_bounds),
+    COMMAND_TYPE: CommandForm(("x", "y", "z"), ("m/s", "m/s", "m/s"), "", lambda _: ()),
     VELOCITY_YAW_RATE: CommandForm(
-        ("x", "y", "z", "yaw_rate"),
-        ("m/s", "m/s", "m/s", "rad/s"),
-        "heading",
-        _yaw_rate_bounds,
-        limited=1,
-        beside="attitude",
+        ("x", "y", "z", "yaw_rate"), ("m/s", "m/s", "m/s", "rad/s"), "heading", _yaw_rate_bounds, 1, "attitude"
     ),
     ATTITUDE_THRUST: CommandForm(
         ("roll", "pitch", "yaw", "thrust"), ("rad", "rad", "rad", "N"), "attitude", _attitude_bounds, limited=4
@@ -104,14 +92,14 @@ FORMS: dict[str, CommandForm] = {
         ("motor 1", "motor 2", "motor 3", "motor 4"), ("N", "N", "N", "N"), "rotors", _motor_bounds, limited=4
     ),
 }
-"""By the name that a contract says."""
+"""By the name in contracts."""
 
 
 def velocity_command(command_type: str, spec: RobotSpec) -> Command:
-    """Return what the contract of a policy for this robot says of velocities, with a yaw rate or without.
+    """Return the velocity command in the contract of a policy for this robot, with or without yaw rate.
 
     Raises:
-        PolicyContractError: the robot cannot be commanded so.
+        PolicyContractError: the robot does not accept it.
     """
     form = FORMS[command_type]
     limits = form.bounds(spec)
@@ -120,17 +108,17 @@ def velocity_command(command_type: str, spec: RobotSpec) -> Command:
 
 
 def turns(command: Command) -> bool:
-    """Return whether a policy commands a yaw rate beside the velocity."""
+    """Return whether a command contains a yaw rate."""
     return command.type == VELOCITY_YAW_RATE
 
 
 def split_output(command: Command, output: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return velocity (D,) and yaw rate [rad/s] of what a policy put out; zero of one that holds the heading."""
+    """Return velocity (D,) [m/s] and yaw rate [rad/s] of a policy's output; 0 if it holds the heading."""
     return (output[:-1], float(output[-1])) if turns(command) else (output, 0.0)
 
 
 def limited_yaw_rate(command: Command, yaw_rate: float) -> float:
-    """Return the yaw rate [rad/s] that is sent: within the limits of the contract, which are within the robot's."""
+    """Return the yaw rate [rad/s] within the limits of the contract, which are within those of the robot."""
     if not turns(command):
         return 0.0
     low, high = command.limits[0]
@@ -138,7 +126,7 @@ def limited_yaw_rate(command: Command, yaw_rate: float) -> float:
 
 
 def check_vehicle(command_type: str, limits: Limits, spec: RobotSpec, where: str) -> None:
-    """Check that a robot can be commanded so, and that the policy keeps to what it takes.
+    """Check that a robot accepts a command type, and that the policy's limits are within the robot's.
 
     Raises:
         PolicyContractError: naming the field and both values.
@@ -164,7 +152,7 @@ def check_vehicle(command_type: str, limits: Limits, spec: RobotSpec, where: str
 
 
 def check_link(command_type: str, robot: str, profile: LinkProfile) -> None:
-    """Check that a link carries a command.
+    """Check that a link carries a command type.
 
     Raises:
         CommandTypeError: naming the robot, the field and both values.
@@ -177,7 +165,7 @@ def check_link(command_type: str, robot: str, profile: LinkProfile) -> None:
 
 
 def check_velocities_alone(command: Command, where: str) -> None:
-    """Refuse a policy that commands more than a velocity, for what has no place for it; ``where`` says what that is.
+    """Refuse a policy that commands more than a velocity, for callers (``where``) that support only velocities.
 
     Raises:
         CommandTypeError: naming the type.
@@ -185,12 +173,12 @@ def check_velocities_alone(command: Command, where: str) -> None:
     if command.type != COMMAND_TYPE:
         raise CommandTypeError(
             f"{where}: found a policy of command.type {command.type!r}, expected "
-            f"{COMMAND_TYPE!r}, the only one that it knows"
+            f"{COMMAND_TYPE!r}, the only supported type"
         )
 
 
 def check_shielded(command_type: str, robot: str) -> None:
-    """Check that the shield of a robot looks at what its policy commands: nothing passes that it does not check.
+    """Check that the shield of a robot covers the command type of its policy: nothing passes unchecked.
 
     Raises:
         CommandTypeError: naming the robot, the field and both values.
@@ -198,6 +186,6 @@ def check_shielded(command_type: str, robot: str) -> None:
     if command_type not in SHIELDED:
         raise CommandTypeError(
             f"robots.{robot}: found command.type {command_type!r} in the policy, the shield checks "
-            f"{' or '.join(SHIELDED)}: no gate bounds where other commands lead, so they fly in "
+            f"{' or '.join(SHIELDED)}: no check bounds the motion under other commands, so they are for "
             "simulation only"
         )

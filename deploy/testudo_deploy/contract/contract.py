@@ -36,7 +36,7 @@ HOLD_RULE = "zero_order_hold_world"
 
 
 class PolicyContractError(TestudoError):
-    """A contract cannot be read, contradicts itself, or is for something else than is here."""
+    """A contract cannot be read, contradicts itself, or does not fit the robot."""
 
 
 @dataclass(frozen=True)
@@ -45,29 +45,29 @@ class Signal:
 
     name: str
     shape: tuple[int | str, ...]
-    """Lengths; `neighbours` is one entry for each neighbour slot, any number."""
+    """Lengths; `neighbours` is the number of neighbour slots, any number."""
     unit: str
     frame: str
     """`world`, `body`, or empty where no frame applies."""
     max_age_s: float | None
-    """Oldest value that may be used [s]; None where age is an input itself or means nothing."""
+    """Largest age of a usable value [s]; None where age is an input itself or has no meaning."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """What the graph's output `command` means."""
+    """Meaning of the graph's output `command`."""
 
     type: str
     unit: str
     limit: float
-    """Largest length of the velocity [m/s]; of a type below velocities the largest of its limits by channel."""
+    """Largest length of the velocity [m/s]; of attitude and motor commands the largest limit of a channel."""
     limits: tuple[tuple[float, float], ...] = field(default=(), metadata=OPTIONAL)
     """Lowest and highest value by channel; of a velocity only that of the yaw rate, where there is one."""
 
 
 @dataclass(frozen=True)
 class TestVector:
-    """Inputs and the outputs that they must give, by name, as nested lists with a batch axis."""
+    """Inputs and their expected outputs by name, as nested lists with a batch axis."""
 
     __test__: ClassVar[bool] = False  # pytest collects names that begin with "Test"
 
@@ -77,15 +77,15 @@ class TestVector:
     @classmethod
     def from_arrays(cls, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> TestVector:
         """Return the vector of float32 arrays (B, ...) by name."""
-        return cls(
-            {name: np.asarray(array, np.float32).tolist() for name, array in inputs.items()},
-            {name: np.asarray(array, np.float32).tolist() for name, array in outputs.items()},
+        sides = (
+            {name: np.asarray(array, np.float32).tolist() for name, array in side.items()} for side in (inputs, outputs)
         )
+        return cls(*sides)
 
 
 @dataclass(frozen=True)
 class Contract:
-    """What a policy file promises and asks for; lengths m, times s."""
+    """What a policy file needs and guarantees; lengths m, times s."""
 
     version: str
     scenario: str
@@ -95,18 +95,18 @@ class Contract:
     robot_sha256: str
     dimension: int
     signals: tuple[Signal, ...]
-    """Inputs of the graph, the hidden state left out."""
+    """Inputs of the graph without the hidden state."""
     command: Command
     hidden_size: int
     """Length of `hidden` and `hidden_next`; 0 is a policy without memory."""
     control_period_s: float
-    """The shield runs once in it."""
+    """Period of the shield."""
     decision_ticks: int
-    """The policy runs at every so many control ticks."""
+    """Number of control ticks between runs of the policy."""
     hold_rule: str
-    """What becomes of the nominal command between decisions."""
+    """The nominal command between decisions."""
     dead_man_s: float
-    """The driver stops the robot when no command came for so long (T_dm)."""
+    """Time without commands after which the driver stops the robot (T_dm)."""
     arena: Arena | None
     team_size: int
     """Robots in training; the file runs with any number."""
@@ -123,7 +123,7 @@ class Contract:
 
     @property
     def contract_hash(self) -> str:
-        """Return the hash of what peers rely on: shield, timing and robot."""
+        """Return the hash of what peers depend on: shield, timing and robot."""
         relied_on = {
             "shield": self.shield.to_dict(),
             "control_period_s": self.control_period_s,
@@ -141,13 +141,11 @@ class Contract:
         """Return the JSON text.
 
         Raises:
-            PolicyContractError: a number is not finite, or a value is of a type that JSON has not.
+            PolicyContractError: a number is not finite, or a value has no JSON form.
         """
-        values = asdict(self) | {
-            "shield": self.shield.to_dict(),
-            "contract_hash": self.contract_hash,
-        }
-        if not self.command.limits:  # what says nothing is left out, so that software from before it reads the file
+        values: dict[str, Any] = asdict(self)
+        values |= {"shield": self.shield.to_dict(), "contract_hash": self.contract_hash}
+        if not self.command.limits:  # left out, so that older software reads the file
             values["command"].pop("limits")
         try:
             return json.dumps(values, allow_nan=False)
@@ -159,7 +157,7 @@ NEIGHBOUR_SIGNALS = ("neighbour_position_world", "neighbour_velocity_world", "ne
 
 
 def robot_signals(spec: RobotSpec) -> tuple[Signal, ...]:
-    """Return the signals that every robot of this kind has; a scenario adds those of its task."""
+    """Return the signals of every robot of this kind; a scenario adds those of its task."""
     size, age = spec.dimension, spec.pose_max_age_s
     wheeled = spec.kind == DIFFERENTIAL_DRIVE
     unit, frame = ("m/s, rad/s", "body") if wheeled else ("m/s", "world")
@@ -184,7 +182,7 @@ def policy_signals(
         estimate: the delay-compensated own state.
         stop: its stopping point.
         table: the neighbours, slots (K, ...).
-        hold_s: longest time for which an announced velocity is extrapolated.
+        hold_s: longest extrapolation of an announced velocity.
         task: the scenario's own signals, for example ``goal_world`` (D, ...) [m].
     """
     xp = array_namespace(table.age_s)

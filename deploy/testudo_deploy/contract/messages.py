@@ -1,4 +1,4 @@
-"""What travels in envelopes: the peer-state message and the record of one control tick.
+"""Envelopes: the peer-state message and the record of one control tick.
 
 Both are JSON in a `std_msgs/UInt8MultiArray`, one object with a ``schema`` key, floats at full precision.
 """
@@ -25,10 +25,10 @@ class EnvelopeError(TestudoError):
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of NumPy as the number that it is; the encoder knows the types of Python only."""
+    """Convert a NumPy number, which the encoder does not know."""
     if isinstance(value, float):
         return float(value)
-    raise TypeError(f"{type(value).__name__} has no place in an envelope")
+    raise TypeError(f"{type(value).__name__} cannot be in an envelope")
 
 
 _ENCODER, _DECODER = msgspec.json.Encoder(enc_hook=_plain), msgspec.json.Decoder()
@@ -42,26 +42,26 @@ _RENAMED = {
     "announcement_pending": "request_pending",
     "announced_since": "requested_since",
 }
-"""Keys of the second version of both messages, and what they are called since the third."""
+"""Keys of the second version of both messages, and their names since the third."""
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """What travels as JSON in bytes; a subclass names its schema."""
+    """A message as JSON in bytes; a subclass names its schema."""
 
     SCHEMA = ""
     OLDER: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    """Older schemas that recorded runs may hold, with what their keys are called now."""
+    """Older schemas of recorded runs, with the present names of their keys."""
 
     def encode(self) -> bytes:
-        """Return the envelope's bytes, which `decode` reads as the very same envelope.
+        """Return the envelope's bytes, which `decode` reads as an equal envelope.
 
         Raises:
-            EnvelopeError: it would not: a number is not finite, or a value is of a wrong type.
+            EnvelopeError: a number is not finite, or a value has a wrong type.
         """
         try:
             data = _ENCODER.encode({"schema": self.SCHEMA, **vars(self)})
-            if self.decode(data) == self:  # what is not finite is written as null
+            if self.decode(data) == self:  # values that are not finite are written as null
                 return data
         except (EnvelopeError, ValueError, TypeError) as error:
             raise EnvelopeError(f"{self.SCHEMA}: a value is not finite, or of a wrong type: {error}") from error
@@ -69,7 +69,7 @@ class Envelope:
 
     @classmethod
     def decode(cls, data: bytes, *, recorded: bool = False) -> Self:
-        """Read what `encode` wrote; of a recorded run also what older versions wrote, which no robot takes live.
+        """Read the output of `encode`; in a ``recorded`` run also older versions, which robots refuse live.
 
         Raises:
             EnvelopeError: the bytes do not hold such an envelope.
@@ -88,7 +88,7 @@ class Envelope:
 
 @dataclass(frozen=True)
 class PeerMessage(Envelope):
-    """What a robot announces at every tick. Frame: the fleet's shared world."""
+    """Announcement of a robot at every tick. Frame: the fleet's shared world."""
 
     SCHEMA = "testudo/peer/3"
     OLDER = {"testudo/peer/2": _RENAMED}  # noqa: RUF012
@@ -100,7 +100,7 @@ class PeerMessage(Envelope):
     stamp_s: float
     """Sender's steady clock at sending."""
     sample_age_s: float
-    """Age of the pose that the announcement rests on, at sending."""
+    """Age of the pose behind the announcement, at sending."""
     control_point_world: Vector
     """(D,) [m]: predicted stopping point of the control point, pending commands included."""
     control_velocity_world: Vector
@@ -112,33 +112,23 @@ class PeerMessage(Envelope):
     contract: str
     """Hash of shield parameters and timing; peers with another one are not trusted."""
     reserved_segment_world: SegmentEnds
-    """Where the robot's centre stays, whatever happens."""
+    """The robot's centre stays in it in every case."""
     requested_segment_world: SegmentEnds
-    """What it asks for; a point of its own lane if nothing."""
+    """Requested segment; a point of its own segment if there is no request."""
     echoes: dict[str, tuple[str, float, int]]
-    """By peer: epoch, stamp and sequence of the last message heard from it, on that peer's own clock."""
+    """By peer: epoch, stamp and sequence of the last message received from it, on that peer's clock."""
 
     def __post_init__(self) -> None:
-        """Refuse what no peer could use.
-
-        Raises:
-            EnvelopeError: a number is not finite.
-        """
-        numbers = (
-            self.stamp_s,
-            self.sample_age_s,
-            self.yaw,
-            *self.control_point_world,
-            *self.control_velocity_world,
-            *self.position_world,
-        )
-        if not all(map(isfinite, chain(numbers, *self.reserved_segment_world, *self.requested_segment_world))):
+        """Raise EnvelopeError if a number is not finite."""
+        vectors = (self.control_point_world, self.control_velocity_world, self.position_world)
+        segments = (*self.reserved_segment_world, *self.requested_segment_world)
+        if not all(map(isfinite, chain((self.stamp_s, self.sample_age_s, self.yaw), *vectors, *segments))):
             raise EnvelopeError(f"{self.SCHEMA}: a value is not finite")
 
 
 @dataclass(frozen=True)
 class TickRecord(Envelope):
-    """What one control tick used and did: written by the control loop itself."""
+    """Inputs and results of one control tick, written by the control loop."""
 
     SCHEMA = "testudo/tick/3"
     OLDER = {"testudo/tick/2": _RENAMED}  # noqa: RUF012
@@ -148,18 +138,18 @@ class TickRecord(Envelope):
     stamp_s: float
     """Steady clock at the start of the tick."""
     late_s: float
-    """How late the tick began."""
+    """Delay of the start of the tick."""
     duration_s: float
     """From the start of the tick to the command being ready."""
     pose_stamp_s: float | None
-    """Stamp of the pose used; None if there was none."""
+    """Of the pose used; None if there was none."""
     measured_position_world: Vector | None
     measured_yaw: float | None
     measured_velocity: Vector | None
     pending_commands: tuple[Vector, ...]
     """Effective commands that act between the pose and this tick's command, newest first."""
     pending_time_s: Vector
-    """How long each of them acts."""
+    """Duration of each."""
     estimate_position_world: Vector | None
     """The state when this tick's command begins to act."""
     estimate_yaw: float | None
@@ -173,34 +163,34 @@ class TickRecord(Envelope):
     neighbour_age_s: Vector
     neighbour_valid: tuple[bool, ...]
     neighbour_untrusted: tuple[bool, ...]
-    """Kept clear of as a body that keeps to no contract; the control point is where it was seen."""
+    """Treated as a body without a contract; its control point is its measured position."""
     neighbour_reserved_segment_world: tuple[SegmentEnds, ...]
     neighbour_requested_segment_world: tuple[SegmentEnds, ...]
     neighbour_acknowledged: tuple[int, ...]
-    """Sequence of the newest own message that each peer had heard; -1 for none."""
+    """Sequence of the newest own message that each peer received; -1 for none."""
     neighbour_silent: tuple[bool, ...]
     reserved_segment_world: SegmentEnds | None
-    """Own space when the tick began."""
+    """At the start of the tick."""
     requested_segment_world: SegmentEnds | None
     request_pending: bool
     requested_since: int
-    """Sequence of the first message with the announcement."""
+    """Sequence of the first message with the request."""
     decided: bool
-    """The policy ran in this tick; else its last command was held."""
+    """The policy ran in this tick; otherwise its last command was held."""
     hidden_before: Vector
     hidden_after: Vector
     nominal_world: Vector | None
-    """(D,) [m/s]: wanted control-point velocity, from the policy."""
+    """(D,) [m/s]: control-point velocity of the policy."""
     shielded_world: Vector | None
-    """(D,) [m/s]: control-point velocity that the shield let through."""
+    """(D,) [m/s]: control-point velocity after the shield."""
     sent_command: Vector
-    """(D,): actuator command that left the loop."""
+    """(D,): actuator command that was sent."""
     change_m_s: float
     status: str
     """passed, projected, gated, waiting or braked."""
     reason: str
-    """Why the robot was braked: a stable code; empty otherwise."""
+    """Code of the brake reason; empty if the robot was not braked."""
     nominal_yaw_rate: float = 0.0
-    """[rad/s], from the policy; zero if it commands none, or there is no nominal command."""
+    """[rad/s], from the policy; 0 if it commands none, or there is no nominal command."""
     sent_yaw_rate: float = 0.0
-    """[rad/s], within the limits of the contract; zero whenever the robot is braked."""
+    """[rad/s], within the limits of the contract; 0 whenever the robot is braked."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import onnxruntime
+import onnxruntime  # pyright: ignore[reportMissingTypeStubs] -- the package has none
 
 from testudo_deploy.contract.contract import NEIGHBOURS, Contract
 from testudo_deploy.contract.rules import COMMAND, HIDDEN, HIDDEN_NEXT, graph_inputs, graph_outputs
@@ -29,7 +30,7 @@ class ArtefactError(TestudoError):
 
 @dataclass(frozen=True)
 class OnnxHeader:
-    """What an ONNX file says about itself."""
+    """Versions and metadata of an ONNX file."""
 
     ir_version: int
     opsets: dict[str, int]
@@ -107,45 +108,48 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
 
 
 _ALIGNMENT = 16  # floats: a cache line, as the runtime's own buffers
-_SUPPORTED = (  # how the runtime words what it supports
+_SUPPORTED = (  # texts of the runtime about what it supports
     ("IR version", re.compile(r"max supported IR version: (\d+)")),
     ("opset", re.compile(r"support for domain \S+ is till opset (\d+)")),
 )
 
 Shapes = Mapping[str, tuple[int | str, ...]]
+Session = Any
+"""An `onnxruntime.InferenceSession`; the package has no types."""
+_RUNTIME: Any = onnxruntime
+RUNTIME = f"onnxruntime {_RUNTIME.__version__}"
 
 
-def open_session(data: bytes, header: OnnxHeader, where: str) -> onnxruntime.InferenceSession:
+def open_session(data: bytes, header: OnnxHeader, where: str) -> Session:
     """Return a session on one core.
 
     Raises:
         ArtefactError: the runtime refuses the file; names the versions of both.
     """
-    options = onnxruntime.SessionOptions()
+    options = _RUNTIME.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what goes wrong is in the exception
+    options.log_severity_level = 4  # errors are in the exception
     try:
-        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        return _RUNTIME.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         text = str(error)
-        here = f"onnxruntime {onnxruntime.__version__}"
         opset = header.opsets.get("", header.opsets.get("ai.onnx", 0))
         found = {"IR version": header.ir_version, "opset": opset}
         for name, pattern in _SUPPORTED:
             match = pattern.search(text)
             if match:
                 raise ArtefactError(
-                    f"{where}: {name}: found {found[name]}, {here} supports at most {match[1]}; "
+                    f"{where}: {name}: found {found[name]}, {RUNTIME} supports at most {match[1]}; "
                     "update onnxruntime, or export the policy for an older opset"
                 ) from error
         raise ArtefactError(
-            f"{where}: {here} refuses the file (opset {opset}, IR version {header.ir_version}): "
+            f"{where}: {RUNTIME} refuses the file (opset {opset}, IR version {header.ir_version}): "
             f"{text.strip().splitlines()[0]}"
         ) from error
 
 
-def check_graph(session: onnxruntime.InferenceSession, contract: Contract, where: str) -> None:
+def check_graph(session: Session, contract: Contract, where: str) -> None:
     """Check the graph's inputs and outputs against the contract.
 
     Raises:
@@ -156,7 +160,7 @@ def check_graph(session: onnxruntime.InferenceSession, contract: Contract, where
         ("output", session.get_outputs(), graph_outputs(contract)),
     ):
         axes: dict[str, str] = {}
-        found = {node.name: node for node in nodes}
+        found: dict[str, Any] = {node.name: node for node in nodes}
         missing = [name for name in shapes if name not in found]
         unknown = [name for name in found if name not in shapes]
         if missing or unknown:
@@ -180,7 +184,7 @@ def check_graph(session: onnxruntime.InferenceSession, contract: Contract, where
 
 
 def _fits(found: list[int | str | None], expected: tuple[int | str, ...], axes: dict[str, str]) -> bool:
-    """Return whether a graph's shape is the expected one; ``axes``: its name for each free axis."""
+    """Return whether a graph's shape is as expected; ``axes`` collects its name of each free axis."""
     if len(found) != len(expected):
         return False
     for length, wanted in zip(found, expected, strict=True):
@@ -196,11 +200,11 @@ def _fits(found: list[int | str | None], expected: tuple[int | str, ...], axes: 
 class _IoBuffers:
     """Buffers and binding for one number of neighbours."""
 
-    binding: onnxruntime.IOBinding
+    binding: Any
     memory: np.ndarray
-    """All inputs in one array: one look tells whether all are finite."""
+    """All inputs in one array, to check at once whether all are finite."""
     inputs: tuple[tuple[str, tuple[int, ...], np.ndarray], ...]
-    """Name, shape without the batch axis, and where it goes."""
+    """Name, shape without the batch axis, and its buffer."""
     hidden: np.ndarray | None
     command: np.ndarray
     hidden_next: np.ndarray
@@ -210,57 +214,51 @@ class _IoBuffers:
 class PolicyStepRunner:
     """Runs a graph for one robot through buffers that the runtime reads and writes in place."""
 
-    def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        inputs: Shapes,
-        outputs: Shapes,
-        where: str,
-    ) -> None:
+    def __init__(self, session: Session, inputs: Shapes, outputs: Shapes, where: str) -> None:
         self._session = session
         self._inputs = inputs
         self._outputs = outputs
         self._where = where
         self._counted = next((name for name, shape in inputs.items() if NEIGHBOURS in shape), None)
-        self._lanes: dict[int, _IoBuffers] = {}
+        self._buffers: dict[int, _IoBuffers] = {}
 
     def run(self, signals: Mapping[str, np.ndarray], hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return command (D,) and next hidden state (H,); see `Artefact.step`."""
+        """Return command (D,) and next hidden state (H,); see `PolicyArtefact.step`."""
         try:
             count = len(signals[self._counted]) if self._counted is not None else 0
-            lane = self._lanes.get(count) or self._new_lane(count)
-            for name, shape, target in lane.inputs:
+            buffers = self._buffers.get(count) or self._new_buffers(count)
+            for name, shape, target in buffers.inputs:
                 value = signals[name]
                 if value.shape != shape:
                     raise ArtefactError(f"signal {name}: found shape {value.shape}, expected {shape}")
                 target[...] = value
-            if lane.hidden is not None:
-                if hidden.shape != lane.hidden.shape:
-                    raise ArtefactError(f"{HIDDEN}: found shape {hidden.shape}, expected {lane.hidden.shape}")
-                lane.hidden[...] = hidden
+            if buffers.hidden is not None:
+                if hidden.shape != buffers.hidden.shape:
+                    raise ArtefactError(f"{HIDDEN}: found shape {hidden.shape}, expected {buffers.hidden.shape}")
+                buffers.hidden[...] = hidden
         except KeyError as error:
             raise ArtefactError(
-                f"signal {error.args[0]}: missing; the contract asks for "
+                f"signal {error.args[0]}: missing; the contract needs "
                 f"{', '.join(name for name in self._inputs if name != HIDDEN)}"
             ) from error
         except (TypeError, ValueError, AttributeError) as error:
             raise ArtefactError(f"signals: expected arrays of numbers by name: {error}") from error
-        if not np.isfinite(lane.memory).all():
-            raise ArtefactError(f"{self._not_finite(lane)}: not finite")
+        if not np.isfinite(buffers.memory).all():
+            raise ArtefactError(f"{self._not_finite(buffers)}: not finite")
         try:
-            self._session.run_with_iobinding(lane.binding)
+            self._session.run_with_iobinding(buffers.binding)
         except Exception as error:
             raise ArtefactError(f"{self._where}: the graph failed: {error}") from error
-        if not np.isfinite(lane.results).all():
+        if not np.isfinite(buffers.results).all():
             raise ArtefactError(f"{self._where}: the policy's output is not finite")
-        return lane.command.copy(), lane.hidden_next.copy()
+        return buffers.command.copy(), buffers.hidden_next.copy()
 
-    def _not_finite(self, lane: _IoBuffers) -> str:
-        bad = [name for name, _, target in lane.inputs if not np.isfinite(target).all()]
+    def _not_finite(self, buffers: _IoBuffers) -> str:
+        bad = [name for name, _, target in buffers.inputs if not np.isfinite(target).all()]
         return f"signal {bad[0]}" if bad else HIDDEN
 
-    def _new_lane(self, count: int) -> _IoBuffers:
-        # the graph takes one slot or more: with no neighbour, one slot stays zero, so not valid
+    def _new_buffers(self, count: int) -> _IoBuffers:
+        # the graph needs at least one slot: without neighbours one slot stays zero, and so invalid
         slots = max(count, 1)
         memory, views = _packed(self._inputs, slots)
         results, outputs = _packed(self._outputs, slots)
@@ -269,12 +267,12 @@ class PolicyStepRunner:
             binding.bind_input(name, "cpu", 0, np.float32, view.shape, view.ctypes.data)
         for name, view in outputs.items():
             binding.bind_output(name, "cpu", 0, np.float32, view.shape, view.ctypes.data)
-        inputs = []
+        inputs: list[tuple[str, tuple[int, ...], np.ndarray]] = []
         for name, shape in self._inputs.items():
             if name != HIDDEN:
                 target = views[name][0, :count] if NEIGHBOURS in shape else views[name][0]
                 inputs.append((name, target.shape, target))
-        lane = _IoBuffers(
+        buffers = _IoBuffers(
             binding,
             memory,
             tuple(inputs),
@@ -283,8 +281,8 @@ class PolicyStepRunner:
             outputs[HIDDEN_NEXT][0] if HIDDEN_NEXT in outputs else np.zeros(0, np.float32),
             results,
         )
-        self._lanes[count] = lane
-        return lane
+        self._buffers[count] = buffers
+        return buffers
 
 
 def _packed(shapes: Shapes, slots: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -292,13 +290,14 @@ def _packed(shapes: Shapes, slots: int) -> tuple[np.ndarray, dict[str, np.ndarra
     full = {
         name: (1, *(slots if axis == NEIGHBOURS else int(axis) for axis in shape)) for name, shape in shapes.items()
     }
-    starts, total = {}, 0
+    starts: dict[str, int] = {}
+    total = 0
     for name, shape in full.items():
         starts[name] = total
         total += -(-int(np.prod(shape)) // _ALIGNMENT) * _ALIGNMENT
     memory = np.zeros(total + _ALIGNMENT, np.float32)
     shift = (-memory.ctypes.data // memory.itemsize) % _ALIGNMENT
-    views = {}
+    views: dict[str, np.ndarray] = {}
     for name, shape in full.items():
         start = shift + starts[name]
         views[name] = memory[start : start + int(np.prod(shape))].reshape(shape)

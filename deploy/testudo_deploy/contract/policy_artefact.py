@@ -1,6 +1,6 @@
-"""The policy file on the robot: load it, refuse what does not match, run one decision.
+"""The policy file on the robot: load it, refuse mismatches, run one decision.
 
-An `PolicyArtefact` that exists has proven itself: hash, versions, contract, robot, graph and test vector.
+A `PolicyArtefact` has passed all checks: hash, versions, contract, robot, graph and test vector.
 """
 
 from __future__ import annotations
@@ -12,25 +12,19 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import onnxruntime
 
 from testudo_deploy.contract.contract import METADATA_KEY, Contract
 from testudo_deploy.contract.onnx_policy import (
+    RUNTIME,
     ArtefactError,
     OnnxHeader,
     PolicyStepRunner,
+    Session,
     check_graph,
     open_session,
     read_header,
 )
-from testudo_deploy.contract.rules import (
-    HIDDEN,
-    TASK_SIGNALS,
-    check_robot,
-    graph_inputs,
-    graph_outputs,
-    read_contract,
-)
+from testudo_deploy.contract.rules import HIDDEN, TASK_SIGNALS, check_robot, graph_inputs, graph_outputs, read_contract
 from testudo_hardware.spec import RobotSpec
 
 REPLAY_TOLERANCE = 1e-5
@@ -39,7 +33,7 @@ _WARM_UP_STEPS = 3
 
 @dataclass(frozen=True)
 class PolicyArtefact:
-    """A policy file that holds. `step` uses its own buffers: one thread at a time."""
+    """A valid policy file. `step` uses its own buffers: one thread at a time."""
 
     path: Path
     sha256: str
@@ -63,13 +57,13 @@ class PolicyArtefact:
 
         Args:
             path: the ONNX file.
-            robot: the robot that is to run it; None leaves that check out (to look at a file).
-            sha256: the hash that the file must have; None accepts any.
-            task_signals: names of the signals that the task gives, besides those of the robot.
+            robot: the robot that will run it; None skips that check (to inspect a file).
+            sha256: the required hash; None accepts any.
+            task_signals: names of the signals of the task, besides those of the robot.
 
         Raises:
             ArtefactError: unreadable, altered, for a newer runtime, or failing its test vector.
-            ContractError: no valid contract, or one for another robot.
+            PolicyContractError: no valid contract, or one for another robot.
         """
         path = Path(path)
         data = _read(path)
@@ -97,28 +91,27 @@ class PolicyArtefact:
         return artefact
 
     def initial_hidden(self) -> np.ndarray:
-        """Return the hidden state (H,) to start with: zeros."""
+        """Return the initial hidden state (H,): zeros."""
         return np.zeros(self.contract.hidden_size, np.float32)
 
     def step(self, signals: Mapping[str, np.ndarray], hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Run the policy once.
 
         Args:
-            signals: by contract name, shaped as in the contract (no batch axis); there may be zero
-                neighbours; further names are ignored.
-            hidden: (H,) from the step before, or `initial_hidden()`.
+            signals: by contract name, with the shapes of the contract (no batch axis) and any number of neighbours;
+                other names are ignored.
+            hidden: (H,) of the previous step, or `initial_hidden()`.
 
         Returns:
             The control-point velocity in the world (D,) [m/s] and the next hidden state (H,).
 
         Raises:
-            ArtefactError: a signal is missing, of another shape or not finite, or the
-                output is not finite.
+            ArtefactError: a signal is missing, of another shape or not finite, or the output is not finite.
         """
         return self._runner.run(signals, hidden)
 
     def _warm_up(self) -> None:
-        # the test vector's first row; not zeros, which need not be in the policy's domain
+        # the test vector's first row; zeros may be outside the policy's domain
         inputs = {name: np.asarray(values[0], np.float32) for name, values in self.contract.test_vector.inputs.items()}
         hidden = inputs.pop(HIDDEN, self.initial_hidden())
         for _ in range(_WARM_UP_STEPS):
@@ -139,13 +132,13 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _replay(session: onnxruntime.InferenceSession, contract: Contract, where: str) -> float:
+def _replay(session: Session, contract: Contract, where: str) -> float:
     """Return the largest deviation from the test vector; refuse more than the tolerance."""
     vector = contract.test_vector
     inputs = {name: np.asarray(values, np.float32) for name, values in vector.inputs.items()}
     worst = 0.0
     try:
-        results = session.run(list(vector.outputs), inputs)
+        results: list[np.ndarray] = session.run(list(vector.outputs), inputs)
     except Exception as error:
         raise ArtefactError(f"{where}: the test vector cannot be run: {error}") from error
     for (name, values), result in zip(vector.outputs.items(), results, strict=True):
@@ -159,8 +152,8 @@ def _replay(session: onnxruntime.InferenceSession, contract: Contract, where: st
         if not deviation <= REPLAY_TOLERANCE:  # also true for NaN
             raise ArtefactError(
                 f"{where}: test vector: output {name} deviates by {deviation:.3g}, expected at "
-                f"most {REPLAY_TOLERANCE:g}: the file was altered, or this runtime (onnxruntime "
-                f"{onnxruntime.__version__}) computes otherwise; export the policy again"
+                f"most {REPLAY_TOLERANCE:g}: the file was altered, or this runtime ({RUNTIME}) "
+                f"computes differently; export the policy again"
             )
         worst = max(worst, deviation)
     return worst

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,11 @@ from testudo_deploy.shield.projection_margins import SHIELD_VERSION
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, parse_robot
-from testudo_hardware.strict_files import read_as
+from testudo_hardware.strict_files import is_table, read_as
 
 HIDDEN, HIDDEN_NEXT, COMMAND = "hidden", "hidden_next", "command"
 TASK_SIGNALS = ("goal_world",)
-"""The task signals that a fleet file can give."""
-_SUM_TOLERANCE_M = 1e-9
+"""Task signals that a fleet file can provide."""
 
 
 def graph_inputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:
@@ -48,7 +48,7 @@ def graph_outputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:
 
 
 def check_contract(contract: Contract, where: str) -> None:
-    """Check that the fields agree with each other and with what this software can do.
+    """Check that the fields agree with each other and with this software.
 
     Raises:
         PolicyContractError: naming the field, what was found and what is expected.
@@ -81,33 +81,33 @@ def check_robot(
     where: str,
     task_signals: Collection[str] = TASK_SIGNALS,
 ) -> None:
-    """Check that the policy is for this robot, and that every signal it asks for will be there.
+    """Check that the policy is for this robot, and that every signal that it needs is available.
 
     Raises:
         PolicyContractError: naming the field and both values; where the hash differs, the quantity.
     """
-    mend = "export the policy for this robot, or start it on the robot that it names"
+    advice = "export the policy for this robot, or start it on the robot of its contract"
     for name, found, here in (
         ("robot", contract.robot, robot.name),
         ("control_period_s", contract.control_period_s, robot.control_period_s),
         ("dead_man_s", contract.dead_man_s, robot.dead_man_s),
     ):
         if found != here:
-            raise PolicyContractError(f"{where}.{name}: found {found!r}, this robot has {here!r}; {mend}")
+            raise PolicyContractError(f"{where}.{name}: found {found!r}, this robot has {here!r}; {advice}")
     if contract.robot_sha256 != robot.sha256:
         path, found, here = _first_difference(contract.robot_spec, robot.to_dict())
         raise PolicyContractError(
             f"{where}.robot_sha256: found {contract.robot_sha256[:12]}, this robot has "
-            f"{robot.sha256[:12]}; {path} differs: found {found!r}, this robot has {here!r}; {mend}"
+            f"{robot.sha256[:12]}; {path} differs: found {found!r}, this robot has {here!r}; {advice}"
         )
     check_vehicle(contract.command.type, contract.command.limits, robot, where)
     known = [*(signal.name for signal in robot_signals(robot)), *task_signals]
     for index, signal in enumerate(contract.signals):
         if signal.name not in known:
             raise PolicyContractError(
-                f"{where}.signals[{index}].name: found {signal.name!r}, which is not there on this "
-                f"robot; known are {', '.join(known)}; nothing measures it here, and the policy of "
-                f"{contract.scenario!r} cannot act without it: it runs in simulation only"
+                f"{where}.signals[{index}].name: found {signal.name!r}, which is not available on this "
+                f"robot; known are {', '.join(known)}; the policy of {contract.scenario!r} needs it and runs in "
+                "simulation only"
             )
 
 
@@ -137,19 +137,17 @@ def _check_command(contract: Contract, spec: RobotSpec, where: str) -> None:
             raise PolicyContractError(f"{where}.command.limits of {channel}: found {limits}, expected low below high")
     if command.type == VELOCITY_YAW_RATE and command.limits[0][0] != -command.limits[0][1]:
         raise PolicyContractError(
-            f"{where}.command.limits of {form.channels[-1]}: found {command.limits[0]}, expected as "
-            "much to one side as to the other"
+            f"{where}.command.limits of {form.channels[-1]}: found {command.limits[0]}, expected symmetric limits"
         )
 
 
 def _first_difference(policy: Any, robot: Any, path: str = "") -> tuple[str, Any, Any]:
-    if isinstance(policy, Mapping) and isinstance(robot, Mapping):
+    if is_table(policy) and is_table(robot):
         keys = [*robot, *(key for key in policy if key not in robot)]
-        # numbers matter more than the text that says where they come from
+        # numbers before texts about their sources
         for key in sorted(keys, key=lambda key: key in ("description", "source")):
             if key not in policy or key not in robot or policy[key] != robot[key]:
-                inner = f"{path}.{key}" if path else str(key)
-                return _first_difference(policy.get(key), robot.get(key), inner)
+                return _first_difference(policy.get(key), robot.get(key), f"{path}.{key}" if path else key)
     return path, policy, robot
 
 
@@ -164,17 +162,10 @@ def _check_ranges(contract: Contract, spec: RobotSpec, where: str) -> None:
         ("shield.hold_s", shield.hold_s >= spec.hold_s - 1e-9, f"at least {spec.hold_s:.6g}"),
         ("shield.height_ratio", shield.height_ratio >= spec.height_ratio - 1e-9, f"at least {spec.height_ratio:.6g}"),
         ("shield.coast_s", shield.coast_s >= spec.coast_s - 1e-9, f"at least {spec.coast_s:.6g}"),
-        (
-            "shield.separation_m",
-            abs(shield.separation_m - terms) <= _SUM_TOLERANCE_M,
-            f"the sum of its terms, {terms:.9g}",
-        ),
+        ("shield.separation_m", abs(shield.separation_m - terms) <= 1e-9, f"the sum of its terms, {terms:.9g}"),
     ):
         if not holds:
-            found = contract
-            for part in name.split("."):
-                found = getattr(found, part)
-            raise PolicyContractError(f"{where}.{name}: found {found!r}, expected {expected}")
+            raise PolicyContractError(f"{where}.{name}: found {attrgetter(name)(contract)!r}, expected {expected}")
     if contract.arena is not None:
         low, high = contract.arena.low_world, contract.arena.high_world
         if len(low) != spec.dimension or len(high) != spec.dimension:
@@ -191,7 +182,7 @@ def _check_signals(contract: Contract, spec: RobotSpec, where: str) -> None:
     for index, signal in enumerate(contract.signals):
         field = f"{where}.signals[{index}]"
         if signal.name in names[:index] or signal.name in (HIDDEN, ""):
-            raise PolicyContractError(f"{field}.name: found {signal.name!r}, expected a name of its own")
+            raise PolicyContractError(f"{field}.name: found {signal.name!r}, expected a unique name")
         for part in ("shape", "unit", "frame"):
             found, expected = getattr(signal, part), getattr(own.get(signal.name), part, None)
             if expected is not None and found != expected:
@@ -207,8 +198,8 @@ def _check_signals(contract: Contract, spec: RobotSpec, where: str) -> None:
     has_slots = any(NEIGHBOURS in signal.shape for signal in contract.signals)
     if has_slots and "neighbour_valid" not in names:
         raise PolicyContractError(
-            f"{where}.signals: neighbour_valid is missing: without it a robot that has no "
-            "neighbour cannot run the policy; export the policy again"
+            f"{where}.signals: neighbour_valid is missing: without it a robot without "
+            "neighbours cannot run the policy; export the policy again"
         )
 
 
@@ -240,21 +231,22 @@ def _array_shape(values: Any, where: str) -> tuple[int, ...]:
 
 
 def read_contract(text: str, where: str = "contract") -> Contract:
-    """Read what `Contract.to_json` wrote; ``where`` names the file in errors.
+    """Read the output of `Contract.to_json`; ``where`` names the file in errors.
 
     Raises:
-        ContractError: not JSON, a newer version, an unknown or missing key, a wrong type, a
-            number that is not finite, or fields that contradict each other.
+        PolicyContractError: not JSON, a newer version, an unknown or missing key, a wrong type, a number that is not
+            finite, or fields that contradict each other.
     """
     try:
-        values = json.loads(text)
+        values: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PolicyContractError(f"{where}: not JSON: {error}; export the policy again") from error
-    if not isinstance(values, dict):
+    if not is_table(values):
         raise PolicyContractError(f"{where}: found {type(values).__name__}, expected an object")
     _check_version(values, where)
-    stored_hash = values.pop("contract_hash", None)
-    contract: Contract = read_as(Contract, values, where, PolicyContractError)
+    stored_hash = values.get("contract_hash")
+    rest = {key: value for key, value in values.items() if key != "contract_hash"}
+    contract: Contract = read_as(Contract, rest, where, PolicyContractError)
     if stored_hash != contract.contract_hash:
         raise PolicyContractError(
             f"{where}.contract_hash: found {stored_hash!r}, expected "
@@ -264,8 +256,8 @@ def read_contract(text: str, where: str = "contract") -> Contract:
     return contract
 
 
-def _check_version(values: dict[str, Any], where: str) -> None:
-    """Refuse another version before its keys are looked at, which may differ."""
+def _check_version(values: Mapping[str, Any], where: str) -> None:
+    """Refuse another version first, since its keys may differ."""
     found = values.get("version")
     if found != VERSION:
         number = found.removeprefix(FAMILY) if isinstance(found, str) else ""
@@ -275,7 +267,7 @@ def _check_version(values: dict[str, Any], where: str) -> None:
             + ("update this software" if newer else "export the policy again")
         )
     shield = values.get("shield")
-    version = shield.get("version") if isinstance(shield, dict) else None
+    version = shield.get("version") if is_table(shield) else None
     if version != SHIELD_VERSION:
         raise PolicyContractError(
             f"{where}.shield.version: found {version!r}, expected {SHIELD_VERSION}: the policy was "

@@ -1,4 +1,4 @@
-"""The fleet file: which robots there are, where they start and go, and what drives them."""
+"""The fleet file: robots, their starts and goals, and their policy files."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ from testudo_hardware.strict_files import OPTIONAL, read_as
 
 FILE_VERSION = 1
 FARTHEST_M = 10_000.0
-"""Places are within this of the origin of the shared frame, in each coordinate."""
+"""Largest coordinate of a position in the shared frame."""
 _TURN_RAD = 2 * math.pi
 _EXPECTED = "fileversion: 1, policy, policy_sha256 and robots, as in the example of docs/hardware.md"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NO_POSE = PoseSource("odom", "", 0.0, 0.0)
 _RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy", "driver")
 
 
@@ -63,26 +64,26 @@ class FleetRobot:
     initial_yaw: float
     """[rad]."""
     goal_world: tuple[float, ...]
-    """(D,) [m]; of a robot that follows, while its leader is at its start."""
+    """(D,) [m]; of a following robot while its leader is at its start."""
     spec: RobotSpec = field(repr=False)
     untrusted: bool = False
-    """The others rely on nothing that it says and keep clear of where tracking sees it."""
+    """Peers ignore its messages and avoid its tracked position."""
     host: str = ""
-    """The computer that its nodes run on; empty for the one where they are started."""
+    """Computer of its nodes; empty for the one where they are started."""
     link: LinkChoice = field(default_factory=default_link)
-    """How its driver is reached."""
-    pose: PoseSource | None = None
-    """What tells it where it is; None becomes `default_pose`."""
+    """Link to its driver."""
+    pose: PoseSource = _NO_POSE
+    """Source of its poses; left out, it is `default_pose`."""
     follows: Follow | None = None
-    """Whom it goes with; None has a goal that stays."""
+    """The robot that it follows; None has a fixed goal."""
 
     def __post_init__(self) -> None:
-        if self.pose is None:
+        if self.pose is _NO_POSE:
             object.__setattr__(self, "pose", default_pose(self.spec))
 
     @property
     def has_flight_phases(self) -> bool:
-        """Return whether it stands on the ground at first, takes off to its initial position and lands at the end."""
+        """Return whether it starts on the ground, takes off to its initial position and lands at the end."""
         return self.spec.dimension == 3 and self.link.profile.flight is not None
 
 
@@ -91,20 +92,20 @@ class Fleet:
     """The robots of one run and their policies."""
 
     file: Path
-    """Where it was read from."""
+    """The fleet file."""
     policy: Path
     """The policy file, absolute."""
     policy_sha256: str
-    """The hash that the policy file must have."""
+    """Required hash of the policy file."""
     robots: tuple[FleetRobot, ...]
     tracking: bool = False
-    """Each robot's odometry comes from a tracking system that the others may rely on."""
-    policies: Mapping[str, PolicyGroup] = field(default_factory=dict)
-    """By type of robot, where that is not `policy`."""
+    """A tracking system provides the poses of all robots."""
+    policies: Mapping[str, PolicyGroup] = field(default_factory=dict[str, PolicyGroup])
+    """By type of robot, where it is not `policy`."""
 
     @property
     def teams(self) -> tuple[Fleet, ...]:
-        """Return the fleet's parts that run one policy file each, in the order of their first robots."""
+        """Return the policy groups, in the order of their first robots."""
         if not self.policies:
             return (self,)
         return tuple(
@@ -119,7 +120,7 @@ class Fleet:
         )
 
     def team_of(self, name: str) -> Fleet:
-        """Return the part of the fleet that runs the policy file of a robot; its peers are the others in it.
+        """Return the policy group of a robot; its peers are the others in it.
 
         Raises:
             FleetError: there is no robot of that name.
@@ -132,7 +133,7 @@ class Fleet:
 
     @property
     def frame(self) -> str:
-        """Return the frame in which all positions stand."""
+        """Return the frame of all positions."""
         return self.robots[0].pose.frame
 
     @property
@@ -163,7 +164,7 @@ class Fleet:
 
 @dataclass(frozen=True)
 class _RobotEntry:
-    """A robot as it stands in the file."""
+    """A robot in the file."""
 
     type: str
     initial_position: tuple[float, ...]
@@ -178,24 +179,24 @@ class _RobotEntry:
 
 @dataclass(frozen=True)
 class _FleetEntry:
-    """A fleet as it stands in the file."""
+    """A fleet in the file."""
 
     fileversion: int
     policy: str
     policy_sha256: str
     robots: dict[str, Any]
     tracking: bool = field(default=False, metadata=OPTIONAL)
-    policies: dict[str, PolicyEntry] = field(default_factory=dict, metadata=OPTIONAL)
+    policies: dict[str, PolicyEntry] = field(default_factory=dict[str, PolicyEntry], metadata=OPTIONAL)
 
 
 def load_fleet(path: str | Path) -> Fleet:
     """Read and check a fleet file.
 
     Raises:
-        FleetError: unreadable; an unknown, missing or repeated key; a wrong type; a number that is
-            not finite, or a place or angle beyond reason; an unknown robot type; a start or goal of another dimension;
-            two robots that start, or go, into each other; an untrusted robot without tracking; a link or
-            pose source that does not hold, robots that share no frame, or that share a topic which is one's alone.
+        FleetError: unreadable; an unknown, missing or repeated key; a wrong type; a number that is not finite or out of
+            range; an unknown robot type; a start or goal of another dimension; two robots that start or end in contact;
+            an untrusted robot without tracking; an invalid link or pose source; robots that share no frame, or share a
+            topic that belongs to one.
     """
     file = Path(path)
     return parse_fleet(read_text(file, "fleet file", FleetError, _EXPECTED), file)
@@ -232,7 +233,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     if fleet.untrusted and not fleet.tracking:
         raise FleetError(
             f"{file}: robots.{fleet.untrusted[0]}.untrusted: found true, expected `tracking: true` in the fleet, too: "
-            "a robot that is not trusted must be seen by a tracking system"
+            "an untrusted robot needs a tracking system"
         )
     return fleet
 
@@ -282,7 +283,7 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
 
 
 def _check_bounds(entry: _RobotEntry, where: str) -> None:
-    """Refuse places and angles that are finite, but no places and angles of a robot: degrees, or millimetres."""
+    """Refuse positions and angles out of range, such as degrees or millimetres."""
     offset = entry.follow.offset if entry.follow is not None else ()
     for key, values, most, unit in (
         ("initial_position", entry.initial_position, FARTHEST_M, "m"),
@@ -296,37 +297,32 @@ def _check_bounds(entry: _RobotEntry, where: str) -> None:
 
 
 def _with_leaders(robots: tuple[FleetRobot, ...], file: Path) -> tuple[FleetRobot, ...]:
-    """Give robots that follow the goal that they have at the start."""
+    """Return the robots with the initial goals of those that follow."""
     by_name = {robot.name: robot for robot in robots}
     dimensions = {robot.name: robot.spec.dimension for robot in robots}
     follows = {robot.name: robot.follows for robot in robots if robot.follows is not None}
     for name, follow in follows.items():
         check_follow(name, follow, dimensions, follows, f"{file}: robots.{name}.follow")
-    return tuple(
-        robot
-        if robot.follows is None
-        else replace(
-            robot,
-            goal_world=robot.follows.goal_world(
-                by_name[robot.follows.robot].initial_position_world, robot.spec.dimension
-            ),
-        )
-        for robot in robots
-    )
+    found: list[FleetRobot] = []
+    for robot in robots:
+        if robot.follows is not None:
+            leader = by_name[robot.follows.robot].initial_position_world
+            robot = replace(robot, goal_world=robot.follows.goal_world(leader, robot.spec.dimension))  # noqa: PLW2901
+        found.append(robot)
+    return tuple(found)
 
 
 def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:
-    """Refuse robots that would touch at the start or at their goals."""
+    """Refuse robots in contact at their starts or goals."""
     for first, second in combinations(robots, 2):
         needed = first.spec.body_radius_m + second.spec.body_radius_m
         for key, one, other in (
             ("initial_position", first.initial_position_world, second.initial_position_world),
             ("goal", first.goal_world, second.goal_world),
         ):
-            axes = min(len(one), len(other))
-            # one of them stands on the ground below it, and takes off straight up
+            # a drone with flight phases starts on the ground below its position
             below = key == "initial_position" and (first.has_flight_phases or second.has_flight_phases)
-            axes = 2 if below else axes
+            axes = 2 if below else min(len(one), len(other))
             distance = math.dist(one[:axes], other[:axes])
             if distance <= needed and (below or not _one_flies_above(first, second, one, other)):
                 raise FleetError(
@@ -336,7 +332,7 @@ def _check_room(robots: tuple[FleetRobot, ...], file: Path) -> None:
 
 
 def _one_flies_above(first: FleetRobot, second: FleetRobot, one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Return whether one robot is on the ground and the other flies above it, at these places."""
+    """Return whether one robot is on the ground and the other flies above it, at these positions."""
     if len(one) == len(other):
         return False
     ground, drone, height_m = (first, second, other[2]) if len(one) == 2 else (second, first, one[2])

@@ -20,7 +20,7 @@ def save_fleet(fleet: Fleet, path: str | Path) -> None:
 
 def fleet_text(fleet: Fleet, file: Path) -> str:
     """Return the text of a fleet as ``file`` holds it, with the paths in it relative to its folder."""
-    tables = {
+    tables: dict[str, Any] = {
         "fileversion": FILE_VERSION,
         "policy": _relative(fleet.policy, file.parent),
         "policy_sha256": fleet.policy_sha256,
@@ -38,20 +38,15 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
             for robot in fleet.robots
         },
         **({"tracking": True} if fleet.tracking else {}),
-        **(
-            {
-                "policies": {
-                    _moved(kind, fleet.file, file): {
-                        "policy": _relative(one.path, file.parent),
-                        "policy_sha256": one.sha256,
-                    }
-                    for kind, one in fleet.policies.items()
-                }
-            }
-            if fleet.policies
-            else {}
-        ),
     }
+    if fleet.policies:
+        tables["policies"] = {
+            _moved(kind, fleet.file, file): {
+                "policy": _relative(one.path, file.parent),
+                "policy_sha256": one.sha256,
+            }
+            for kind, one in fleet.policies.items()
+        }
     return yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
 
 

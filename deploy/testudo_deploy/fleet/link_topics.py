@@ -1,4 +1,4 @@
-"""Which topics the links of a fleet may speak on, so that no robot hears or commands what is another one's; pure."""
+"""Checks the topics of a fleet's links, so that no robot receives or commands what belongs to another one; pure."""
 
 from __future__ import annotations
 
@@ -18,54 +18,48 @@ ROBOT_TOPICS: Mapping[str, str] = {
     "guard_status": "diagnostic_msgs/msg/DiagnosticStatus",
     "estop": "std_msgs/msg/Bool",
 }
-"""Topics in the namespace of each robot, beside those of its link; `truth` is for evaluation, no policy may hear it.
+"""Topics in the namespace of each robot, besides those of its link; `truth` is for evaluation only.
 
-The policy commands on `cmd_vel_policy`; what the guard lets pass, and its brakes, go to the driver on `cmd_vel`, which
-its link may call otherwise.
+The policy publishes on `cmd_vel_policy`; the guard sends its commands and brakes to the driver on `cmd_vel`, or on its
+name in the link.
 """
 FLIGHT_TOPICS: Mapping[str, str] = {
     "flight_order": "std_msgs/msg/UInt8MultiArray",
     "flight_request": "std_msgs/msg/UInt8MultiArray",
     "vehicle_state": "std_msgs/msg/UInt8MultiArray",
 }
-"""Topics of a robot with flight phases: its policy orders, its guard asks the vehicle, the vehicle says how it is."""
+"""Topics of a robot with flight phases: orders of its policy, requests of its guard, states of the vehicle."""
 TRANSFORM_TOPIC = "/tf"
 AMCL_TOPIC = "amcl_pose"
 _OWN = (*ROBOT_TOPICS, *FLIGHT_TOPICS, "plant_fault", "guard", "policy", "driver")
-"""Names in the namespace of a robot on which its own nodes speak, or below which they do."""
-_OF_THE_FLEET = (
-    "plant",
-    "fleet",
-    "task",
-    "estop",
-    "diagnostics",
-    "lock_step",
-    "clock",
-    "station",
-    "recorder",
-    "markers",
-    "rosout",
-    "parameter_events",
-)
-"""Names from the root, the same."""
+"""Names in the namespace of a robot for its own nodes, or prefixes of such names."""
+_OF_THE_FLEET = {
+    *("plant", "fleet", "task", "estop", "diagnostics", "lock_step", "clock"),
+    *("station", "recorder", "markers", "rosout", "parameter_events"),
+}
+"""The same from the root."""
 
 
 def absolute(topic: str, robot: str) -> str:
-    """Return the name from the root of a topic that a robot's link names."""
+    """Return the name from the root of a topic of a robot's link."""
     return topic if topic.startswith("/") else f"/{robot}/{topic}"
 
 
 def check_topics(links: Mapping[str, tuple[LinkChoice, PoseSource]], file: Path) -> None:
-    """Refuse links that speak on topics of others; ``links`` by robot: how it is reached, what tells where it is.
+    """Refuse links that use topics of others; ``links`` by robot: its link and pose source.
 
     Raises:
-        FleetError: a remapping of a topic that the link does not have, a topic of our own nodes or in the namespace of
-            another robot, one topic for two things, or transforms of two robots that nobody can tell apart.
+        FleetError: a remapping of a topic that the link lacks, a topic of this project's nodes or in the namespace of
+            another robot, one topic for two purposes, or transforms of two robots that cannot be told apart.
     """
     taken: dict[str, tuple[str, str, str]] = {}
     for robot, (link, pose) in links.items():
         where = f"{file}: robots.{robot}.link"
-        _check_keys(link, where)
+        known = _known(link.profile)
+        for key in (key for key in link.remappings if key not in known):
+            raise FleetError(
+                f"{where}.remappings.{key}: unknown key; link {link.profile.name!r} has the topics {', '.join(known)}"
+            )
         for topic, shared in _used(link, pose):
             name = absolute(link.remappings.get(topic, topic), robot)
             _check_name(name, topic, robot, tuple(links), where)
@@ -79,14 +73,14 @@ def check_topics(links: Mapping[str, tuple[LinkChoice, PoseSource]], file: Path)
 
 
 def _known(profile: LinkProfile) -> tuple[str, ...]:
-    """Return the topics of a link that may be called otherwise."""
+    """Return the topics of a link that may be remapped."""
     parts = (profile.command, profile.odometry, profile.pose, profile.battery)
     names = [part.topic.value for part in parts if part is not None]
     return (*names, *((AMCL_TOPIC, TRANSFORM_TOPIC) if profile.odometry is not None else ()))
 
 
 def _used(link: LinkChoice, pose: PoseSource) -> Iterator[tuple[str, str]]:
-    """Return the topics of a robot's link, as its profile calls them; with what many may share on them."""
+    """Yield the topics of a robot's link by their names in the profile, with the purpose of sharing them."""
     profile = link.profile
     for part in (profile.command, profile.odometry, profile.battery):
         if part is not None:
@@ -94,26 +88,17 @@ def _used(link: LinkChoice, pose: PoseSource) -> Iterator[tuple[str, str]]:
     if pose.source == "amcl_pose":
         yield AMCL_TOPIC, ""
     if pose.source == "tf":
-        yield TRANSFORM_TOPIC, TRANSFORM_TOPIC  # `_check_transforms` looks at the frames in it
-    if pose.source == "mocap":
+        yield TRANSFORM_TOPIC, TRANSFORM_TOPIC  # `_check_transforms` checks its frames
+    if pose.source == "mocap" and profile.pose is not None:
         yield profile.pose.topic.value, NAMED_POSES if profile.pose.type.value == NAMED_POSES else ""
-
-
-def _check_keys(link: LinkChoice, where: str) -> None:
-    known = _known(link.profile)
-    for key in link.remappings:
-        if key not in known:
-            raise FleetError(
-                f"{where}.remappings.{key}: unknown key; link {link.profile.name!r} has the topics {', '.join(known)}"
-            )
 
 
 def _check_name(name: str, topic: str, robot: str, robots: tuple[str, ...], where: str) -> None:
     root, _, below = name[1:].partition("/")
     if root in _OF_THE_FLEET or (root == robot and below.partition("/")[0] in _OWN):
         raise FleetError(
-            f"{where}: found {name} for {topic!r}, expected another name: on this one the nodes of the "
-            "fleet speak among themselves"
+            f"{where}: found {name} for {topic!r}, expected another name: this one is reserved for the "
+            "nodes of the fleet"
         )
     if below and root != robot and root in robots:
         raise FleetError(
@@ -123,18 +108,18 @@ def _check_name(name: str, topic: str, robot: str, robots: tuple[str, ...], wher
 
 
 def _check_transforms(links: Mapping[str, tuple[LinkChoice, PoseSource]], file: Path) -> None:
-    """Refuse transforms that come on one topic and to one frame: each robot would take the place of the other."""
+    """Refuse transforms on one topic to one frame: each robot would use the pose of the other."""
     taken: dict[tuple[str, str], str] = {}
     for robot, (link, pose) in links.items():
         if pose.source != "tf":
             continue
         topic = absolute(link.remappings.get(TRANSFORM_TOPIC, TRANSFORM_TOPIC), robot)
-        frame = link.profile.odometry.frames(robot)[0]
+        frame = link.profile.odometry_of(robot).frames(robot)[0]
         if (topic, frame) in taken:
             raise FleetError(
                 f"{file}: robots.{robot}.pose.source: found tf, with transforms on {topic} to the frame "
-                f"{frame!r} as for {taken[topic, frame]}, whose place it would take for its own; expected "
-                f"a topic of its own (`remappings: {{{TRANSFORM_TOPIC}: tf}}` below link) or a frame of "
-                "its own (`{robot}/odom` in a link file of yours)"
+                f"{frame!r} as for {taken[topic, frame]}, whose pose it would use; expected another topic "
+                f"(`remappings: {{{TRANSFORM_TOPIC}: tf}}` below link) or another frame (`{{robot}}/odom` in your "
+                "own link file)"
             )
         taken[topic, frame] = robot

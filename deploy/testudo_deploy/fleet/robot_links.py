@@ -1,7 +1,7 @@
-"""How each robot of a fleet file is reached and localised: its `host`, `link` and `pose`, all of which may be left out.
+"""Links and pose sources of a fleet file: `host`, `link` and `pose` of each robot, all optional.
 
-Left out, they mean a robot that our own driver or the plant moves on this machine, and whose odometry stands in the
-frame `world`, which the whole fleet shares.
+The defaults are a robot that a driver of this project or the plant moves on this computer, with odometry in the frame
+`world`, which the whole fleet shares.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from testudo_hardware.links.link_profile import DEFAULT_LINK, LinkProfile, load_
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.spec import RobotSpec
-from testudo_hardware.strict_files import OPTIONAL
+from testudo_hardware.strict_files import OPTIONAL, is_table
 
 DRIVER_FILES = ("crazyflies", "motion_capture", "server")
-"""What the configuration of Crazyswarm2 consists of; the first has to be there."""
+"""Files of a Crazyswarm2 configuration; the first is required."""
 Source = Literal["odom", "odom+initial", "tf", "amcl_pose", "mocap"]
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _URI = re.compile(r"(radio|usb|udp|tcp|serial)://[\w.:/?=&-]+")
@@ -31,64 +31,57 @@ _FRAME = re.compile(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 
 
 class FleetError(TestudoError):
-    """A fleet file does not hold: the text names file, key, what was found and what is expected."""
+    """A fleet file is invalid: the text names file, key, what was found and what is expected."""
 
 
 @dataclass(frozen=True)
 class PoseSource:
-    """What tells a robot where it is."""
+    """Source of a robot's poses."""
 
     source: Source
     frame: str
-    """In which the fleet's positions stand: one for the whole fleet."""
+    """Frame of the fleet's positions: one for the whole fleet."""
     sigma_m: float
-    """Standard deviation of the position; the shield relies on three of them."""
+    """Standard deviation of the position; the shield uses three of them."""
     max_age_s: float
-    """A pose older than this makes the robot brake."""
+    """The robot brakes on an older pose."""
 
 
 @dataclass(frozen=True)
 class LinkChoice:
-    """How a robot is reached."""
+    """Link of a robot."""
 
     name: str
     """Of a known profile, or the path of a .toml file, relative to the fleet file."""
     profile: LinkProfile = field(repr=False)
-    remappings: Mapping[str, str] = field(default_factory=dict)
-    """Names of topics that the profile says, and what they are called on this robot."""
-    config: Mapping[str, str] = field(default_factory=dict)
-    """Files that its driver was set up with, by what they are (`DRIVER_FILES`), relative to the fleet file."""
+    remappings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Topic names of the profile, and their names on this robot."""
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Configuration files of its driver by kind (`DRIVER_FILES`), relative to the fleet file."""
     types: tuple[str, ...] = ()
-    """Robot types of that configuration that the robot's file describes, as was said at import; empty: nobody said."""
+    """Robot types of that configuration that the robot file describes, given at import; empty: unknown."""
     uri: str = ""
-    """Address of the robot's radio, for profiles with a driver of our own."""
+    """Address of the robot's radio, for profiles with a driver of this project."""
     onboard_brake: bool = False
-    """Somebody has made sure that the vehicle brakes by itself when its radio is silent."""
+    """The user confirms that the vehicle brakes by itself when its radio is silent."""
 
     @property
     def topics(self) -> dict[str, str]:
-        """Return what is called `cmd_vel`, `odom`, `pose` and `battery_state` in nodes, and its name on this robot.
-
-        A topic that the driver does not have is left out.
-        """
+        """Return the names on this robot of `cmd_vel`, `odom`, `pose` and `battery_state`, if its driver has them."""
         profile = self.profile
-        parts = {
-            "cmd_vel": profile.command,
-            "odom": profile.odometry,
-            "pose": profile.pose,
-            "battery_state": profile.battery,
-        }
-        named_so = {name: part.topic.value for name, part in parts.items() if part is not None}
-        return {name: self.remappings.get(topic, topic) for name, topic in named_so.items()}
+        parts = (profile.command, profile.odometry, profile.pose, profile.battery)
+        names = ("cmd_vel", "odom", "pose", "battery_state")
+        found = {name: part.topic.value for name, part in zip(names, parts, strict=True) if part is not None}
+        return {name: self.remappings.get(topic, topic) for name, topic in found.items()}
 
 
 @dataclass(frozen=True)
 class LinkEntry:
-    """A link as it stands in the file."""
+    """A link in the file."""
 
     profile: str
-    remappings: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
-    config: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
+    remappings: dict[str, str] = field(default_factory=dict[str, str], metadata=OPTIONAL)
+    config: dict[str, str] = field(default_factory=dict[str, str], metadata=OPTIONAL)
     types: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     uri: str = field(default="", metadata=OPTIONAL)
     onboard_brake: bool = field(default=False, metadata=OPTIONAL)
@@ -96,7 +89,7 @@ class LinkEntry:
 
 @dataclass(frozen=True)
 class PoseEntry:
-    """A pose source as it stands in the file."""
+    """A pose source in the file."""
 
     source: Source
     frame: str = field(default=WORLD_FRAME, metadata=OPTIONAL)
@@ -116,17 +109,17 @@ def default_pose(spec: RobotSpec) -> PoseSource:
 
 
 def spelled_out(values: Any) -> Any:
-    """Return a robot's table with a `link` that is a name alone spelled out as a table."""
-    if isinstance(values, Mapping) and isinstance(values.get("link"), str):
+    """Return a robot's table with a table for a `link` that is a plain name."""
+    if is_table(values) and isinstance(values.get("link"), str):
         return {**values, "link": {"profile": values["link"]}}
     return values
 
 
 def check_host(host: str, where: str) -> str:
-    """Return the name of a host; empty is this machine.
+    """Return the name of a host; empty is this computer.
 
     Raises:
-        FleetError: no name that a host can have.
+        FleetError: not a host name.
     """
     if host and not _HOST.fullmatch(host):
         raise FleetError(f"{where}.host: found {host!r}, expected the name or address of a computer")
@@ -137,20 +130,19 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
     """Return the link of a robot; ``file`` is the fleet file, the base of relative paths.
 
     Raises:
-        FleetError: no such profile, it does not hold or is for another kind of robot, a remapping that is no name of
-            a topic, or a URI that is missing or of no use.
+        FleetError: no such profile, an invalid one or one for another kind of robot, a remapping that is no topic name,
+            or a URI that is missing or unused.
     """
     if entry is None:
         return default_link()
     try:
         profile = load_link(file.parent / entry.profile if entry.profile.endswith(".toml") else entry.profile)
-        CommandWire(robot, spec, profile)  # refuses a wire that is for other robots
+        CommandWire(robot, spec, profile)  # refuses a link for other kinds of robots
     except TestudoError as error:
         raise FleetError(f"{where}.link: {error}") from error
-    for name, other in entry.remappings.items():
-        for text in (name, other):
-            if not _TOPIC.fullmatch(text):
-                raise FleetError(f"{where}.link.remappings: found {text!r}, expected the name of a topic")
+    for text in (text for pair in entry.remappings.items() for text in pair):
+        if not _TOPIC.fullmatch(text):
+            raise FleetError(f"{where}.link.remappings: found {text!r}, expected the name of a topic")
     wrong = [name for name in entry.config if name not in DRIVER_FILES]
     if wrong or (entry.config and (DRIVER_FILES[0] not in entry.config or profile.wire != "crazyswarm2")):
         raise FleetError(
@@ -169,11 +161,11 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
 
 
 def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
-    """Return what localises a robot, in a frame that it can share with others.
+    """Return the pose source of a robot, in a frame that it can share with others.
 
     Raises:
-        FleetError: odometry in a frame of the robot's own, a source that the link does not have, an error or an age
-            beyond what the shield relies on, or poses that are too rare for their age limit.
+        FleetError: odometry in the robot's own frame, a source that the link lacks, an error or an age beyond the
+            limits of the shield, or a rate of poses that is too low for their age limit.
     """
     at = default_pose(spec)
     if entry is not None:
@@ -202,10 +194,10 @@ def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: L
 
 
 def check_tracking(sources: Mapping[str, str], file: Path) -> None:
-    """Refuse wheel odometry in a fleet whose poses all come from a tracking system; ``sources`` by robot.
+    """Refuse wheel odometry in a fleet with a tracking system; ``sources`` by robot.
 
     Raises:
-        FleetError: a source that is not seen from outside.
+        FleetError: a source that does not come from outside the robot.
     """
     for robot, source in sources.items():
         if source not in ("odom", "mocap"):
@@ -216,7 +208,7 @@ def check_tracking(sources: Mapping[str, str], file: Path) -> None:
 
 
 def check_radios(links: Mapping[str, tuple[str, LinkChoice]], file: Path) -> None:
-    """Refuse two drones at one radio, which one driver holds; ``links`` by robot: its host, and how it is reached.
+    """Refuse two drones on one radio, which one driver uses; ``links`` by robot: its host, and its link.
 
     Raises:
         FleetError: one Crazyradio of one computer, or one address, for two robots.
@@ -229,14 +221,14 @@ def check_radios(links: Mapping[str, tuple[str, LinkChoice]], file: Path) -> Non
         radio = (host, dongle[0]) if dongle else ("", link.uri)
         if radio in taken:
             raise FleetError(
-                f"{file}: robots.{robot}.link.uri: found {radio[1]}, which {taken[radio]} has; expected a "
-                "radio of its own: one driver holds it (many drones at one radio need Crazyswarm2)"
+                f"{file}: robots.{robot}.link.uri: found {radio[1]}, which {taken[radio]} has; expected "
+                "another radio: one driver uses it (many drones on one radio need Crazyswarm2)"
             )
         taken[radio] = robot
 
 
 def check_shared_frame(frames: Mapping[str, str], file: Path) -> None:
-    """Refuse robots whose poses stand in different frames; ``frames`` by robot.
+    """Refuse robots whose poses are in different frames; ``frames`` by robot.
 
     Raises:
         FleetError: two frames.
@@ -251,13 +243,7 @@ def check_shared_frame(frames: Mapping[str, str], file: Path) -> None:
 
 
 def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a fleet file says of a link, by the key `link`; nothing for the default.
-
-    Args:
-        choice: the link.
-        name: what the file calls its profile.
-        config: what the file calls the files of its driver.
-    """
+    """Return the entry `link` of a fleet file with the names of its profile and driver files; empty for the default."""
     if choice == default_link():
         return {}
     tables = {
@@ -272,17 +258,11 @@ def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dic
 
 
 def pose_tables(pose: PoseSource, spec: RobotSpec) -> dict[str, Any]:
-    """Return what a fleet file says of a pose source, by the key `pose`; nothing for the default."""
+    """Return the entry `pose` of a fleet file, empty for the default."""
     if pose == default_pose(spec):
         return {}
-    return {
-        "pose": {
-            "source": pose.source,
-            "frame": pose.frame,
-            "sigma": float(pose.sigma_m),
-            "max_age": float(pose.max_age_s),
-        }
-    }
+    sigma, max_age = float(pose.sigma_m), float(pose.max_age_s)
+    return {"pose": {"source": pose.source, "frame": pose.frame, "sigma": sigma, "max_age": max_age}}
 
 
 def _check_uri(uri: str, profile: LinkProfile, where: str) -> None:
@@ -304,29 +284,29 @@ def _check_frame(at: PoseSource, robot: str, profile: LinkProfile, where: str) -
             )
     elif own is None:
         raise FleetError(
-            f"{where}.pose.source: found {at.source}, expected mocap: link {profile.name!r} tells no odometry"
+            f"{where}.pose.source: found {at.source}, expected mocap: link {profile.name!r} has no odometry"
         )
     if at.source == "odom" and own != at.frame:
         raise FleetError(
-            f"{where}.pose.source: found odom, which stands in {own!r} and not in the shared frame "
+            f"{where}.pose.source: found odom, which is in {own!r} and not in the shared frame "
             f"{at.frame!r}; expected odom+initial, which places it at initial_position, or tf, amcl_pose "
             "or mocap"
         )
     if at.source != "odom" and own == at.frame:
         raise FleetError(
             f"{where}.pose.frame: found {at.frame!r}, in which the odometry of link {profile.name!r} "
-            f"stands by itself; expected source odom, or another frame for {at.source}"
+            f"is already; expected source odom, or another frame for {at.source}"
         )
 
 
 def _check_rate(at: PoseSource, spec: RobotSpec, profile: LinkProfile, where: str) -> None:
     rate_hz, lag_s, what = profile.odometry.rate.value if profile.odometry else 0.0, 0.0, "odometry"
     if at.source == "mocap":
-        rate_hz, what = profile.pose.rate.value, "poses, whose velocities lag by the filter,"
+        rate_hz, what = profile.pose_of(spec.name).rate.value, "poses, whose velocities lag by the filter,"
         lag_s = filter_delay_s(rate_hz, filter_window_s(spec, rate_hz, at.sigma_m, at.max_age_s))
     oldest_s = 1 / rate_hz + lag_s
     if oldest_s > at.max_age_s:
         raise FleetError(
             f"{where}.pose.max_age: found {at.max_age_s:g} s, expected at least {oldest_s:.3g} s: link "
-            f"{profile.name!r} tells {what} at {rate_hz:g} Hz"
+            f"{profile.name!r} sends {what} at {rate_hz:g} Hz"
         )

@@ -206,7 +206,7 @@ def test_a_signal_that_this_robot_lacks_is_refused(path, spec):
         inputs = values["test_vector"]["inputs"]
         inputs["wind"] = inputs.pop("yaw")
 
-    refused(path, spec, PolicyContractError, "found 'wind', which is not there on this robot",
+    refused(path, spec, PolicyContractError, "found 'wind', which is not available on this robot",
             edit=rename)  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def test_a_robot_without_the_table_refuses_it(turning, spec, text):
     ("change", "text"),
     [
         ({"limits": ()}, r"command\.limits: found 0 for velocity_yaw_rate_world, expected 1"),
-        ({"limits": ((-1.0, 0.5),)}, r"limits of yaw_rate: found \(-1\.0, 0\.5\), expected as much to one side"),
+        ({"limits": ((-1.0, 0.5),)}, r"limits of yaw_rate: found \(-1\.0, 0\.5\), expected symmetric limits"),
         ({"unit": "m/s"}, r"command\.unit: found 'm/s', expected 'm/s, m/s, m/s, rad/s'"),
     ],
 )

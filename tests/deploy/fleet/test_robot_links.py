@@ -149,12 +149,12 @@ OWN = "expected odom+initial, which places it at initial_position"
         (
             {"link": "turtlebot4", "pose": {**INITIAL, "max_age": 0.04}},
             "robots.tb1.pose.max_age",
-            "expected at least 0.05 s: link 'turtlebot4' tells odometry at 20 Hz",
+            "expected at least 0.05 s: link 'turtlebot4' sends odometry at 20 Hz",
         ),
         (
             {"link": "turtlebot4", "pose": {"source": "mocap", "max_age": 0.035}},
             "robots.tb1.pose.max_age",
-            "expected at least 0.04 s: link 'turtlebot4' tells poses, whose velocities lag by the filter, at 100 Hz",
+            "expected at least 0.04 s: link 'turtlebot4' sends poses, whose velocities lag by the filter, at 100 Hz",
         ),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_drone_that_tells_no_odometry_needs_motion_capture(tmp_path):
         "link": "crazyswarm2",
     }
     for pose in ({}, {"pose": {"source": "tf", "frame": "map"}}):
-        with pytest.raises(FleetError, match="expected mocap: link 'crazyswarm2' tells no odometry"):
+        with pytest.raises(FleetError, match="expected mocap: link 'crazyswarm2' has no odometry"):
             load(tmp_path, **place, **pose)
     assert load(tmp_path, **place, pose={"source": "mocap"}).frame == "world"
 

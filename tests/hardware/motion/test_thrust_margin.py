@@ -44,8 +44,8 @@ def test_a_slow_drone_needs_less():
 
 def test_a_drone_that_may_sink_is_told_of():
     assert thrust_warning(SPEC) == (
-        "crazyflie_2x: at the worse ends of its file its rotors lift 0.288 N at power.land, 3.2 V, which does not "
-        "carry its weight, 0.332 N; replace the intervals of rotors.thrust_most, rotors.thrust_scale, "
+        "crazyflie_2x: with the worst values of its file its rotors lift 0.288 N at power.land, 3.2 V, less than "
+        "its weight, 0.332 N; replace the intervals of rotors.thrust_most, rotors.thrust_scale, "
         "rotors.thrust_most_per_volt by measured values"
     )
 
@@ -54,7 +54,7 @@ def test_what_is_advised_is_enough():
     weak = dataclasses.replace(SPEC, power={})
     said = thrust_warning(weak)
     assert said.endswith("by measured values, or lower limits.acceleration to 0.84 m/s^2 or limits.speed to 0.10 m/s")
-    assert "brakes a descent at 0.84 m/s^2, while the shield counts on 3.50 m/s^2" in said
+    assert "brakes a descent at 0.84 m/s^2, while the shield assumes 3.50 m/s^2" in said
     assert thrust_warning(dataclasses.replace(weak, acceleration_limit_m_s2=0.84)) is None
     assert thrust_warning(dataclasses.replace(weak, speed_limit_m_s=0.10)) is None
     measured = with_ends(

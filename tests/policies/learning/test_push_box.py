@@ -81,7 +81,7 @@ def test_an_export_is_equal_and_no_robot_runs_it(tmp_path, capsys):
     assert artefact.contract.parity["max_error"] <= 1e-5
     names = [signal.name for signal in artefact.contract.signals]
     assert names[-3:] == ["goal_world", "box_position_world", "box_quarter_yaw"]
-    with pytest.raises(PolicyContractError, match="found 'box_position_world', which is not there on this robot"):
+    with pytest.raises(PolicyContractError, match="found 'box_position_world', which is not available on this robot"):
         PolicyArtefact.load(run / "policy.onnx", robot=load_robot("gritsbot_x"))
     assert unavailable_signals(components) == ("box_position_world", "box_quarter_yaw")
     with pytest.raises(TestudoError, match="also reads box_position_world, box_quarter_yaw"):

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_deploy.admission.safety_contract_rules import check_fleet
-from testudo_deploy.admission.safety_contracts import Obligation, obligation, stop_tube_parameters_of
+from testudo_deploy.admission.safety_contracts import Obligation, obligation
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.rules import check_robot
 from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable, pair_rows, project_velocity
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint, motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
@@ -214,7 +215,7 @@ def _build_fleet(robot: str, contract: Contract, size: int) -> Sequence[Obligati
         spec = load_robot(robot)
         projection_parameters(spec)
         check_robot(contract, spec, f"r{index}")
-        fleet.append(obligation(f"r{index}", spec, contract, space=stop_tube_parameters_of(spec)))
+        fleet.append(obligation(f"r{index}", spec, contract, space=stop_tube_parameters(spec)))
     return fleet
 
 
