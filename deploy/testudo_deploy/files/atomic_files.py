@@ -1,24 +1,24 @@
-"""Dated folders, and files that others may read meanwhile: they are whole, or still as they were."""
+"""Dated folders, and files that are replaced atomically: readers see the old or the new content."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 
 def dated_folder(parent: str, kind: str = "") -> Path:
-    """Return a folder below ``parent`` named by the local time, and what it holds if that is told; it is not made."""
+    """Return a folder path below ``parent`` named by the local time and the ``kind`` of content; it is not created."""
     name = time.strftime("%Y-%m-%d-%H%M%S")
     return Path(parent) / (f"{name}-{kind}" if kind else name)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Give the path of a file to write, of the same suffix, that takes the place of ``path`` once the block ends well.
+def whole_file(path: Path) -> Generator[Path]:
+    """Provide the path of a temporary file with the same suffix, which replaces ``path`` if the block succeeds.
 
-    After an error, or a kill, what stood at ``path`` stands there still.
+    After an error or a kill ``path`` keeps its content.
     """
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
     try:

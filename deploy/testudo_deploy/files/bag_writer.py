@@ -1,7 +1,7 @@
-"""Writes a rosbag2 folder with MCAP: the one form in which a run is kept, recorded or imported.
+"""Writes a rosbag2 folder with MCAP: the format of every run, recorded or imported.
 
-The folder is readable at any moment: `metadata.yaml` stands there from the beginning and is
-completed at the end, and what was recorded reaches the disk twice a second.
+The folder is readable at any moment: `metadata.yaml` exists from the start and is completed at the end; messages are
+written to disk twice a second.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _FLUSH_NS = 500_000_000
 
 
 class RunWriteError(TestudoError):
-    """The run cannot be written: the folder holds a run already, or the disk refuses."""
+    """The run cannot be written: the folder contains a run, or the disk fails."""
 
 
 @dataclass(frozen=True)
 class RecordedTopic:
-    """One topic and how its messages are to be read."""
+    """One topic and the format of its messages."""
 
     name: str
     type: str
     """For example `nav_msgs/msg/Odometry`."""
     definition: str
-    """The message definition with all that it refers to, in the form `ros2msg`."""
+    """The message definition with its dependencies, in the form `ros2msg`."""
     type_hash: str
-    """`RIHS01_` and 64 digits; empty if it is not known."""
+    """`RIHS01_` and 64 digits; empty if unknown."""
     reliable: bool
     transient_local: bool
     depth: int
@@ -50,7 +50,7 @@ class RecordedTopic:
 
 @dataclass(frozen=True)
 class Enclosed:
-    """A file of the folder that stands in the bag, too: bags are copied without others."""
+    """A file of the folder that is also attached to the bag: bags are copied without other files."""
 
     name: str
     kind: str
@@ -61,16 +61,12 @@ class BagWriter:
     """Writes serialised messages into a folder; times are nanoseconds of the Unix epoch."""
 
     def __init__(self, folder: Path, topics: Sequence[RecordedTopic], start_ns: int, library: str) -> None:
-        """Begin; nothing is on the disk before `open`.
+        """Prepare a run that starts at ``start_ns``; nothing is written before `open`.
 
-        Args:
-            folder: must not hold a run already; other files in it stay.
-            topics: what will be written.
-            start_ns: time of the start.
-            library: who writes, as the file says it.
+        Other files in the folder stay; ``library`` is the name of the writer in the file.
 
         Raises:
-            RunWriteError: the folder holds a run.
+            RunWriteError: the folder contains a run.
         """
         self.folder = folder
         self._topics, self._start_ns, self._library = tuple(topics), start_ns, library
@@ -81,18 +77,14 @@ class BagWriter:
 
     @property
     def message_count(self) -> int:
-        """Return how many messages were taken."""
+        """Return the number of messages."""
         return sum(self._counts.values())
 
     def open(self, enclosed: Sequence[Enclosed] = (), metadata: Mapping[str, str] | None = None) -> None:
-        """Write the beginning.
-
-        Args:
-            enclosed: files of the folder that stand in the bag, too.
-            metadata: facts that stand in the bag, too.
+        """Write the start of the bag, with attached files of the folder and metadata.
 
         Raises:
-            RunWriteError: the disk refuses.
+            RunWriteError: the disk fails.
         """
         try:
             self._write_metadata(closed=False)
@@ -108,10 +100,10 @@ class BagWriter:
             raise self.refused(error) from error
 
     def write(self, topic: str, data: bytes, time_ns: int) -> None:
-        """Take one serialised message of a topic.
+        """Write one serialised message of a topic.
 
         Raises:
-            RunWriteError: the disk refuses; what is on it stays readable.
+            RunWriteError: the disk fails; the written part stays readable.
         """
         try:
             self._writer.add_message(
@@ -129,7 +121,7 @@ class BagWriter:
         """Complete bag and metadata.
 
         Raises:
-            RunWriteError: the disk refuses.
+            RunWriteError: the disk fails.
         """
         if self._stream.closed:
             return
@@ -143,7 +135,7 @@ class BagWriter:
             raise self.refused(error) from error
 
     def abandon(self) -> None:
-        """Close without completing anything: for a disk that has refused."""
+        """Close without completing the bag: after a disk failure."""
         with contextlib.suppress(OSError):
             self._stream.close()
 
@@ -164,7 +156,7 @@ class BagWriter:
             )
 
     def _write_metadata(self, *, closed: bool) -> None:
-        """Write `metadata.yaml`, the old one staying whole until the new one is."""
+        """Write `metadata.yaml` atomically."""
         start = {"nanoseconds_since_epoch": self._start_ns}
         length = {"nanoseconds": self._last_ns - self._start_ns}
         information: dict[str, Any] = {
@@ -204,10 +196,10 @@ class BagWriter:
         write_whole(self.folder / METADATA_FILE, text)
 
     def refused(self, error: OSError) -> RunWriteError:
-        """Return the error that says what the disk refused."""
+        """Return the error for a disk failure."""
         return RunWriteError(
             f"{self.folder}: the run cannot be written: {error.strerror or error}; "
-            "recording ends, what is on the disk stays readable"
+            "recording ends, the written part stays readable"
         )
 
 

@@ -10,43 +10,44 @@ from typing import Any
 import yaml
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.strict_files import is_table
 
 _TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice, of which YAML would silently keep the last."""
+    """Refuses repeated keys, of which YAML would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of a node, whose keys must differ."""
+        """Return the mapping of a node with unique text keys."""
         seen: set[str] = set()
         for key, _ in node.value:
             wrong = "" if key.tag == _TEXT_TAG else "is not a text"
             if wrong or key.value in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} {wrong or 'stands twice'}", key.start_mark
+                    None, None, f"the key {key.value!r} {wrong or 'occurs twice'}", key.start_mark
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def parse_tables(text: str, file: Path | str, error: type[TestudoError], expected: str) -> Mapping[str, Any]:
-    """Return the tables of a YAML text; ``expected`` says in errors what to write.
+    """Return the tables of a YAML text; ``expected`` is for errors.
 
     Raises:
-        TestudoError: of the type ``error``; empty, no tables at the top, not YAML, or a key stands twice.
+        TestudoError: of the type ``error``; empty, no table at the top, not YAML, or a repeated key.
     """
     values = parse_yaml(text, file, error)
     if values is None:
         raise error(f"{file}: is empty; expected {expected}")
-    if not isinstance(values, Mapping):
+    if not is_table(values):
         kind = "a list" if isinstance(values, list) else f"{values!r:.40} alone"
         raise error(f"{file}: found {kind}; expected {expected}")
     return values
 
 
 def read_text(file: Path, kind: str, error: type[TestudoError], expected: str) -> str:
-    """Return the text of a file; ``kind`` and ``expected`` say in errors what it is and what should be in it.
+    """Return the text of a file; ``kind`` and ``expected`` content are for errors.
 
     Raises:
         TestudoError: of the type ``error``; unreadable, or not text.
@@ -62,10 +63,10 @@ def read_text(file: Path, kind: str, error: type[TestudoError], expected: str) -
 
 
 def parse_yaml(text: str, file: Path | str, error: type[TestudoError]) -> Any:
-    """Return what a YAML text holds; ``file`` names it in errors.
+    """Return the value of a YAML text; ``file`` names it in errors.
 
     Raises:
-        TestudoError: of the type ``error``; not YAML, or a key stands twice.
+        TestudoError: of the type ``error``; not YAML, or a repeated key.
     """
     try:
         return yaml.load(text, Loader=StrictLoader)  # noqa: S506 -- derives from SafeLoader
@@ -80,37 +81,37 @@ Keys = tuple[str, ...]
 
 @dataclass(frozen=True)
 class LinedYaml:
-    """What a YAML file holds, and where."""
+    """Values of a YAML file with their lines."""
 
     file: Path
     values: Mapping[str, Any]
     lines: Mapping[Keys, int]
-    """By the keys that lead to a value."""
+    """By the keys of a value."""
 
     def get(self, *keys: str) -> Any:
-        """Return a value; None where a key is missing or leads nowhere."""
+        """Return a value; None where a key is missing."""
         found: Any = self.values
         for key in keys:
-            if not isinstance(found, Mapping) or key not in found:
+            if not is_table(found) or key not in found:
                 return None
             found = found[key]
         return found
 
     def where(self, *keys: str) -> str:
-        """Return file, line and name of a key; of one that is missing, the line of the table that should have it."""
+        """Return file, line and name of a key; of a missing key the line of its table."""
         known = next((keys[:count] for count in range(len(keys), 0, -1) if keys[:count] in self.lines), ())
         return f"{self.file}:{self.lines.get(known, 1)}: {'.'.join(keys)}"
 
 
 def read_lined(file: Path, error: type[TestudoError], expected: str) -> LinedYaml:
-    """Read a YAML file whose top is a table; ``expected`` says in errors what should be in it.
+    """Read a YAML file with a table at the top; ``expected`` content is for errors.
 
     Raises:
-        TestudoError: of the type ``error``; unreadable, not YAML, a key twice, or no table.
+        TestudoError: of the type ``error``; unreadable, not YAML, a repeated key, or no table.
     """
     text = read_text(file, "file", error, expected)
     values = parse_tables(text, file, error, expected)
-    return LinedYaml(file, values, dict(_lines(yaml.compose(text, Loader=StrictLoader), ())))
+    return LinedYaml(file, values, dict(_lines(StrictLoader(text).get_single_node(), ())))
 
 
 def _lines(node: Any, keys: Keys) -> Iterator[tuple[Keys, int]]:

@@ -1,15 +1,15 @@
-"""Crazyswarm2's configuration, read and checked: what of it our fleet needs, and which line is in its way.
+"""Reads and checks Crazyswarm2's configuration: what a fleet file needs of it, and which line prevents its use.
 
-`crazyflies.yaml` says which drones there are and how they are set up, `motion_capture.yaml` what sees them, and
-`server.yaml` what the radio is expected to do. Settings of one drone go before those of its type, and those before
-the settings of all. What is not known here is refused: it may change how a drone flies.
+`crazyflies.yaml` has the drones and their settings, `motion_capture.yaml` the tracking, and `server.yaml` the expected
+performance of the radio. Settings of a drone override those of its type, and those the settings of all. Unknown keys
+are refused: they may change how a drone flies.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,29 +23,31 @@ from testudo_deploy.fleet.crazyswarm2_rules import (
     log_problems,
     number,
     shown,
+    table,
     type_problems,
     uri_problems,
 )
 from testudo_deploy.fleet.fleet import FARTHEST_M, FleetRobot
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
+from testudo_hardware.strict_files import is_list, is_table
 
 FILE_VERSION = 3
 PID, KALMAN = 1, 2
 """Of the firmware's parameters `stabilizer.controller` and `stabilizer.estimator`."""
 LOWEST_M = -0.1
-"""A drone stands on the floor, or above it."""
+"""Lowest start: the floor."""
 POSES_HZ = 100.0
-"""Our links count on it: of motion capture, and of logged poses where nothing else tells where a drone is."""
+"""Rate of poses in the link profiles: of motion capture, or of logged poses without it."""
 STATUS_HZ = 5.0
-"""Battery and state of a drone are looked at twice a second; the check-list and low batteries rest on them."""
+"""Battery and state are checked twice a second, for the check-list and low batteries."""
 _MOCAP = ("/motion_capture_tracking", "ros__parameters")
 _SERVER = ("/crazyflie_server", "ros__parameters", "warnings", "communication", "max_unicast_latency")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _CONTROLLERS = {0: "automatic", 1: "PID", 2: "Mellinger", 3: "INDI", 4: "Brescianini", 5: "Lee"}
 _SETTINGS = {"firmware_params", "firmware_logging", "reference_frame"}
 _SETTINGS_IN: tuple[tuple[str, ...], ...] = (("robots", "*"), ("robot_types", "*"), ("all",))
-"""Tables in which settings of the firmware may stand."""
+"""Tables that may contain settings of the firmware."""
 _KNOWN: tuple[tuple[tuple[str, ...], set[str]], ...] = (
     ((), {"fileversion", "robots", "robot_types", "all"}),
     (("robots", "*"), {"enabled", "uri", "initial_position", "type", *_SETTINGS}),
@@ -57,11 +59,11 @@ _KNOWN: tuple[tuple[tuple[str, ...], set[str]], ...] = (
     *(((*table, "firmware_logging"), {"enabled", "default_topics", "custom_topics"}) for table in _SETTINGS_IN),
     *(((*table, "firmware_logging", "default_topics"), {"pose", "scan", "odom", "status"}) for table in _SETTINGS_IN),
 )
-"""Tables and the keys that may stand in them; `*` is any name."""
+"""Tables and their allowed keys; `*` is any name."""
 
 
 class SwarmError(TestudoError):
-    """A configuration of Crazyswarm2 does not fit: the text names file, line, key, what was found and expected."""
+    """An unusable Crazyswarm2 configuration: the text names file, line, key, what was found and expected."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +73,19 @@ class SwarmRobot:
     name: str
     type: str
     position_world: tuple[float, float, float]
-    """Where it stands [m]."""
+    """Its start [m]."""
     tracked: bool
-    """Motion capture tells where it is; else its own log does."""
+    """Its poses come from motion capture; otherwise from its log."""
 
 
 @dataclass(frozen=True)
 class Swarm:
-    """The enabled drones of a configuration that fits."""
+    """The enabled drones of a valid configuration."""
 
     file: Path
     robots: tuple[SwarmRobot, ...]
     frame: str
-    """In which poses stand."""
+    """Of the poses."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +98,16 @@ class SwarmFiles:
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the absolute paths of the files that are there, as a fleet file says them."""
+        """Return the absolute paths of the existing files, by their names in a fleet file."""
         parts = {"crazyflies": self.crazyflies, "motion_capture": self.motion_capture, "server": self.server}
         return {name: str(part.file.absolute()) for name, part in parts.items() if part is not None}
 
 
 def read_swarm_files(crazyflies: Path, motion_capture: Path | None = None, server: Path | None = None) -> SwarmFiles:
-    """Read the files; left out, the two others are looked for beside the first.
+    """Read the files; by default the two others are searched beside the first.
 
     Raises:
-        SwarmError: one that is named, or the first, cannot be read.
+        SwarmError: a given file cannot be read.
     """
 
     def beside(given: Path | None, name: str) -> LinedYaml | None:
@@ -127,11 +129,11 @@ def read_swarm(files: SwarmFiles, spec: RobotSpec, only: Sequence[str] = (), typ
     Args:
         files: of the configuration.
         spec: of the drones.
-        only: names of those that are looked at; empty: all that are enabled.
-        types: of drones, all of which ``spec`` describes; needed where more than one is in use.
+        only: names of the drones to check; empty: all that are enabled.
+        types: robot types that ``spec`` describes; needed if more than one is in use.
 
     Raises:
-        SwarmError: it does not fit; the text tells the first line that is in the way, and how many there are.
+        SwarmError: the text has the first line to change, and the number of further violations.
     """
     found = list(_problems(files, spec, only, types))
     if found:
@@ -144,14 +146,10 @@ def read_swarm(files: SwarmFiles, spec: RobotSpec, only: Sequence[str] = (), typ
 
 
 def check_driver(robot: FleetRobot, folder: Path) -> None:
-    """Check the configuration of the driver that the link of a robot names, if it names one.
-
-    Args:
-        robot: of a fleet.
-        folder: of its fleet file, to which paths are relative.
+    """Check the driver configuration in the link of a robot, if it has one; paths are relative to ``folder``.
 
     Raises:
-        SwarmError: a file cannot be read, or does not fit; the text tells the line.
+        SwarmError: a file cannot be read, or a line has to be changed.
     """
     config = robot.link.config
     if not config:
@@ -162,18 +160,18 @@ def check_driver(robot: FleetRobot, folder: Path) -> None:
     if robot.link.types and one.type not in robot.link.types:
         raise SwarmError(
             f"{files.crazyflies.where('robots', one.name, 'type')}: found {one.type!r}, expected "
-            f"{' or '.join(robot.link.types)}: of these the fleet file says that {robot.type} describes "
-            "them; import again, or change link.types there"
+            f"{' or '.join(robot.link.types)}: the types that {robot.type} describes in "
+            "the fleet file; import again, or change link.types there"
         )
 
 
 def setting(swarm: LinedYaml, robot: str, *keys: str) -> tuple[Any, str]:
-    """Return a setting of a drone, and where it stands: with the drone, its type, or all."""
+    """Return a setting of a drone, and its line: of the drone, its type, or all."""
     tables = (("robots", robot), ("robot_types", str(swarm.get("robots", robot, "type"))), ("all",))
-    for table in tables:
-        value = swarm.get(*table, *keys)
+    for above in tables:
+        value = swarm.get(*above, *keys)
         if value is not None:
-            return value, swarm.where(*table, *keys)
+            return value, swarm.where(*above, *keys)
     return None, swarm.where("all", *keys)
 
 
@@ -183,11 +181,11 @@ def _problems(files: SwarmFiles, spec: RobotSpec, only: Sequence[str], types: Se
         yield f"{swarm.where('fileversion')}: found {shown(swarm.get('fileversion'))}, expected {FILE_VERSION}"
     yield from _unknown(swarm)
     yield from enabled_problems(swarm)
-    yield from log_problems(swarm, [table for pattern in _SETTINGS_IN for table in _tables(swarm, pattern)])
+    yield from log_problems(swarm, [keys for pattern in _SETTINGS_IN for keys in _tables(swarm, pattern)])
     names = enabled_robots(swarm)
     if not names:
         yield (
-            f"{swarm.where('robots')}: found none that is enabled, expected at least one; write enabled: true below "
+            f"{swarm.where('robots')}: found no enabled drone, expected at least one; write enabled: true below "
             "its name under robots"
         )
     if not only:
@@ -198,12 +196,12 @@ def _problems(files: SwarmFiles, spec: RobotSpec, only: Sequence[str], types: Se
     for name in names:
         if not only or name in only:
             yield from _problems_of(files, name)
-    latency = files.server and files.server.get(*_SERVER)
+    latency = None if files.server is None else files.server.get(*_SERVER)
     limit_ms = 1000 * spec.link_delay_most_s
-    if latency is not None and not number(latency) <= limit_ms:
+    if files.server is not None and latency is not None and not number(latency) <= limit_ms:
         yield (
-            f"{files.server.where(*_SERVER)}: found {shown(latency, 'ms')}, expected at most {limit_ms:g} ms: a "
-            f"slower radio is not within the delay of the link of {spec.name}"
+            f"{files.server.where(*_SERVER)}: found {shown(latency, 'ms')}, expected at most {limit_ms:g} ms, the "
+            f"largest link delay of {spec.name}"
         )
 
 
@@ -225,7 +223,7 @@ def _problems_of(files: SwarmFiles, name: str) -> Iterator[str]:
         )
     yield from uri_problems(swarm, name)
     yield from _firmware_problems(swarm, name)
-    yield from _logging_problem(swarm, name, "status", STATUS_HZ, "its battery and state are looked at")
+    yield from _logging_problem(swarm, name, "status", STATUS_HZ, "for checks of its battery and state")
     tracking = swarm.get("robot_types", kind, "motion_capture", "tracking")
     if tracking is None:
         yield from _logging_problem(
@@ -233,7 +231,7 @@ def _problems_of(files: SwarmFiles, name: str) -> Iterator[str]:
             name,
             "pose",
             POSES_HZ,
-            "no motion capture tells where it is, and 10 Hz, as shipped, are too rare for the shield",
+            "without motion capture its poses come from here, and 10 Hz, the default, is too low for the shield",
         )
     else:
         yield from _mocap_problems(files, kind, tracking)
@@ -280,7 +278,7 @@ def _mocap_problems(files: SwarmFiles, kind: str, tracking: Any) -> Iterator[str
     if mocap is None:
         yield (
             f"{swarm.where('robot_types', kind, 'motion_capture')}: found no motion_capture.yaml beside it, "
-            "expected the one that tells how often poses come; give it with --motion-capture"
+            "expected the rate of poses there; give the file with --motion-capture"
         )
         return
     keys = (*_MOCAP, "topics", "poses", "qos", "deadline")
@@ -293,40 +291,32 @@ def _mocap_problems(files: SwarmFiles, kind: str, tracking: Any) -> Iterator[str
     if tracking == "librigidbodytracker":
         marker = str(swarm.get("robot_types", kind, "motion_capture", "marker"))
         points = mocap.get(*_MOCAP, "marker_configurations", marker, "points")
-        if not isinstance(points, Mapping) or len(points) < 3:
-            count = len(points) if isinstance(points, Mapping) else 0
+        if len(table(points)) < 3:
+            count = len(table(points))
             where = swarm.where("robot_types", kind, "motion_capture", "marker")
             yield (
                 f"{where}: found {marker!r} of {count} points, expected a configuration of 3 or more: with fewer "
-                "nobody sees where a drone faces, and its pose comes without an orientation"
+                "the pose has no orientation"
             )
 
 
 def _unknown(swarm: LinedYaml) -> Iterator[str]:
     for pattern, known in _KNOWN:
-        for table in _tables(swarm, pattern):
-            found = swarm.get(*table) if table else swarm.values
-            if not isinstance(found, Mapping):
-                yield f"{swarm.where(*table)}: found {found!r}, expected a table"
-                continue
-            for key in found:
+        for keys in _tables(swarm, pattern):
+            found = swarm.get(*keys)
+            if not is_table(found):
+                yield f"{swarm.where(*keys)}: found {found!r}, expected a table"
+            for key in table(found):
                 if key not in known:
-                    yield f"{swarm.where(*table, key)}: unknown key; known are {', '.join(sorted(known))}"
+                    yield f"{swarm.where(*keys, key)}: unknown key; known are {', '.join(sorted(known))}"
 
 
-def _tables(swarm: LinedYaml, pattern: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Return the tables that are there and that a pattern names."""
+def _tables(swarm: LinedYaml, pattern: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the keys of the existing tables that match a pattern."""
     found: list[tuple[str, ...]] = [()]
     for key in pattern:
-        above = [(table, swarm.get(*table) if table else swarm.values) for table in found]
-        found = [
-            (*table, inner)
-            for table, value in above
-            if isinstance(value, Mapping)
-            for inner in (value if key == "*" else (key,))
-            if inner in value
-        ]
-    yield from found
+        found = [(*keys, inner) for keys in found for inner in table(swarm.get(*keys)) if key in ("*", inner)]
+    return found
 
 
 def _robot(swarm: LinedYaml, name: str) -> SwarmRobot:
@@ -346,5 +336,5 @@ def _mocap_frame(files: SwarmFiles) -> str:
 
 
 def _is_position(value: Any) -> bool:
-    inside = isinstance(value, list) and len(value) == 3 and all(abs(number(item)) <= FARTHEST_M for item in value)
+    inside = is_list(value) and len(value) == 3 and all(abs(number(item)) <= FARTHEST_M for item in value)
     return inside and value[2] >= LOWEST_M

@@ -1,8 +1,8 @@
-"""Where a robot is in the frame that the fleet shares, from what its pose source tells (REP-105).
+"""Pose of a robot in the frame that the fleet shares, from the measurements of its pose source (REP-105).
 
-`odom` is continuous and drifts, the shared frame jumps when a localisation corrects it. Odometry that stands where
-the robot was switched on is placed in the shared frame: once, at the robot's initial pose, or by what a localisation
-says, as transform or as `amcl_pose`. Poses without odometry get their velocity from `velocity_filter`.
+`odom` is continuous and drifts; the shared frame jumps when a localisation corrects it. Odometry relative to the place
+of switch-on is placed in the shared frame: once, at the robot's initial pose, or by a localisation, as transform or as
+`amcl_pose`. Poses without odometry get their velocity from `pose_velocity`.
 """
 
 from __future__ import annotations
@@ -21,65 +21,52 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
 TRANSFORM_MAX_AGE_S = 1.0
-"""A correction that comes as transform is sent again and again; one older than this is not relied on."""
+"""Largest age of a transform; localisations repeat it."""
 AHEAD_S = 1.0
-"""A localisation may date a correction ahead by its tolerance (amcl: 1 s); farther ahead its clock is wrong."""
+"""A localisation may stamp a correction ahead by its tolerance (amcl: 1 s); further ahead its clock is wrong."""
 UNCORRECTED_WAY_M = 1.0
-"""The longest way on odometry alone after an `amcl_pose`, which comes every 0.25 m unless nav2 is told otherwise."""
+"""Longest distance on odometry alone after an `amcl_pose`, which nav2 sends every 0.25 m by default."""
 _HISTORY_S = 2.0
 _START_M, _START_RAD = 0.1, 0.2
-"""A robot whose odometry counts from its initial pose has not come farther before it drives."""
+"""Largest offset from the initial pose before the first drive, with odometry relative to it."""
 
 
 class Localiser(Protocol):
-    """Turns what the pose source of one robot tells into odometry in the shared frame."""
+    """Converts the measurements of one robot's pose source to odometry in the shared frame."""
 
     def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
-        """Take a measurement, stamped on the steady clock; None if it gives no place now.
-
-        Args:
-            reading: odometry, or a pose.
-            received_s: when it came, on the steady clock.
-        """
+        """Take a measurement, stamped and received on the steady clock; None if it gives no pose now."""
 
     def correct(self, transform: TransformReading, received_s: float) -> None:
-        """Take a transform from the shared frame to that of the odometry; who needs none does not look at it.
-
-        Args:
-            transform: stamped on the steady clock.
-            received_s: when it came, on the steady clock.
-        """
+        """Take a transform from the shared frame to that of the odometry, stamped and received on the steady clock."""
 
 
 def localiser(robot: FleetRobot) -> Localiser:
-    """Return what localises a robot of a fleet by its `pose` and `link`."""
+    """Return the localiser of a robot by its `pose` and `link`."""
     source, profile = robot.pose.source, robot.link.profile
     if source == "odom":
         return PlacedOdometry(robot.spec, None)
     if source == "odom+initial":
         return PlacedOdometry(robot.spec, PlanarTransform(robot.initial_position_world, robot.initial_yaw))
     if source == "mocap":
-        rate_hz = profile.pose.rate.value
+        rate_hz = profile.pose_of(robot.name).rate.value
         window_s = filter_window_s(robot.spec, rate_hz, robot.pose.sigma_m, robot.pose.max_age_s)
         return PoseOnly(VelocityFilter(robot.spec, rate_hz, window_s))
     return CorrectedOdometry(robot.spec)
 
 
 def switched_on_at(robot: FleetRobot) -> PlanarTransform | None:
-    """Return where odometry has to say that a robot is before it first drives; None if it may say anything.
+    """Return the pose that odometry must have before the robot first drives; None if any is allowed.
 
-    Only odometry that counts from the initial pose: one that was not set to zero there is wrong from the start, and
-    nothing else would show it.
+    Only for odometry relative to the initial pose: without a reset there it is wrong, which cannot be detected later.
     """
-    return (
-        PlanarTransform(robot.initial_position_world, robot.initial_yaw)
-        if robot.pose.source == "odom+initial"
-        else None
-    )
+    if robot.pose.source != "odom+initial":
+        return None
+    return PlanarTransform(robot.initial_position_world, robot.initial_yaw)
 
 
 def offset_from_start(start: PlanarTransform, now: PlanarTransform) -> str:
-    """Return by how much a robot is away from its initial pose, ``code: details``; empty if it is there."""
+    """Return the offset of a robot from its initial pose as ``code: details``; empty if it is there."""
     away_m, turned_rad = math.dist(start.position, now.position), abs(wrapped(now.yaw - start.yaw))
     if away_m <= _START_M and turned_rad <= _START_RAD:
         return ""
@@ -87,24 +74,18 @@ def offset_from_start(start: PlanarTransform, now: PlanarTransform) -> str:
 
 
 def placed(reading: OdometryReading, frame: PlanarTransform, spec: RobotSpec) -> OdometryReading:
-    """Return odometry of one frame in the parent of that frame.
-
-    Args:
-        reading: in the frame.
-        frame: where it stands in its parent.
-        spec: velocities in the body stay, those in the frame turn with it.
-    """
+    """Return odometry relative to ``frame`` in the parent of that frame; velocities in the body do not turn."""
     there = frame.then(PlanarTransform(reading.position_world, reading.yaw))
     velocity = reading.velocity if spec.kind == DIFFERENTIAL_DRIVE else turned(reading.velocity, frame.yaw)
     return OdometryReading(reading.stamp_s, there.position, there.yaw, velocity, reading.tilt_rad)
 
 
 class PlacedOdometry:
-    """Sources `odom` and `odom+initial`: odometry whose frame never moves in the shared one.
+    """Sources `odom` and `odom+initial`: odometry whose frame is fixed in the shared one.
 
-    The frame of the odometry is the place where the robot was switched on, so it has to stand at its initial pose
-    then, or have its odometry set to zero there, see `offset_from_start`. A node that starts again while the robot is
-    away says rightly where it is, but a robot cannot tell that from odometry that was never set to zero.
+    The frame of the odometry is the place of switch-on, so the robot must be at its initial pose then, or its odometry
+    be reset there, see `offset_from_start`. A node that restarts while the robot is away is right about its position,
+    but cannot tell this from odometry that was never reset.
     """
 
     def __init__(self, spec: RobotSpec, frame: PlanarTransform | None) -> None:
@@ -112,41 +93,43 @@ class PlacedOdometry:
         self._spec, self._frame = spec, frame
 
     def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
-        """Return odometry in the shared frame; a pose is not looked at."""
+        """Return odometry in the shared frame; poses are ignored."""
         if not isinstance(reading, OdometryReading):
             return None
         return FilteredPose(reading if self._frame is None else placed(reading, self._frame, self._spec), 0.0)
 
     def correct(self, transform: TransformReading, received_s: float) -> None:
-        """Do nothing: the frame stays where it is."""
+        """Do nothing: the frame is fixed."""
 
 
 class PoseOnly:
     """Source `mocap`: poses in the shared frame, velocities from the filter."""
 
     def __init__(self, velocity_filter: VelocityFilter) -> None:
-        """Take the filter, which counts what it refuses."""
+        """Take the filter, which counts refused samples."""
         self.filter = velocity_filter
 
     def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
-        """Return the fit through the newest poses; odometry is not looked at."""
-        located = self.filter.take(reading, received_s) if isinstance(reading, PoseReading) else None
+        """Return the fit through the newest poses; odometry is ignored."""
+        if not isinstance(reading, PoseReading):
+            return None
+        located = self.filter.take(reading, received_s)
         return located and replace(located, reading=replace(located.reading, tilt_rad=reading.tilt_rad))
 
     def correct(self, transform: TransformReading, received_s: float) -> None:
-        """Do nothing: poses stand in the shared frame."""
+        """Do nothing: poses are in the shared frame."""
 
 
 class CorrectedOdometry:
-    """Sources `tf` and `amcl_pose`: odometry in a frame that a localisation places, again and again.
+    """Sources `tf` and `amcl_pose`: odometry in a frame that a localisation places repeatedly.
 
-    Position and velocity of one moment come from odometry, so a correction adds no delay; it shows as a jump, which
-    the control loop refuses if it is larger than the errors of the robot's localisation. `amcl_pose` comes only when
-    the robot has moved on: after the start of this node amcl has to be told the initial pose, or asked for an update.
+    Position and velocity of one moment come from odometry, so a correction adds no delay; it appears as a jump, which
+    the control loop refuses if it exceeds the errors of the robot's localisation. `amcl_pose` is published only when
+    the robot has moved: after the start of this node set the initial pose in amcl, or request an update.
     """
 
     def __init__(self, spec: RobotSpec) -> None:
-        """Wait for the first correction: without it the robot is nowhere."""
+        """Wait for the first correction, without which there is no pose."""
         self._spec = spec
         self._frame: TransformReading | None = None
         self._by_transform, self._corrected_s = False, 0.0
@@ -154,10 +137,10 @@ class CorrectedOdometry:
         self._history: deque[OdometryReading] = deque()
         self._way_m = 0.0
         self.refused = 0
-        """Corrections that were not finite, came late, are of the future, or belong to no odometry at hand."""
+        """Corrections that were not finite, late, in the future, or without stored odometry."""
 
     def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
-        """Take odometry, which is placed, or an `amcl_pose`, which corrects its frame and gives no place itself."""
+        """Take odometry, which is placed, or an `amcl_pose`, which only corrects the frame."""
         if isinstance(reading, PoseReading):
             self._take_pose(reading)
             return None
@@ -170,15 +153,12 @@ class CorrectedOdometry:
         return FilteredPose(placed(reading, self._frame.placement, self._spec), 0.0)
 
     def correct(self, transform: TransformReading, received_s: float) -> None:
-        """Take where the odometry's frame stands in the shared one; localisations date it ahead, by a little.
+        """Take the pose of the odometry's frame in the shared one; localisations may stamp it slightly ahead.
 
-        Its age counts from its stamp, or from its arrival where that is earlier: one that is dated ahead ages, too.
+        Its age counts from its stamp or its arrival, whichever is earlier.
         """
-        late = (
-            self._frame is not None
-            and self._by_transform
-            and (0 < self._frame.stamp_s - transform.stamp_s <= TRANSFORM_MAX_AGE_S)
-        )
+        before = self._frame if self._by_transform else None
+        late = before is not None and 0 < before.stamp_s - transform.stamp_s <= TRANSFORM_MAX_AGE_S
         numbers = (transform.stamp_s, received_s, transform.placement.yaw, *transform.placement.position)
         if late or not all(map(math.isfinite, numbers)) or transform.stamp_s > received_s + AHEAD_S:
             self.refused += 1
@@ -187,7 +167,7 @@ class CorrectedOdometry:
         self._corrected_s = min(transform.stamp_s, received_s)
 
     def _remember(self, reading: OdometryReading) -> None:
-        """Keep the odometry of the last seconds, and the way since the last correction."""
+        """Store the odometry of the last seconds, and the distance since the last correction."""
         if self._history:
             elapsed_s = reading.stamp_s - self._history[-1].stamp_s
             if -_HISTORY_S <= elapsed_s <= 0:
@@ -211,19 +191,16 @@ class CorrectedOdometry:
         if not all(map(math.isfinite, numbers)) or not self._history or ahead:
             self.refused += 1
         elif pose.stamp_s > self._history[-1].stamp_s:
-            self._pending = pose  # its odometry is still on the way
+            self._pending = pose  # its odometry has not arrived yet
         else:
             self._correct_by(pose)
 
     def _correct_by(self, pose: PoseReading) -> None:
-        """Place the frame so that the odometry of the pose's moment comes to lie on the pose."""
+        """Place the frame so that the odometry at the stamp of the pose equals the pose."""
         self._pending = None
         body = self._odometry_at(pose.stamp_s)
-        late = (
-            self._frame is not None
-            and not self._by_transform
-            and (0 <= self._frame.stamp_s - pose.stamp_s <= _HISTORY_S)
-        )
+        before = None if self._by_transform else self._frame
+        late = before is not None and 0 <= before.stamp_s - pose.stamp_s <= _HISTORY_S
         if body is None or late:
             self.refused += 1
             return
@@ -232,7 +209,7 @@ class CorrectedOdometry:
         self._by_transform, self._way_m = False, 0.0
 
     def _odometry_at(self, stamp_s: float) -> PlanarTransform | None:
-        """Return the odometry of a moment, between the samples beside it."""
+        """Return the odometry at a time, interpolated between samples; None outside of them."""
         for before, after in pairwise(self._history):
             if before.stamp_s <= stamp_s <= after.stamp_s:
                 share = (stamp_s - before.stamp_s) / (after.stamp_s - before.stamp_s)

@@ -1,8 +1,8 @@
-"""Fleets of several kinds of robots: one policy file for each kind, and what keeps the kinds apart.
+"""Policy groups of a fleet: one policy file for each kind of robot, and what keeps the groups apart.
 
-Robots that run one policy file are a team: its members are peers, and its shield keeps them apart. Two teams know
-nothing of each other's messages, so they are kept apart by height: robots on the ground below, drones above a floor of
-their arena that no robot on the ground reaches.
+Robots with one policy file are a group: its members are peers, and the shield keeps them apart. Groups do not receive
+each other's messages, so they are separated by height: robots on the ground below, drones above a floor of their arena
+that no robot on the ground reaches.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from testudo_hardware.strict_files import OPTIONAL
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 HEADROOM_M = 0.1
-"""Least room between the highest ground robot and the lowest drone, beside the errors that margins know."""
+"""Least distance between the highest ground robot and the lowest drone, besides the errors in the margins."""
 
 
 @dataclass(frozen=True)
 class PolicyGroup:
-    """A policy file, pinned."""
+    """A policy file with its hash."""
 
     path: Path
     """Absolute."""
     sha256: str
-    """The hash that it must have."""
+    """Required hash."""
 
 
 @dataclass(frozen=True)
 class PolicyEntry:
-    """A policy file of one kind of robot as it stands in a fleet file."""
+    """A policy file of one kind of robot in a fleet file."""
 
     policy: str
     policy_sha256: str
@@ -45,25 +45,25 @@ class PolicyEntry:
 
 @dataclass(frozen=True)
 class Follow:
-    """The goal of a robot that goes with another one: a place beside it, in the axes of the world."""
+    """Goal of a robot that follows another one: a position relative to it, in the axes of the world."""
 
     robot: str
     """The leader's name."""
     offset: tuple[float, ...] = field(default=(), metadata=OPTIONAL)
-    """(D,) [m], from the leader's place on the ground or in the air; zero if left out."""
+    """(D,) [m] from the leader's position; zero if left out."""
 
     def goal_world(self, leader_world: Sequence[float], dimension: int) -> tuple[float, ...]:
-        """Return the goal (D,) [m] while the leader is at (2,) or (3,) [m]; a leader on the ground has height 0."""
+        """Return the goal (D,) [m] for a leader at (2,) or (3,) [m]; a leader on the ground has height 0."""
         place = (*leader_world, 0.0)[:dimension]
         offset = self.offset or (0.0,) * dimension
         return tuple(float(a) + float(b) for a, b in zip(place, offset, strict=True))
 
 
 def check_sha256(found: str, where: str) -> None:
-    """Refuse what is no hash.
+    """Check the form of a hash.
 
     Raises:
-        FleetError: with what to write.
+        FleetError: not a SHA-256 hash.
     """
     if not SHA256.fullmatch(found):
         raise FleetError(
@@ -76,7 +76,7 @@ def policy_files(entries: Mapping[str, PolicyEntry], types: Sequence[str], file:
     """Return the policy files by type of robot.
 
     Raises:
-        FleetError: no robot is of a type that is named, or a hash is none.
+        FleetError: no robot is of a named type, or an invalid hash.
     """
     for kind, entry in entries.items():
         if kind not in types:
@@ -94,18 +94,10 @@ def policy_files(entries: Mapping[str, PolicyEntry], types: Sequence[str], file:
 def check_follow(
     name: str, follow: Follow, dimensions: Mapping[str, int], follows: Mapping[str, Any], where: str
 ) -> None:
-    """Check the goal of a robot that follows.
-
-    Args:
-        name: of the robot.
-        follow: its goal.
-        dimensions: of all robots, by name.
-        follows: goals of this sort, by name; a leader has none of its own.
-        where: names the key in errors.
+    """Check the goal of a following robot; ``dimensions`` of all robots, and goals of following robots, by name.
 
     Raises:
-        FleetError: the leader is not there, is the robot itself, follows another, or the offset is of another
-            dimension.
+        FleetError: the leader is missing, is the robot itself or follows another, or the offset has another dimension.
     """
     if follow.robot not in dimensions or follow.robot == name or follow.robot in follows:
         leaders = [other for other in dimensions if other != name and other not in follows]
@@ -118,18 +110,17 @@ def check_follow(
 
 
 def check_groups_apart(contracts: Mapping[str, tuple[RobotSpec, Contract]]) -> None:
-    """Check that the robots of different teams cannot meet, whatever each team does.
+    """Check that the robots of different policy groups cannot meet, whatever each group does.
 
-    The shield of a drone keeps its body above the lower side of its arena, with every error that its margins know; no
-    ground robot reaches higher than its body. So a floor above the highest robot, with `HEADROOM_M`, is enough. The way
-    of a drone from the ground and back has no floor: a fleet whose drones take off and land is refused here by whoever
-    knows (`Fleet.has_flight_phases`).
+    The shield of a drone keeps its body above the floor of its arena, including all errors in its margins; no ground
+    robot is higher than its body. So a floor above the highest robot, with `HEADROOM_M`, is sufficient. A drone has no
+    floor during take-off and landing: fleet admission refuses such fleets (`FleetRobot.has_flight_phases`).
 
     Args:
-        contracts: by a robot's name, one for each team: its description, and what it runs.
+        contracts: by a robot's name, one for each group: its description and its contract.
 
     Raises:
-        FleetError: two teams on the ground, or two in the air, or a floor that is too low.
+        FleetError: two groups on the ground, or two in the air, or a floor that is too low.
     """
     for (one, (spec, contract)), (other, (second, theirs)) in combinations(contracts.items(), 2):
         if spec.dimension == second.dimension:
@@ -155,5 +146,5 @@ def _check_floor(drone: str, flown: Contract, ground: RobotSpec) -> None:
 
 
 def clear_of(ground: RobotSpec, drone: RobotSpec, height_m: float) -> bool:
-    """Return whether a drone in the air at a height [m] is above a ground robot, with the errors of its margins."""
+    """Return whether a drone at a height [m] is above a ground robot, with the errors in its margins."""
     return height_m - stop_tube_parameters(drone).wall_m > ground.body_height_m

@@ -23,10 +23,10 @@ TRANSFORM_TYPE = "tf2_msgs/msg/TFMessage"
 
 @dataclass(frozen=True)
 class SensedTopic:
-    """One topic on which the pose source of a robot speaks."""
+    """One topic of a robot's pose source."""
 
     kind: str
-    """`odom`, `pose` or `amcl_pose`: which quality of service to ask for."""
+    """`odom`, `pose` or `amcl_pose`: selects the quality of service."""
     name: str
     """On the robot; relative to its namespace unless it begins with a slash."""
     wire: MeasurementWire
@@ -53,43 +53,36 @@ class PoseSourceReader:
 
     @property
     def transform_topic(self) -> str:
-        """Return the topic with transforms that the source needs; empty if it needs none."""
+        """Return the topic of the transforms that the source needs; empty if it needs none."""
         if self._robot.pose.source != "tf":
             return ""
         return self._robot.link.remappings.get(TRANSFORM_TOPIC, TRANSFORM_TOPIC)
 
     def read(self, topic: SensedTopic, message: Any, ros_now_s: float, now_s: float) -> Measurement | None:
-        """Return what a message says in its own frame, stamped on the steady clock; None if it is of another robot.
+        """Read a message in its own frame, stamped on the steady clock; None if it belongs to another robot.
 
-        Args:
-            topic: on which it came.
-            message: with the fields of the topic's type.
-            ros_now_s: the ROS clock at the same moment as ``now_s``; not looked at if stamps are on the steady clock.
-            now_s: the steady clock.
+        ``ros_now_s`` and ``now_s`` are the ROS clock, unused for stamps on the steady clock, and the steady clock.
 
         Raises:
-            WireError: another frame, or a quaternion that is none.
+            WireError: another frame, or an invalid quaternion.
         """
         reading = topic.wire.decode(message)
         return reading and replace(reading, stamp_s=self._steady_s(reading.stamp_s, ros_now_s, now_s))
 
     def place(self, topic: SensedTopic, message: Any, ros_now_s: float, now_s: float) -> OdometryReading | None:
-        """Return where the robot is in the fleet's frame; None if the message gives no place now. See `read`.
-
-        Raises:
-            WireError: another frame, or a quaternion that is none.
-        """
+        """Return the odometry in the fleet's frame; None if the message gives no pose now. See `read`."""
         reading = self.read(topic, message, ros_now_s, now_s)
         located = reading and self._place.take(reading, now_s)
         return located and located.reading
 
     def correct(self, transforms: Sequence[Any], ros_now_s: float, now_s: float) -> None:
-        """Take the transforms of a `tf2_msgs/TFMessage`; those that place no odometry of this robot are not looked at.
+        """Take the transforms of a `tf2_msgs/TFMessage`; those of other odometry are ignored.
 
         Raises:
-            WireError: a quaternion that is none.
+            WireError: an invalid quaternion.
         """
-        robot, child = self._robot, self._robot.link.profile.odometry.frames(self._robot.name)[0]
+        robot = self._robot
+        child = robot.link.profile.odometry_of(robot.name).frames(robot.name)[0]
         for message in transforms:
             found = read_transform(message, robot.pose.frame, child, robot.spec.dimension, f"{robot.name}: tf")
             if found is not None:
@@ -100,7 +93,7 @@ class PoseSourceReader:
 
 
 def sensed_topics(robot: FleetRobot) -> tuple[SensedTopic, ...]:
-    """Return the topics on which the pose source of a robot speaks, that of odometry or of the pose first."""
+    """Return the topics of a robot's pose source, that of odometry or of the pose first."""
     name, spec, link, pose = robot.name, robot.spec, robot.link, robot.pose
     if pose.source == "mocap":
         wire = MeasurementWire.motion_capture(name, spec, link.profile, pose.frame)
@@ -113,18 +106,16 @@ def sensed_topics(robot: FleetRobot) -> tuple[SensedTopic, ...]:
 
 
 _SAME_CLOCK_S = 1.0
-"""A record that is older than this at arrival comes from another clock."""
+"""A record older than this at arrival comes from another clock."""
 _TOLERANCE_S = 0.002
-"""A stamp so far in the future is rounding."""
+"""Rounding of stamps."""
 
 
 def shared_odometry(robot: FleetRobot) -> tuple[str, tuple[str, str]] | None:
-    """Return topic and frames of odometry that stands in the fleet's frame; None for any other pose source."""
+    """Return topic and frames of odometry in the fleet's frame; None for any other pose source."""
     if robot.pose.source != "odom" or robot.link.profile.odometry is None:
         return None
-    topic = robot.link.topics["odom"]
-    absolute = topic if topic.startswith("/") else f"/{robot.name}/{topic}"
-    return absolute, robot.link.profile.odometry.frames(robot.name)
+    return absolute(robot.link.topics["odom"], robot.name), robot.link.profile.odometry.frames(robot.name)
 
 
 def record_topic(robot: FleetRobot) -> str:
@@ -135,13 +126,12 @@ def record_topic(robot: FleetRobot) -> str:
 def recorded_pose(record: TickRecord, received_s: float) -> OdometryReading | None:
     """Return the pose that a tick used, stamped on the listener's clock; None if the tick had none.
 
-    Args:
-        record: of the tick.
-        received_s: when it arrived, on the listener's clock: if the sender's is another one, the stamp is the time of
-            arrival less the pose's age in the tick.
+    ``received_s`` is the arrival on the listener's clock: if the sender has another clock, the stamp is the arrival
+    less the pose's age in the tick.
     """
-    if record.pose_stamp_s is None or record.measured_position_world is None:
+    position, yaw, velocity = record.measured_position_world, record.measured_yaw, record.measured_velocity
+    if record.pose_stamp_s is None or position is None or yaw is None or velocity is None:
         return None
     same_clock = -_TOLERANCE_S <= received_s - record.stamp_s <= _SAME_CLOCK_S
     stamp_s = record.pose_stamp_s if same_clock else received_s - (record.stamp_s - record.pose_stamp_s)
-    return OdometryReading(stamp_s, record.measured_position_world, record.measured_yaw, record.measured_velocity)
+    return OdometryReading(stamp_s, position, yaw, velocity)

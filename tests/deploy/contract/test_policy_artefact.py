@@ -276,7 +276,7 @@ def test_output_that_is_not_finite_is_refused_in_a_step(path, spec):
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("yaw", None, "signal yaw: missing; the contract asks for position_world, yaw"),
+        ("yaw", None, "signal yaw: missing; the contract needs position_world, yaw"),
         ("neighbour_age", None, "signal neighbour_age: missing"),
         ("neighbour_position_world", None, "signal neighbour_position_world: missing"),
         ("goal_world", np.zeros(3), r"signal goal_world: found shape \(3,\), expected \(2,\)"),

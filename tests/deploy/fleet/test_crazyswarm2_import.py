@@ -124,7 +124,7 @@ REFUSED = {
             (CF, "cf231:\n    enabled: true", "cf231:\n    enabled: false"),
             (CF, "cf5:\n    enabled: true", "cf5:\n    enabled: false"),
         ],
-        "found none that is enabled",
+        "found no enabled drone",
     ),
 }
 
@@ -162,7 +162,7 @@ def test_all_that_is_in_the_way_is_counted(tmp_path):
 
 def test_without_motion_capture_yaml_nobody_knows_how_often_poses_come(tmp_path):
     file, _ = write_swarm(tmp_path, without=[MC])
-    with pytest.raises(SwarmError, match="give it with --motion-capture"):
+    with pytest.raises(SwarmError, match="give the file with --motion-capture"):
         swarm_of(file)
 
 
@@ -218,7 +218,7 @@ def test_the_address_of_a_drone_that_is_off_is_free(tmp_path):
         (b"", r"crazyflies\.yaml: is empty; expected fileversion: 3, robots"),
         (bytes(range(256)), r"crazyflies\.yaml: is not a text file"),
         (b"\0", r"crazyflies\.yaml: is not a text file"),
-        (b"fileversion: 3\n", r"robots: found none that is enabled, .* write enabled: true"),
+        (b"fileversion: 3\n", r"robots: found no enabled drone, .* write enabled: true"),
     ],
 )
 def test_a_file_without_drones_says_what_to_write(tmp_path, content, said):
@@ -241,7 +241,7 @@ def test_the_verb_writes_a_fleet_file_that_holds(tmp_path, policy, capsys):
     fleet_verb("import", file, policy, out, goals="swap")
     said = capsys.readouterr().out
     assert "2 drones imported" in said
-    assert said.count("warning: crazyflie_2x: at the worse ends of its file") == 1
+    assert said.count("warning: crazyflie_2x: with the worst values of its file") == 1
     fleet = load_fleet(out)
     assert fleet.names == ("cf231", "cf5")
     first = fleet.robots[0]
@@ -327,7 +327,7 @@ def test_a_drone_of_another_type_than_at_import_is_refused_at_configure(tmp_path
     write_swarm(tmp_path, [TWO_TYPES, BIG])
     changed, same = sorted(robots, key=lambda robot: robot.name == "cf231")
     check_driver(same, tmp_path)
-    with pytest.raises(SwarmError, match="type: found 'big', expected cf21: of these the fleet file says that craz"):
+    with pytest.raises(SwarmError, match="type: found 'big', expected cf21: the types that crazyflie_2x describes"):
         check_driver(changed, tmp_path)
 
 
@@ -363,7 +363,7 @@ def test_at_configure_the_files_are_looked_at_again(tmp_path, policy):
     with pytest.raises(SwarmError, match="controller"):
         Robot(load_fleet(out), "cf5", str(policy), epoch="a", now_s=0.0)
     write_swarm(tmp_path, [(CF, "radio://0/80/2M/E7E7E7E7E7", "radio://0/80/2M/E7E7E7E705")])
-    with pytest.raises(SwarmError, match=r"cf5\.uri: found .* which .*cf231\.uri has, too"):
+    with pytest.raises(SwarmError, match=r"cf5\.uri: found .* which .*cf231\.uri has; expected another"):
         Robot(load_fleet(out), "cf5", str(policy), epoch="a", now_s=0.0)
     write_swarm(tmp_path, [MELLINGER])
     (tmp_path / "run").mkdir()

@@ -139,7 +139,7 @@ def test_what_does_not_hold_is_refused_with_file_key_and_reason(tmp_path, path, 
 
 def test_a_robot_that_stands_twice_is_refused(tmp_path):
     text = yaml.safe_dump(tables(), sort_keys=False).replace("  r1:", "  r0:")
-    with pytest.raises(FleetError, match="'r0' stands twice"):
+    with pytest.raises(FleetError, match="'r0' occurs twice"):
         load(tmp_path, text)
 
 

@@ -120,7 +120,7 @@ OWN = "expected odom+initial, which places it at initial_position"
         # a frame of the robot's own
         ({"link": {"tb1": "turtlebot4"}}, "robots.tb1.pose.source", OWN),
         ({"link": "turtlebot4", "pose": {"source": "odom"}}, "robots.tb1.pose.source", OWN),
-        ({"link": "turtlebot4", "pose": {"source": "tf", "frame": "odom"}}, "robots.tb1.pose.frame", "by itself"),
+        ({"link": "turtlebot4", "pose": {"source": "tf", "frame": "odom"}}, "robots.tb1.pose.frame", "is already"),
         ({"pose": {"tb1": INITIAL}}, "robots.tb1.pose.frame", "expected source odom"),
         # two frames
         (

@@ -50,7 +50,7 @@ def test_short_forms_are_written_out():
         ("about: an example", "abuot: x", "own.yaml: map.about: missing"),
         ("about: an example", "about: a\ncolour: red", "own.yaml: map.colour: unknown key"),
         ("about: an example", "about: a\nfile: x", "own.yaml: map.file: unknown key"),
-        ("name: own", "name: own\nname: own", "own.yaml: not a YAML file: the key 'name' stands twice"),
+        ("name: own", "name: own\nname: own", "own.yaml: not a YAML file: the key 'name' occurs twice"),
         ("unit: s,", "unit: h,", "own.yaml: map.text[0].time.unit: found 'h', expected one of s, ms, us, ns"),
         ("pose:", "post:", "own.yaml: text[0].roles.post: unknown role; known are pose"),
         ("y: y,", "u: y,", "own.yaml: text[0].roles.pose.channels.u: unknown channel; a pose has x, y"),
