@@ -263,9 +263,7 @@ def test_a_signal_that_nobody_gives_is_refused(contract):
 def test_a_policy_that_must_see_a_box_is_refused_on_a_robot_that_sees_none(contract):
     box = Signal("box_position_world", (2,), "m", "world", None)
     pushing = contract.replace(scenario="push_box", signals=(*contract.signals, box))
-    with pytest.raises(
-        PolicyContractError, match=r"found 'box_position_world', .* policy of 'push_box' needs it"
-    ):
+    with pytest.raises(PolicyContractError, match=r"found 'box_position_world', .* policy of 'push_box' needs it"):
         check_robot(pushing, load_robot("gritsbot_x"), "contract")
 
 
