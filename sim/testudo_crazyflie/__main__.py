@@ -12,12 +12,12 @@ from testudo_crazyflie.udp_server import FIRST_PORT, CrazyflieServer
 
 
 def main() -> None:
-    """Read the arguments, start the vehicles and say how they are reached."""
+    """Read the arguments, start the vehicles and print their addresses."""
     parser = argparse.ArgumentParser(prog="python -m testudo_crazyflie", description=__doc__)
-    parser.add_argument("--vehicles", type=int, default=1, help="how many, one port each")
-    parser.add_argument("--port", type=int, default=FIRST_PORT, help="of the first; cflib scans 19850 to 19859")
+    parser.add_argument("--vehicles", type=int, default=1, help="number of vehicles, one port each")
+    parser.add_argument("--port", type=int, default=FIRST_PORT, help="port of the first; cflib scans 19850 to 19859")
     parser.add_argument("--apart", type=float, default=0.5, help="distance on the ground along x [m]")
-    parser.add_argument("--arming", action="store_true", help="they wait to be armed, as brushless ones do")
+    parser.add_argument("--arming", action="store_true", help="wait for arming, as brushless vehicles do")
     words = parser.parse_args()
     with contextlib.ExitStack() as stack:
         for k in range(words.vehicles):

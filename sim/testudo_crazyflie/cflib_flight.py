@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class CflibFlight:
     _ends: threading.Event = field(default_factory=threading.Event)
 
     def wait(self, until: Callable[[], bool], within_s: float, every_s: float = _LOOK_S) -> float | None:
-        """Return after how long [s] something became true; None if it did not in time; looks every so often."""
+        """Return the time [s] until a condition is true; None if it is not in time."""
         begin_s = looked_s = time.monotonic()
         while (passed_s := time.monotonic() - begin_s) < within_s:
             self.stall_s, looked_s = max(self.stall_s, time.monotonic() - looked_s - every_s), time.monotonic()
@@ -75,7 +76,7 @@ class CflibFlight:
             arms_itself = craft.supervisor.auto_arm
         if not arms_itself:
             self.ask(FlightAct.ARM)
-            self.wait(lambda: self.radio.vehicle.armed, _ASK_WITHIN_S)
+            self.wait(lambda: bool(self.radio.vehicle and self.radio.vehicle.armed), _ASK_WITHIN_S)
         refusal = self.ask(FlightAct.TAKE_OFF)
         if refusal or self.wait(lambda: self.phase == LinkPhase.HOVERING, _ASK_WITHIN_S) is None:
             raise AssertionError(f"it does not fly: {refusal or self.radio.standing}")
@@ -126,10 +127,6 @@ class CflibFlight:
         with self.server.craft() as craft:
             return craft.set_points
 
-    def take(self, sample: RadioSample) -> None:
-        """Record a sample."""
-        self.stamps.append((sample.stamp_s, sample.received_s))
-
     def command_on(self) -> None:
         """Command at 50 Hz until the end, as a guard does."""
         next_s = time.monotonic()
@@ -149,14 +146,14 @@ def fly_with_cflib(
     *,
     seed: int = 0,
     prepare: Callable[[CrazyflieServer], None] | None = None,
-    **settings: object,
+    **settings: Any,
 ) -> Iterator[CflibFlight]:
-    """Start a vehicle, connect to it, and tidy up at the end without waiting for a landing.
+    """Start a vehicle, connect to it, and close the link at the end without waiting for a landing.
 
     Args:
-        air: how good the connection is, from the first packet on.
-        seed: of what is lost.
-        prepare: is called with the server before the link is opened.
+        air: quality of the connection, from the first packet on.
+        seed: of the losses.
+        prepare: called with the server before the link is opened.
         settings: of `SimulatedCrazyflieSettings`.
     """
     craft = SimulatedCrazyflieSettings.create(**settings)
@@ -164,11 +161,16 @@ def fly_with_cflib(
         server.set_air(air or RadioConditions())
         if prepare is not None:
             prepare(server)
-        seen: list[CflibFlight] = []
-        radio = CrazyflieRadio("cf1", craft.spec, server.uri, on_sample=lambda sample: seen and seen[0].take(sample))
+        flights: list[CflibFlight] = []
+
+        def take(sample: RadioSample) -> None:
+            for flight in flights:
+                flight.stamps.append((sample.stamp_s, sample.received_s))
+
+        radio = CrazyflieRadio("cf1", craft.spec, server.uri, on_sample=take)
         radio.open()
         flight = CflibFlight(server, radio)
-        seen.append(flight)
+        flights.append(flight)
         thread = threading.Thread(target=flight.command_on, daemon=True)
         thread.start()
         try:

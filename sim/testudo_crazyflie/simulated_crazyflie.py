@@ -6,11 +6,12 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
-from testudo_crazyflie.flight.commanders import (
+from testudo_crazyflie.firmware import crtp_packets
+from testudo_crazyflie.firmware.commanders import (
     HIGH_LEVEL_PRIORITY,
     OFF,
     RADIO,
@@ -20,13 +21,11 @@ from testudo_crazyflie.flight.commanders import (
     decode_set_point,
     is_notification,
 )
-from testudo_crazyflie.flight.firmware_supervisor import FirmwareSupervisor, State, SupervisedBody
-from testudo_crazyflie.flight.vehicle import PointFlight, Vehicle, flight_model
-from testudo_crazyflie.services import crtp_packets
-from testudo_crazyflie.services.crtp_packets import MemoryService, Packet, answer_link, answer_version, console
-from testudo_crazyflie.services.log_service import TICK_S, LogService, Variable
-from testudo_crazyflie.services.parameter_service import Parameter, ParameterService
-from testudo_hardware.links.crazyflie.vehicle_messages import compressed
+from testudo_crazyflie.firmware.crtp_packets import MemoryService, Packet, answer_link, answer_version, console
+from testudo_crazyflie.firmware.firmware_supervisor import FirmwareSupervisor, State
+from testudo_crazyflie.firmware.log_and_parameters import TICK_S, LogService, Parameter, ParameterService, Variable
+from testudo_crazyflie.firmware.vehicle import AttitudeFlight, FlightModel, PointFlight, Vehicle
+from testudo_hardware.links.crazyflie.quaternion_compression import compressed
 from testudo_hardware.spec import RobotSpec, load_robot
 
 PID, MELLINGER, KALMAN = 1, 2, 2
@@ -64,25 +63,8 @@ PARAMETERS = (
     Parameter("velCtlPid.vzKp", "float", 25.0, persistent=True),
 )
 
-_AXES = ("x", "y", "z")
 
-
-class LoggedVehicle(Protocol):
-    """Source of log variables: the simulated vehicle."""
-
-    vehicle: Vehicle
-    supervisor: FirmwareSupervisor
-    set_point: SetPoint
-    external_position: tuple[float, float, float]
-    battery_state: int
-
-    @property
-    def bits(self) -> int:
-        """Return the supervisor's state as bits."""
-        ...
-
-
-def log_variables(craft: LoggedVehicle) -> Mapping[str, Variable]:
+def log_variables(craft: SimulatedCrazyflie) -> Mapping[str, Variable]:
     """Return every variable that can be logged, read from a vehicle."""
     body = craft.vehicle
     found: dict[str, Variable] = {}
@@ -112,7 +94,7 @@ def log_variables(craft: LoggedVehicle) -> Mapping[str, Variable]:
 
 def _add_axes(found: dict[str, Variable], group: str, kind: str, read: Callable, *, small: bool = False) -> None:
     """Add a vector by its axes: as floats, or in thousandths."""
-    for k, axis in enumerate(_AXES):
+    for k, axis in enumerate("xyz"):
         name = {"x": axis, "v": f"v{axis}", "X": axis.upper()}[kind]
         if small:
             found[f"{group}.{name}"] = Variable("int16", lambda k=k: 1000 * read()[k])
@@ -148,7 +130,7 @@ class SimulatedCrazyflieSettings:
     """Time since power-on."""
 
     @classmethod
-    def create(cls, robot: str = "crazyflie_2x", **changes: object) -> SimulatedCrazyflieSettings:
+    def create(cls, robot: str = "crazyflie_2x", **changes: Any) -> SimulatedCrazyflieSettings:
         """Return the settings of a registered robot."""
         return cls(load_robot(robot), **changes)
 
@@ -165,7 +147,8 @@ class SimulatedCrazyflie:
     def _switch_on(self, zero_s: float, now_s: float) -> None:
         settings = self._settings
         self._zero_s, self._stepped_s = zero_s, now_s
-        model = PointFlight(settings.spec, TICK_S) if settings.as_point else flight_model(settings.spec, TICK_S)
+        flight = PointFlight if settings.as_point or not settings.spec.attitude else AttitudeFlight
+        model: FlightModel = flight(settings.spec, TICK_S)
         self.vehicle = Vehicle(model, TICK_S, settings.position_world, settings.yaw)
         self.supervisor = FirmwareSupervisor(auto_arm=settings.auto_arm)
         self.commander, self.planner = Commander(), Planner()
@@ -185,14 +168,14 @@ class SimulatedCrazyflie:
             crtp_packets.LINK: answer_link,
             crtp_packets.PLATFORM: self._platform,
             crtp_packets.SUPERVISOR: lambda packet: self.supervisor.handle(packet, self.bits, self._time_s),
-            crtp_packets.HIGH_LEVEL: lambda packet: self.planner.handle(packet, self._place(), self._time_s),
+            crtp_packets.HIGH_LEVEL: lambda packet: self.planner.handle(packet, self._pose(), self._time_s),
             crtp_packets.COMMANDER: self._command,
             crtp_packets.GENERIC: self._command,
             crtp_packets.LOCALISATION: self._localise,
         }
 
-    def _place(self) -> tuple[np.ndarray, float]:
-        return self.vehicle.position, self.vehicle.yaw
+    def _pose(self) -> np.ndarray:
+        return np.append(self.vehicle.position, self.vehicle.yaw)
 
     @property
     def bits(self) -> int:
@@ -225,12 +208,9 @@ class SimulatedCrazyflie:
         if packet is None:
             return sent
         self._heard_s = now_s
-        return sent + [crtp_packets.encode(answer) for answer in self._answers(packet)]
-
-    def _answers(self, packet: Packet) -> list[Packet]:
         if packet.is_null or packet.port not in self._services:
-            return []
-        return self._services[packet.port](packet) or []
+            return sent
+        return sent + [crtp_packets.encode(answer) for answer in self._services[packet.port](packet) or []]
 
     def _command(self, packet: Packet) -> None:
         if is_notification(packet):
@@ -281,7 +261,12 @@ class SimulatedCrazyflie:
             self._brake_on_board(now_s)
         asked = self.commander.set_point
         age_s = now_s - asked.stamp_s if supervisor.can_fly else math.inf
-        self._supervise(age_s, now_s)
+        values = self.parameters
+        supervisor.preflight_s = values["supervisor.prefltTimeout"] / 1000
+        supervisor.landed_s = values["supervisor.landedTimeout"] / 1000
+        supervisor.emergency |= bool(values["stabilizer.stop"])
+        up = self.vehicle.up if values["supervisor.tmblChckEn"] else 1.0
+        supervisor.update(age_s, now_s, motors_on=self.vehicle.motors_on, up=up)
         self.set_point = asked if supervisor.can_fly else OFF
         level = supervisor.state == State.LEVEL_OUT
         follows = asked.kind != "velocity" or self.parameters["stabilizer.controller"] != MELLINGER
@@ -293,14 +278,6 @@ class SimulatedCrazyflie:
         if self._stepped_s - self._heard_s > RADIO_SILENT_S:
             self.logs.reset()
         yield from self.logs.tick(now_s)
-
-    def _supervise(self, age_s: float, now_s: float) -> None:
-        supervisor, values = self.supervisor, self.parameters
-        supervisor.preflight_s = values["supervisor.prefltTimeout"] / 1000
-        supervisor.landed_s = values["supervisor.landedTimeout"] / 1000
-        supervisor.emergency |= bool(values["stabilizer.stop"])
-        up = self.vehicle.up if values["supervisor.tmblChckEn"] else 1.0
-        supervisor.update(SupervisedBody(self.vehicle.motors_on, up), age_s, now_s)
 
     def _watch_battery(self, now_s: float) -> None:
         if self.vehicle.battery_v >= self.parameters["pm.lowVoltage"]:

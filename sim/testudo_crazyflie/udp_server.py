@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from testudo_crazyflie.services import crtp_packets
-from testudo_crazyflie.services.log_service import TICK_S
+from testudo_crazyflie.firmware import crtp_packets
+from testudo_crazyflie.firmware.log_and_parameters import TICK_S
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 
 UP, DOWN = 0, 1
@@ -34,7 +34,7 @@ class RadioConditions:
     jitter_s: float = 0.0
     """Uniform, added to the latency."""
     repeats: bool = False
-    """Lost transmissions are repeated, as by a Crazyradio: loss becomes delay in order."""
+    """Lost transmissions are repeated, as by a Crazyradio: loss becomes delay."""
     attempt_s: float = 0.002
     """Duration of one attempt."""
     silent: bool = False
@@ -92,7 +92,7 @@ _Address = tuple[str, int]
 class CrazyflieServer:
     """Runs one vehicle in a thread; a context manager.
 
-    Answers go to whoever asked; what the vehicle says by itself goes to whoever asked for log blocks last.
+    Answers go to the sender of a request, other packets to the last client that requested log blocks.
     """
 
     def __init__(
@@ -151,10 +151,10 @@ class CrazyflieServer:
     def lost(self) -> tuple[int, int]:
         """Return the numbers of packets lost up and down."""
         with self._lock:
-            return tuple(self._channel.lost)
+            return self._channel.lost[UP], self._channel.lost[DOWN]
 
     def _run(self) -> None:
-        keep_time(PRIORITY)  # a vehicle does not stand still because a computer is busy
+        keep_time(PRIORITY)  # the flight goes on when the computer is busy
         next_s = self._clock()
         while not self._ends.is_set():
             wait_s = max(0.0, min(next_s, self._channel.due_s) - self._clock())
@@ -164,18 +164,20 @@ class CrazyflieServer:
                 for raw, address in self._heard():
                     self._channel.send(UP, (raw, address), now_s)
                 for raw in self._craft.advance(now_s):
-                    self._say(raw, now_s)
+                    if self._client is not None:
+                        self._channel.send(DOWN, (raw, self._client), now_s)
                 self._deliver(now_s)
                 if now_s >= next_s:
                     next_s = max(next_s + TICK_S, now_s)
 
     def _deliver(self, now_s: float) -> None:
-        while arrived := self._channel.arrived(now_s):  # an answer may arrive at once
+        while arrived := self._channel.arrived(now_s):  # an answer may arrive in the same call
             for towards, load in arrived:
                 if towards == UP:
-                    self._take(*load, now_s)
-                else:
-                    self._send(load)
+                    self._take(load[0], load[1], now_s)
+                    continue
+                with contextlib.suppress(OSError):  # the client is gone
+                    self._socket.sendto(*load)
 
     def _take(self, raw: bytes, address: _Address, now_s: float) -> None:
         packet = crtp_packets.decode(raw)
@@ -188,10 +190,6 @@ class CrazyflieServer:
         for answer in self._craft.receive(raw, now_s):
             self._channel.send(DOWN, (answer, address), now_s)
 
-    def _say(self, raw: bytes, now_s: float) -> None:
-        if self._client is not None:
-            self._channel.send(DOWN, (raw, self._client), now_s)
-
     def _heard(self) -> Iterator[tuple[bytes, _Address]]:
         while True:
             try:
@@ -199,13 +197,9 @@ class CrazyflieServer:
             except (BlockingIOError, ConnectionError):
                 return
 
-    def _send(self, load: Any) -> None:
-        with contextlib.suppress(OSError):  # the client is gone
-            self._socket.sendto(*load)
-
 
 def keep_time(priority: int) -> bool:
-    """Ask for real-time scheduling of this thread, and of those that it starts; return whether it is granted."""
+    """Request real-time scheduling of this thread and those that it starts; return whether it is granted."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priority))
     except (OSError, AttributeError):  # no right to it, or another system

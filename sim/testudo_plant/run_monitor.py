@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from testudo_deploy.fleet.policy_groups import Follow
-from testudo_plant.plant import AppliedCommand, Plant
-from testudo_plant.plant.driver import DriverReason
+from testudo_plant.plant.driver import AppliedCommand, DriverReason
+from testudo_plant.plant.plant import Plant
 
 _STATE_PERIOD_S = 0.2
 _FAULTS = (

@@ -14,7 +14,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.files.bag_writer import BAG_FILE
-from testudo_deploy.fleet.fleet import Fleet, load_fleet
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute
 from testudo_deploy.launch.fleet_topics import EVENTS_TOPIC, topics
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
@@ -22,18 +22,18 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
 from testudo_hardware.spec import RobotSpec
+from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.progress_bar import Share, quiet
-from testudo_runs.run_bag import read_messages
 
 _NANO = 1_000_000_000
 _SHOWN = 20
 _STREAMED, _DECODED = 0.2, 0.7
-"""About the share of decoding that reading the file takes, and of the whole that both take."""
+"""Approximate shares: of reading the file in decoding, and of both in the whole."""
 _TOLD_EVERY = 1000
 
 
 class RunError(TestudoError):
-    """A run cannot be read: the text names the folder or file and what is wrong with it."""
+    """A run cannot be read: the text names the folder or file and the fault."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,15 @@ class Track:
     velocity: np.ndarray
     """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
     quaternion_xyzw: np.ndarray | None = None
-    """(T, 4): body to world, of a truth that was recorded with it."""
+    """(T, 4): body to world, of a recorded truth."""
 
     def in_order(self) -> Track:
         """Return the samples by stamp, each stamp once."""
         _, index = np.unique(self.stamp_s, return_index=True)
         turns = self.quaternion_xyzw
         columns = (self.stamp_s, self.received_s, self.position_world, self.yaw, self.velocity)
-        return Track(*(column[index] for column in columns), None if turns is None else turns[index])
+        stamp, received, position, yaw, velocity = (column[index] for column in columns)
+        return Track(stamp, received, position, yaw, velocity, None if turns is None else turns[index])
 
 
 @dataclass(frozen=True)
@@ -66,18 +67,18 @@ class CommandTrack:
     """Commands of one robot, by stamp."""
 
     stamp_s: np.ndarray
-    """(T,) steady clock: of sending, or from when on it was applied."""
+    """(T,) steady clock: time of sending or of application."""
     received_s: np.ndarray
     """(T,) steady clock of the recorder."""
     command: np.ndarray
-    """(T, D): as it travelled, see `wire.command_frame`."""
+    """(T, D) as sent, see `wire.command_frame`."""
     yaw_rate: np.ndarray | None = None
-    """(T,) [rad/s] beside it, of drones; None where that is not known."""
+    """(T,) [rad/s] of drones; None if unknown."""
 
 
 @dataclass(frozen=True)
 class PlantEvent:
-    """Something that the plant told."""
+    """An event of the plant."""
 
     stamp_s: float
     """Steady clock."""
@@ -88,7 +89,7 @@ class PlantEvent:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run folder, read. Mappings are by robot, in the order of the fleet."""
+    """Content of a run folder; mappings are by robot, in the order of the fleet."""
 
     folder: Path
     fleet: Fleet
@@ -102,14 +103,14 @@ class RecordedRun:
     """From the plant; empty for real robots."""
     sent: Mapping[str, CommandTrack] = field(repr=False)
     applied: Mapping[str, CommandTrack] = field(repr=False)
-    """What the drivers let act."""
+    """Commands after the limits of the drivers."""
     announcements: Mapping[str, tuple[PeerMessage, ...]] = field(repr=False)
-    """What the robots told their peers, by sequence."""
+    """Messages of the robots to their peers, by sequence."""
     events: tuple[PlantEvent, ...] = field(repr=False)
     complete: bool
     """The recording was closed and every message could be decoded."""
     warnings: tuple[str, ...]
-    """What was damaged or lost, and messages that no robot could use."""
+    """Damage, losses, and messages that no robot could use."""
 
     @property
     def robots(self) -> tuple[str, ...]:
@@ -121,7 +122,7 @@ class RecordedRun:
         """Return the copy of the policy file in the folder.
 
         Raises:
-            RunError: several kinds of robots have one each; `teams` has a run for each.
+            RunError: several policies; `teams` has a run for each.
         """
         return self._one_team().policy
 
@@ -132,10 +133,10 @@ class RecordedRun:
 
     @property
     def teams(self) -> tuple[RecordedRun, ...]:
-        """Return a run for each policy file, with the robots that it drove; of one policy the run itself."""
+        """Return a run for each policy file with its robots; of one policy the run itself."""
         if not self.fleet.policies:
             return (self,)
-        # what was announced stays whole: robots of one team may follow those of another
+        # announcements of all: robots of one team may follow those of another
         by_robot = ("ticks", "odometry", "truth", "sent", "applied")
         return tuple(
             replace(
@@ -155,14 +156,14 @@ class RecordedRun:
         if self.fleet.policies:
             kinds = ", ".join(team.robots[0].spec.name for team in self.fleet.teams)
             raise RunError(
-                f"{self.folder}: was driven by several policy files (of {kinds}); this needs a run of one: "
-                "`testudo replay` and `testudo gap` take each kind of robot in turn"
+                f"{self.folder}: found several policy files (of {kinds}), expected one; "
+                "`testudo replay` and `testudo gap` process each kind of robot separately"
             )
         return self.fleet
 
 
 def ticks_in_order(records: Sequence[TickRecord]) -> tuple[TickRecord, ...]:
-    """Return the ticks as they were made; the sequence of a restarted process begins again at zero."""
+    """Return the ticks in their order; the sequence of a restarted process begins again at zero."""
     unique = len({record.sequence for record in records}) == len(records)
     return tuple(sorted(records, key=lambda record: record.sequence if unique else record.stamp_s))
 
@@ -170,15 +171,11 @@ def ticks_in_order(records: Sequence[TickRecord]) -> tuple[TickRecord, ...]:
 def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
     """Read a run folder.
 
-    Damage in the recording does not refuse the run: the readable part is returned, with warnings.
-
-    Args:
-        path: the folder.
-        share: is told the share that is done.
+    Of a damaged recording the readable part is returned, with warnings; ``share`` gets the completed fraction.
 
     Raises:
         RunError: no such folder, no recording in it, nothing readable, or a topic of another type.
-        FleetError: its fleet file does not hold.
+        FleetError: invalid fleet file.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -187,48 +184,31 @@ def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
         if not (folder / name).is_file():
             if is_imported(folder):
                 raise RunError(
-                    f"{folder}: was imported: it holds poses and commands, but not the artefact that drove "
-                    "the robots nor its inputs, which this needs; identify, gap, incident, and replay with "
+                    f"{folder}: was imported: it holds poses and commands, but neither the policy file of the "
+                    "robots nor its inputs, which are needed here; identify, gap, incident, and replay with "
                     "--mode open-loop or counterfactual work on it"
                 )
-            raise RunError(f"{folder}: {name} is missing: not a run folder, or one never begun")
+            raise RunError(f"{folder}: {name} is missing: not a run folder, or a run that never began")
     reader = _Reader(folder, lambda done: share(_DECODED * done))
-    fleet, specs = reader.fleet, {robot.name: robot.spec for robot in reader.fleet.robots}
 
-    def by_robot(make: Callable[[str], Any]) -> Mapping[str, Any]:
-        return {name: make(name) for name in fleet.names}
-
-    def truth(name: str) -> Track:
-        spec = specs[name]
-        heard = reader.readings(f"/{name}/truth", lambda message, _: _read_truth(message, name, spec))
-        return _track(heard, spec.dimension)
-
-    def applied(name: str) -> CommandTrack:
-        spec = specs[name]
-        heard = reader.readings(f"/{name}/applied_cmd_vel", lambda message, _: read_command(message, name, spec))
-        return _command_track(heard, spec.dimension)
+    def by_robot(read: Callable[[FleetRobot], Any]) -> Mapping[str, Any]:
+        return {robot.name: read(robot) for robot in reader.fleet.robots}
 
     run = {
-        "ticks": by_robot(lambda name: reader.envelopes(f"/{name}/tick", TickRecord)),
+        "ticks": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/tick", TickRecord)),
         "odometry": by_robot(reader.odometry),
-        "truth": by_robot(truth),
+        "truth": by_robot(reader.truth),
         "sent": by_robot(reader.sent),
-        "applied": by_robot(applied),
-        "announcements": by_robot(lambda name: reader.envelopes(f"/{name}/peer_state", PeerMessage)),
+        "applied": by_robot(reader.applied),
+        "announcements": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/peer_state", PeerMessage)),
         "events": reader.events(),
     }
-    return RecordedRun(
-        folder,
-        fleet,
-        reader.info,
-        **run,
-        complete=not reader.damage,
-        warnings=(*shortened(reader.damage), *shortened(reader.warnings)),
-    )
+    warnings = (*shortened(reader.damage), *shortened(reader.warnings))
+    return RecordedRun(folder, reader.fleet, reader.info, **run, complete=not reader.damage, warnings=warnings)
 
 
 class _Reader:
-    """The decoded messages of a folder by topic, and what was wrong with them."""
+    """The decoded messages of a folder by topic, with damage and warnings."""
 
     def __init__(self, folder: Path, share: Share) -> None:
         self.fleet, self.info = load_fleet(folder / FLEET_FILE), _read_info(folder / INFO_FILE)
@@ -236,34 +216,42 @@ class _Reader:
         self.warnings: list[str] = []
         self._messages: dict[str, list[tuple[float, Any]]] = defaultdict(list)
         expected = {topic.name: topic.type for topic in topics(self.fleet)}
-        # drivers that stamp with the ROS clock take the wall clock
+        # drivers that stamp with the ROS clock use the wall clock
         self._ros_ahead_s = self.info["start_wall_ns"] / _NANO - self.info["start_steady_s"]
         store = get_typestore(Stores.ROS2_KILTED)
         messages = read_messages(folder, self.damage, lambda done: share(_STREAMED * done))
         for number, raw in enumerate(messages):
             if number % _TOLD_EVERY == 0:
                 share(_STREAMED + (1 - _STREAMED) * number / len(messages))
-            if raw.topic not in expected:
+            if (topic := raw.topic.name) not in expected:
                 continue
-            if raw.type != expected[raw.topic]:
-                raise RunError(
-                    f"{folder / BAG_FILE}: {raw.topic}: found type {raw.type}, expected {expected[raw.topic]}"
-                )
+            if raw.topic.type != expected[topic]:
+                raise RunError(f"{folder / BAG_FILE}: {topic}: found type {raw.topic.type}, expected {expected[topic]}")
             received_s = (raw.log_ns - self.info["start_wall_ns"]) / _NANO + self.info["start_steady_s"]
             try:
-                message = store.deserialize_cdr(raw.data, raw.type)
-            except Exception as error:  # noqa: BLE001 -- whatever a broken message raises
-                self.damage.append(f"{raw.topic}: a message cannot be decoded ({error}); left out")
+                message = store.deserialize_cdr(raw.data, raw.topic.type)
+            except Exception as error:  # noqa: BLE001 -- any error of a broken message
+                self.damage.append(f"{topic}: a message cannot be decoded ({error}); left out")
                 continue
-            self._messages[raw.topic].append((received_s, message))
+            self._messages[topic].append((received_s, message))
         if not self._messages:
             raise RunError(
                 f"{folder / BAG_FILE}: holds no readable message" + "".join(f"; {text}" for text in self.damage)
             )
 
-    def odometry(self, name: str) -> Track:
-        """Return where the robot knew itself to be, as its node made it of what its pose source told."""
-        robot = self.fleet.robot(name)
+    def truth(self, robot: FleetRobot) -> Track:
+        """Return the poses of a robot in the plant."""
+        found = self.readings(f"/{robot.name}/truth", lambda message, _: _read_truth(message, robot.name, robot.spec))
+        return _track(found, robot.spec.dimension)
+
+    def applied(self, robot: FleetRobot) -> CommandTrack:
+        """Return the commands after the limits of the driver."""
+        topic = f"/{robot.name}/applied_cmd_vel"
+        found = self.readings(topic, lambda message, _: read_command(message, robot.name, robot.spec))
+        return _command_track(found, robot.spec.dimension)
+
+    def odometry(self, robot: FleetRobot) -> Track:
+        """Return the poses of a robot as its node computed them from its pose source."""
         sensor = PoseSourceReader(robot)
         heard = [
             (received_s, topic, message)
@@ -282,23 +270,22 @@ class _Reader:
                 found.append((received_s, reading))
         return _track(found, robot.spec.dimension)
 
-    def sent(self, name: str) -> CommandTrack:
-        """Return what the robot's driver was told."""
-        robot = self.fleet.robot(name)
+    def sent(self, robot: FleetRobot) -> CommandTrack:
+        """Return the commands to the driver of a robot."""
         profile = robot.link.profile
-        wire = CommandWire(name, robot.spec, profile)
+        wire = CommandWire(robot.name, robot.spec, profile)
         ahead_s = self._ros_ahead_s if profile.stamps.value == "ros" else 0.0
 
         def read(message: Any, received_s: float) -> CommandReading:
             reading = wire.decode(message, received_s + ahead_s)
             return replace(reading, stamp_s=reading.stamp_s - ahead_s)
 
-        topic = absolute(robot.link.topics["cmd_vel"], name)
+        topic = absolute(robot.link.topics["cmd_vel"], robot.name)
         return _command_track(self.readings(topic, read), robot.spec.dimension)
 
     def envelopes(self, topic: str, kind: type[Any]) -> tuple[Any, ...]:
         found = self.readings(topic, lambda message, _: kind.decode(message.data.tobytes(), recorded=True))
-        # as they came: the numbers begin anew with each life of a process
+        # by time of arrival: the numbers begin again with each start of a process
         return tuple(value for _, value in sorted(found, key=lambda item: item[0]))
 
     def events(self) -> tuple[PlantEvent, ...]:
@@ -312,7 +299,7 @@ class _Reader:
         return tuple(found)
 
     def readings(self, topic: str, read: Callable[[Any, float], Any]) -> Iterator[tuple[float, Any]]:
-        """Yield when each message came and what ``read`` makes of it; what cannot be read is warned of."""
+        """Yield time of arrival and result of ``read`` of each message; unreadable ones become warnings."""
         for received_s, message in self._messages[topic]:
             try:
                 yield received_s, read(message, received_s)
@@ -335,7 +322,7 @@ def _track(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> Tr
             *reading.position_world,
             reading.yaw,
             *reading.velocity,
-            *(reading.quaternion_xyzw if turns else ()),
+            *((reading.quaternion_xyzw or ()) if turns else ()),
         )
         for received_s, reading in readings
     ]
@@ -385,6 +372,6 @@ def is_imported(folder: Path) -> bool:
 
 
 def shortened(lines: list[str]) -> list[str]:
-    """Return the first of many lines, and how many more there are."""
+    """Return the first lines and the number of the others."""
     more = len(lines) - _SHOWN
     return lines if more <= 0 else [*lines[:_SHOWN], f"and {more} more"]

@@ -1,1 +1,5 @@
-"""Worlds on CPU and GPU: dynamics, scenarios, communication, replay."""
+"""Simulation of teams in many worlds on CPU and GPU.
+
+In: robot files, scenarios, nominal velocities.
+Out: states, signals, rewards and contacts.
+"""

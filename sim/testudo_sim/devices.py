@@ -1,4 +1,4 @@
-"""Describes the JAX devices, and sets the precision of matrix products.
+"""Describes the JAX devices, sets the precision of matrix products, and registers pytrees of the robot side.
 
 Importing this module sets the precision for the whole process: on a GPU, JAX would round factors to 10 bits (TF32), too
 coarse for the margins of the shield and for the comparison of an exported policy with its original. The environment
@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+
+from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState
+from testudo_deploy.shield.reserved_space import PeerReservations, ReservedSpace
+from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult
+from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint
 
 PRECISION = "highest"
 """Matrix products in full float32; JAX's name for it."""
@@ -29,12 +34,12 @@ class Devices:
     platform: str
     """`cpu`, `gpu` or `tpu`."""
     kind: str
-    """The maker's name of the device."""
+    """Name of the device by its maker."""
     count: int
     """Devices of all processes."""
     processes: int
     memory_bytes: int
-    """What one device may use [bytes]; on a CPU, the memory that is free now, shared by this process's devices."""
+    """Memory of one device [bytes]; on a CPU, the free memory over the devices of this process."""
     matmul_precision: str
 
     @property
@@ -55,7 +60,7 @@ class Devices:
 
 
 def devices() -> Devices:
-    """Return what JAX computes on in this process; the first call starts JAX's backend."""
+    """Return the devices of this process; the first call starts the backend of JAX."""
     first, precision = jax.local_devices()[0], jax.config.jax_default_matmul_precision
     return Devices(
         first.platform,
@@ -67,14 +72,14 @@ def devices() -> Devices:
     )
 
 
-def device_memory_bytes(device: jax.Device) -> int:
-    """Return how much memory a device may use [bytes]."""
+def device_memory_bytes(device: Any) -> int:
+    """Return the usable memory of a JAX device [bytes]."""
     limit = (device.memory_stats() or {}).get("bytes_limit")
     return int(limit) if limit else _host_memory_bytes() // jax.local_device_count()
 
 
 def _host_memory_bytes() -> int:
-    """Return the memory that this machine has left, or what a container grants if that is less."""
+    """Return the free memory of this machine [bytes], or the limit of the container if that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     free = [
         int(line.split()[1]) * 1024 for line in _text("/proc/meminfo").splitlines() if line.startswith("MemAvailable:")
@@ -88,3 +93,16 @@ def _text(path: str) -> str:
         return Path(path).read_text(encoding="ascii")
     except OSError:
         return ""
+
+
+for _type in (
+    BrakeMonitorState,
+    LagResponse,
+    MotionState,
+    PeerTable,
+    ReservedSpace,
+    PeerReservations,
+    ShieldResult,
+    StoppingPoint,
+):
+    jax.tree_util.register_dataclass(_type)

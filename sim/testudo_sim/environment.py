@@ -1,6 +1,6 @@
-"""A scenario as a learning environment: one step is one decision of `decision_ticks` control ticks.
+"""Learning environment of a scenario: one step is one decision of `decision_ticks` control ticks.
 
-Worlds are vectorised (last axis) and restart by themselves; terminated and truncated stay apart.
+Worlds are vectorised (last axis) and restart automatically; terminated and truncated are separate.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ import jax.numpy as jnp
 
 from testudo_deploy.contract.contract import policy_signals
 from testudo_deploy.shield.velocity_projection import ShieldStatus
-from testudo_hardware.motion import MotionState
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.physics.scene import Scene
 from testudo_sim.physics.world_parameters import draw_parameters
-from testudo_sim.scenarios import Scenario
-from testudo_sim.scenarios.scenario import TaskScoring
+from testudo_sim.scenarios.scenario import Scenario, TaskScoring
 from testudo_sim.team.message_radio import by_slot
 from testudo_sim.team.team_tick import SimulatedTeam, TeamState, start, tick, true_table
 
@@ -30,7 +28,7 @@ class WorldState:
 
     team: TeamState
     task: Any
-    """The scenario's state."""
+    """State of the scenario."""
     elapsed: jax.Array
     """(E,) int: decisions since the start."""
 
@@ -51,7 +49,7 @@ class StepMetrics:
     change_m_s: jax.Array
     """(N, E) mean change of the command."""
     idle: jax.Array
-    """(E,) bool: no robot moved by more than a centimetre; with the task open, a sign of deadlock."""
+    """(E,) bool: no robot moved by more than a centimetre, which is a sign of deadlock before success."""
 
 
 @jax.tree_util.register_dataclass
@@ -87,12 +85,12 @@ class Environment:
 
     @property
     def horizon(self) -> int:
-        """Decisions in an episode."""
+        """Return the decisions in an episode."""
         return self.scoring.horizon
 
     @property
     def scoring(self) -> TaskScoring:
-        """Scoring of decisions."""
+        """Return the scoring of decisions."""
         return TaskScoring(self.scenario, self.team.model.spec, self.change_price, self.facing_price)
 
     def reset(self, keys: jax.Array) -> WorldState:
@@ -121,10 +119,7 @@ class Environment:
         return {name: to_batch(value) for name, value in named.items()}
 
     def central_signals(self, state: WorldState) -> dict[str, jax.Array]:
-        """Return the true state for a central critic: as `signals`, and the peers' task signals.
-
-        Those are named ``neighbour_<task signal>``, (E, N, K, C).
-        """
+        """Return the true state for a central critic: as `signals`, and ``neighbour_<task signal>`` (E, N, K, C)."""
         scene = self.scene(state)
         motion = scene.robots
         stop = self.team.model.stopping_point(motion)
@@ -135,7 +130,7 @@ class Environment:
         return {name: to_batch(value) for name, value in named.items()}
 
     def next_task(self, task: Any) -> Any:
-        """Return the scenario's state a decision later; one that goes on by itself has a method `moved`."""
+        """Return the state of the task a decision later; a scenario whose task moves has a method `moved`."""
         moved = getattr(self.scenario, "moved", None)
         return task if moved is None else moved(task)
 
@@ -197,21 +192,17 @@ class Environment:
         )
         ticks = self.scenario.decision_ticks
         (after, total), _ = jax.lax.scan(body, (state, empty), jax.random.split(key, ticks))
-        idle = _idle(*(team.physics.scene(s.physics).robots for s in (state, after)))
+        places = [team.physics.scene(s.physics).robots.position_world for s in (state, after)]
+        moved = jnp.sqrt(jnp.sum((places[1] - places[0]) ** 2, axis=0))
         return after, replace(
             total,
             interventions=total.interventions / ticks,
             braked=total.braked / ticks,
             change_m_s=total.change_m_s / ticks,
-            idle=idle,
+            idle=jnp.all(moved < 0.01, axis=0),
         )
 
 
 def to_batch(value: jax.Array) -> jax.Array:
     """Return (C, N, E) as (E, N, C), (K, N, E) as (E, N, K), and (C, K, N, E) as (E, N, K, C)."""
     return jnp.transpose(value, tuple(reversed(range(value.ndim))))
-
-
-def _idle(before: MotionState, after: MotionState) -> jax.Array:
-    moved = jnp.sqrt(jnp.sum((after.position_world - before.position_world) ** 2, axis=0))
-    return jnp.all(moved < 0.01, axis=0)

@@ -1,7 +1,4 @@
-"""A policy file without training: it drives straight to the goal and leaves the rest to the shield.
-
-For trying out robots, links and faults before there is a trained policy, and for tests.
-"""
+"""Writes a policy file without training that drives straight to the goal, to try out robots, links and faults."""
 
 from __future__ import annotations
 
@@ -37,10 +34,10 @@ _DECISION_TICKS = 10
 def write_go_to_goal_policy(
     path: Path, spec: RobotSpec, *, arena: Arena | None = None, team_size: int = 4, yaw_rate: float | None = None
 ) -> Contract:
-    """Write the policy of a robot and return its contract; with ``yaw_rate`` [rad/s] a drone turns all the time.
+    """Write the policy of a robot and return its contract; with ``yaw_rate`` [rad/s] a drone turns permanently.
 
     Raises:
-        ContractError: a yaw rate for a robot that takes none.
+        ContractError: a yaw rate for a robot without yaw rates.
     """
     kind = COMMAND_TYPE if yaw_rate is None else VELOCITY_YAW_RATE
     contract = go_to_goal_contract(spec, arena=arena, team_size=team_size, command_type=kind)
@@ -54,7 +51,7 @@ def write_go_to_goal_policy(
 def go_to_goal_contract(
     spec: RobotSpec, *, arena: Arena | None, team_size: int = 4, hidden_size: int = 0, command_type: str = COMMAND_TYPE
 ) -> Contract:
-    """Return the contract, which lacks only its test vector."""
+    """Return the contract without test vector."""
     size = spec.dimension
     return Contract(
         version=VERSION,
@@ -83,9 +80,9 @@ def go_to_goal_contract(
 def go_to_goal_model(
     contract: Contract, *, opset: int = OPSET, ir_version: int = IR_VERSION, yaw_rate: float = 0.0
 ) -> onnx.ModelProto:
-    """Return the graph: command = clip(goal - control point); a memory, if there is one, follows neighbour ages.
+    """Return the graph: command = clip(goal - control point), with ``yaw_rate`` [rad/s] for commands that have one.
 
-    ``yaw_rate`` [rad/s] is the last number of a command that has one.
+    A memory follows the ages of the neighbours.
     """
     limit = contract.command.limit / math.sqrt(contract.dimension)
     turning = turns(contract.command)
@@ -97,7 +94,7 @@ def go_to_goal_model(
         helper.make_tensor("low", TensorProto.FLOAT, [], [-limit]),
         helper.make_tensor("high", TensorProto.FLOAT, [], [limit]),
     ]
-    if turning:  # by way of the yaw, which has the size of the batch
+    if turning:  # zero times the yaw has the size of the batch
         nodes += [
             helper.make_node("Mul", ["yaw", "zero"], ["still"]),
             helper.make_node("Add", ["still", "yaw_rate"], ["turn"]),
@@ -142,9 +139,9 @@ def random_inputs(contract: Contract, batch: int, slots: int, seed: int = 0) -> 
 
 
 def with_test_vector(contract: Contract, model: onnx.ModelProto) -> Contract:
-    """Return the contract with a test vector that the model computed itself."""
+    """Return the contract with a test vector computed by the model."""
     session = onnxruntime.InferenceSession(model.SerializeToString())
     inputs = random_inputs(contract, batch=3, slots=2)
     names = list(graph_outputs(contract))
-    outputs = dict(zip(names, session.run(names, inputs), strict=True))
+    outputs = {name: np.asarray(value) for name, value in zip(names, session.run(names, inputs), strict=True)}
     return contract.replace(test_vector=TestVector.from_arrays(inputs, outputs))

@@ -9,9 +9,9 @@ from typing import Literal, get_args
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel
-from testudo_plant.worlds import Form, physics_step_s, rhythms_s
-from testudo_plant.worlds.arena_bodies import Box
 from testudo_plant.worlds.drone_dynamics import flies
+from testudo_plant.worlds.robot_bodies import Box
+from testudo_plant.worlds.world_builder import Form, physics_step_s, rhythms_s
 from testudo_sim.physics.drone_bodies import check_battery
 from testudo_sim.physics.drone_tier import make_drone_tier
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
@@ -28,16 +28,16 @@ class PhysicsChoice:
     """Physics tier and its options."""
 
     physics: Tier = "kinematic"
-    """`kinematic` is fast and has no contact; `attitude` and `rotors` are drones as they fly, without contact; `mjx` is
-    MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
+    """`kinematic` is fast, without contact; `attitude` and `rotors` are drones with flight dynamics, without contact;
+    `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"
     """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, about ten times as fast."""
     impl: Impl = "auto"
-    """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` takes what is there."""
+    """MJX: `jax` everywhere, `warp` on NVIDIA with mujoco-warp; `auto` is `warp` if possible."""
     downwash: bool = True
-    """Tiers `attitude` and `rotors`: drones push down those in their wake."""
+    """Tiers `attitude` and `rotors`: drones push down drones in their wake."""
     battery: bool = False
-    """All tiers in which drones fly: batteries begin anywhere from full to `power.land` of the robot file, empty with
+    """All tiers with flying drones: batteries begin between full and `power.land` of the robot file, discharge with
     thrust, and limit it by their voltage."""
 
 

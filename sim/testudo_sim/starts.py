@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import yaml
 
+from testudo_deploy.files.strict_yaml import parse_yaml, read_text
 from testudo_deploy.shield.arena import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
@@ -102,10 +103,7 @@ class StartDistribution:
         )
 
     def check(self, where: str) -> None:
-        """Refuse invalid values.
-
-        Args:
-            where: names the file in errors.
+        """Refuse invalid values; ``where`` names the file in errors.
 
         Raises:
             StartsError: no start, rows of wrong size, an invalid spread or weight, or no duration.
@@ -116,13 +114,7 @@ class StartDistribution:
             raise StartsError(
                 f"{where}: found {self.size} robots and {len(self.starts)} starts, expected at least 2 and 1"
             )
-        numbers = {
-            "horizon_s": self.horizon_s,
-            "spread.parameters": self.spread.parameters,
-            "spread.position_m": self.spread.position_m,
-            "spread.yaw_rad": self.spread.yaw_rad,
-            "spread.velocity_share": self.spread.velocity_share,
-        }
+        numbers = {"horizon_s": self.horizon_s} | {f"spread.{key}": one for key, one in asdict(self.spread).items()}
         for name, value in numbers.items():
             if value < 0 or (name == "horizon_s" and value == 0):
                 raise StartsError(f"{where}: {name}: found {value}, expected a number above zero")
@@ -184,25 +176,14 @@ class StartDistribution:
         return position, yaw, velocity, picked("goal_world")
 
 
-__all__ = ["STARTS_SCHEMA", "load_starts", "parse_starts", "save_starts", "starts_text"]
-
-
 def load_starts(path: str | Path) -> StartDistribution:
     """Read and check a start file.
 
     Raises:
         StartsError: unreadable, another schema, an unknown or missing key, or numbers that do not fit.
     """
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise StartsError(
-            f"{file}: no such start file; `testudo incident RUN --save-scenario FILE` writes one"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartsError(f"{file}: cannot be read: {error}") from error
-    return parse_starts(text, str(file))
+    kind = "start file; `testudo incident RUN --save-scenario FILE` writes one"
+    return parse_starts(read_text(Path(path), kind, StartsError, "a start file"), str(path))
 
 
 def parse_starts(text: str, where: str) -> StartDistribution:
@@ -211,12 +192,7 @@ def parse_starts(text: str, where: str) -> StartDistribution:
     Raises:
         StartsError: see `load_starts`.
     """
-    try:
-        values: Any = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        first = str(error).splitlines()[0]
-        raise StartsError(f"{where}: no YAML: {first}") from error
-    starts: StartDistribution = read_as(StartDistribution, values, where, StartsError)
+    starts: StartDistribution = read_as(StartDistribution, parse_yaml(text, where, StartsError), where, StartsError)
     starts.check(where)
     return starts
 
@@ -229,12 +205,10 @@ def save_starts(starts: StartDistribution, path: str | Path) -> Path:
     """
     file = Path(path)
     starts.check(str(file))
-    text = starts_text(starts)
+    head = f"# Start states of a real run: testudo evaluate POLICY --starts {file.name}\n"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(
-            f"# Start states of a real run: testudo evaluate POLICY --starts {file.name}\n{text}", encoding="utf-8"
-        )
+        file.write_text(head + starts_text(starts), encoding="utf-8")
     except OSError as error:
         raise StartsError(f"{file}: cannot be written: {error.strerror}") from error
     return file

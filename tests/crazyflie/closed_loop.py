@@ -3,8 +3,8 @@
 import math
 import struct
 
-from testudo_crazyflie.services import crtp_packets
-from testudo_crazyflie.services.crtp_packets import Packet, decode, encode
+from testudo_crazyflie.firmware import crtp_packets
+from testudo_crazyflie.firmware.crtp_packets import Packet, decode, encode
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 from testudo_crazyflie.udp_server import DOWN, UP, RadioChannel, RadioConditions
 from testudo_hardware.links.crazyflie.flight_sequencer import FlightSequencer

@@ -17,7 +17,7 @@ cflib = pytest.importorskip("cflib", reason="the extra crazyflie is not installe
 
 def test_it_connects_streams_flies_and_lands():
     from testudo_crazyflie.cflib_flight import fly_with_cflib
-    from testudo_crazyflie.flight.firmware_supervisor import State
+    from testudo_crazyflie.firmware.firmware_supervisor import State
 
     with fly_with_cflib() as flight:
         flight.climb()

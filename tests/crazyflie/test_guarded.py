@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 from tests.crazyflie.closed_loop import TICK_S, order_packet
 
-from testudo_crazyflie.flight.commanders import RADIO
-from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.services.crtp_packets import encode
+from testudo_crazyflie.firmware.commanders import RADIO
+from testudo_crazyflie.firmware.crtp_packets import encode
+from testudo_crazyflie.firmware.firmware_supervisor import State
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 from testudo_deploy.guard.flight_guard import ALONE_S, LAST_S, FlightGuard, GuardPhase
 from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tests.crazyflie.closed_loop import Loop
 
-from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.services import crtp_packets
-from testudo_crazyflie.services.crtp_packets import Packet, encode
+from testudo_crazyflie.firmware import crtp_packets
+from testudo_crazyflie.firmware.crtp_packets import Packet, encode
+from testudo_crazyflie.firmware.firmware_supervisor import State
 from testudo_crazyflie.udp_server import RadioConditions
 from testudo_hardware.links.crazyflie.vehicle_messages import LinkPhase, VehicleAction
 from testudo_hardware.spec import load_robot

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testudo_crazyflie.flight.commanders import Planner, decode_set_point
-from testudo_crazyflie.flight.firmware_supervisor import FirmwareSupervisor, State, SupervisedBody
-from testudo_crazyflie.services import crtp_packets
-from testudo_crazyflie.services.crtp_packets import Packet, decode, encode
+from testudo_crazyflie.firmware import crtp_packets
+from testudo_crazyflie.firmware.commanders import Planner, decode_set_point
+from testudo_crazyflie.firmware.crtp_packets import Packet, decode, encode
+from testudo_crazyflie.firmware.firmware_supervisor import FirmwareSupervisor, State
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflie, SimulatedCrazyflieSettings
 from testudo_crazyflie.udp_server import DOWN, UP, RadioChannel, RadioConditions
 from testudo_hardware.links.crazyflie.vehicle_messages import VehicleClock, compressed, decompressed
@@ -164,7 +164,9 @@ def test_no_packet_breaks_the_vehicle(data, port, channel):
 def test_a_take_off_is_smooth_and_ends_at_its_height():
     planner = Planner()
     planner.handle(
-        Packet(crtp_packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", 7, 0, 1.0, 0.0, True, 2.0)), (np.zeros(3), 0.3), 10.0
+        Packet(crtp_packets.HIGH_LEVEL, 0, struct.pack("<BBff?f", 7, 0, 1.0, 0.0, True, 2.0)),
+        np.array([0.0, 0.0, 0.0, 0.3]),
+        10.0,
     )
     points = [planner.set_point(10.0 + 0.02 * k) for k in range(101)]
     heights = np.array([point.position_world[2] for point in points])
@@ -180,11 +182,11 @@ def test_a_take_off_is_smooth_and_ends_at_its_height():
 def test_a_way_begun_in_motion_keeps_its_speed_at_the_beginning():
     planner = Planner()
     go = struct.pack("<BBBBfffff", 12, 0, 0, 0, 1.0, 0.0, 0.0, 0.0, 2.0)
-    planner.handle(Packet(crtp_packets.HIGH_LEVEL, 0, go), (np.zeros(3), 0.0), 0.0)
+    planner.handle(Packet(crtp_packets.HIGH_LEVEL, 0, go), np.zeros(4), 0.0)
     before = planner.set_point(1.0)
     planner.handle(
         Packet(crtp_packets.HIGH_LEVEL, 0, struct.pack("<BBBBfffff", 12, 0, 0, 0, 0.0, 1.0, 0.5, 0.0, 3.0)),
-        (np.zeros(3), 0.0),
+        np.zeros(4),
         1.0,
     )
     after = planner.set_point(1.0)
@@ -200,7 +202,7 @@ def test_states_of_the_supervisor_from_the_ground_into_the_air_and_back():
     for tick in range(1200):
         now_s = tick * 0.01
         flies = 1.0 <= now_s < 3.0
-        supervisor.update(SupervisedBody(motors_on=flies, up=1.0), 0.0, now_s)
+        supervisor.update(0.0, now_s, motors_on=flies, up=1.0)
         seen.append(supervisor.state)
     order = [state for k, state in enumerate(seen) if k == 0 or state != seen[k - 1]]
     assert order[:5] == [State.CHECKS_NOT_PASSED, State.CHECKS_PASSED, State.ARMING, State.READY, State.FLYING]
@@ -214,7 +216,7 @@ def test_an_armed_vehicle_that_does_not_fly_is_disarmed_after_half_a_minute():
     for tick in range(4000):
         if tick == 10:
             assert supervisor.request_arming(True) == b"\1\1"
-        supervisor.update(SupervisedBody(motors_on=False, up=1.0), 0.0, tick * 0.01)
+        supervisor.update(0.0, tick * 0.01, motors_on=False, up=1.0)
         if supervisor.state == State.CHECKS_NOT_PASSED and tick > 100:
             break
     assert tick == pytest.approx(3013, abs=3)

@@ -3,8 +3,8 @@
 import pytest
 from tests.crazyflie.closed_loop import Loop
 
-from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.services import crtp_packets
+from testudo_crazyflie.firmware import crtp_packets
+from testudo_crazyflie.firmware.firmware_supervisor import State
 from testudo_crazyflie.udp_server import RadioConditions
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio
 from testudo_hardware.links.crazyflie.vehicle_messages import LinkPhase, VehicleAction

@@ -2,7 +2,7 @@ import pytest
 
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.spec import load_robot
-from testudo_plant.plant import Plant, PlantRobot
+from testudo_plant.plant.plant import Plant, PlantRobot
 from testudo_plant.run_monitor import RunLimits, RunMonitor
 
 SPEC = load_robot("gritsbot_x")

@@ -12,7 +12,7 @@ from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.environment import Environment
 from testudo_sim.physics.scene import ContactCounts, Scene, count_contacts, least_separation
-from testudo_sim.scenarios import StartState
+from testudo_sim.scenarios.scenario import StartState
 from testudo_sim.team.team_tick import SimulatedTeam
 
 ARENA = Arena((-3.0, -2.0), (3.0, 2.0))

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_crazyflie.flight.firmware_supervisor import State
+from testudo_crazyflie.firmware.firmware_supervisor import State
 from testudo_crazyflie.simulated_crazyflie import SimulatedCrazyflieSettings
 from testudo_crazyflie.udp_server import CrazyflieServer
 from testudo_deploy.fleet.fleet import load_fleet

@@ -200,7 +200,7 @@ def pushed(tmp_path):
 
 
 def test_a_box_is_waited_for_by_name_and_scored_once_it_is_measured(pushed):
-    wanted = ["box: no pose on /task/box/pose: neither rewards nor success can be told"]
+    wanted = ["box: no pose on /task/box/pose: rewards and success are unknown"]
     pushed.wait(lambda: pushed.scores and pushed.scores[-1]["waits_for"] == wanted, "only the box is missing")
     pushed.box_x = 0.25  # 15 cm from its goal, of which it comes 10 cm: 5 cm are within the tolerance
     pushed.drive()

@@ -9,7 +9,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.launch.run_folder import RunWriter
 from testudo_hardware.errors import TestudoError
-from testudo_runs.run_bag import read_messages
+from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.run_reader import RunError, read_run
 
 TICKS = 200

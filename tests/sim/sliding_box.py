@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import load_robot
-from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.environment import Environment
 from testudo_sim.physics.kinematic_tier import acting_command
 from testudo_sim.physics.scene import BodyState, ContactCounts, Scene, count_contacts, least_separation
-from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.push_box import largest_push_n
+from testudo_sim.scenarios.scenario import make_scenario
 from testudo_sim.team.team_tick import SimulatedTeam
 
 

@@ -16,7 +16,7 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.environment import Environment, to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels
-from testudo_sim.scenarios import StartState, make_scenario
+from testudo_sim.scenarios.scenario import StartState, make_scenario
 from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")

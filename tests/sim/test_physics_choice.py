@@ -19,12 +19,13 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import robot_files
-from testudo_plant.worlds import MujocoWorld, WorldRobot
+from testudo_plant.worlds.world import MujocoWorld
+from testudo_plant.worlds.world_builder import WorldRobot
 from testudo_sim.environment import Environment
 from testudo_sim.physics.mujoco_steppers import choose_impl
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics, make_tier
-from testudo_sim.scenarios import make_scenario
+from testudo_sim.scenarios.scenario import make_scenario
 from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -13,7 +13,7 @@ from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
-from testudo_sim.scenarios import make_scenario
+from testudo_sim.scenarios.scenario import make_scenario
 from testudo_sim.starts import (
     STARTS_SCHEMA,
     StartDistribution,
@@ -64,7 +64,7 @@ def test_a_start_file_is_read_back_as_it_was_written(tmp_path):
         ("yaw: [0.0, 3.141593]", "yaw: [0.0]", r"starts\[0\].yaw"),
         ("velocity: [[0.15, 0.0], [0.15, 0.0]]", "velocity: [[0.15], [0.15]]", r"starts\[0\].velocity"),
         ("weight: 1.0", "weight: -1.0", "weight"),
-        ("robots: [r0, r1]", "robots: [", "no YAML"),
+        ("robots: [r0, r1]", "robots: [", "not a YAML file"),
     ],
 )
 def test_a_start_file_that_does_not_hold_is_refused_by_key(tmp_path, before, after, named):

@@ -15,7 +15,8 @@ from testudo_hardware.spec import load_robot
 from testudo_policies.improve.steps import Improvement
 from testudo_runs.alignment import prepare
 from testudo_runs.progress_bar import part, progress_bar
-from testudo_runs.recording import Recording, load_recording
+from testudo_runs.recording.load import load_recording
+from testudo_runs.recording.recording import Recording
 
 _READ = 0.1
 """Approximate share of the time that reading takes."""

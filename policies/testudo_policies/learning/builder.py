@@ -20,7 +20,7 @@ from testudo_policies.networks.agent import Agent
 from testudo_policies.train_config import Commanded, TrainConfig
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
-from testudo_sim.scenarios import make_scenario
+from testudo_sim.scenarios.scenario import make_scenario
 from testudo_sim.starts import StartDistribution, parse_starts
 from testudo_sim.team.team_tick import SimulatedTeam
 

@@ -9,11 +9,17 @@ import tyro
 
 from testudo_deploy.commands.report import Report
 from testudo_hardware.errors import TestudoError
-from testudo_runs.importing.bag_import import parse_offsets, proposed
 from testudo_runs.importing.mapping.mapping_file import load_map
-from testudo_runs.importing.run_import import ImportRequest, ImportResult, import_run, parse_robot_types
+from testudo_runs.importing.run_import import (
+    ImportRequest,
+    ImportResult,
+    import_run,
+    parse_offsets,
+    parse_robot_types,
+    proposed,
+)
 from testudo_runs.progress_bar import progress_bar
-from testudo_runs.recording.summary_tables import head_table, series_table, text_table, trouble_tables
+from testudo_runs.recording.statistics import head_table, series_table, text_table, trouble_tables
 
 
 def import_verb(

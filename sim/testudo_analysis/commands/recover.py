@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from testudo_deploy.commands.report import Report, table
 from testudo_deploy.launch.run_folder import POLICY_FILE
 from testudo_runs.importing.bags.bag_recovery import Recovered, recover_bag
 from testudo_runs.progress_bar import progress_bar
-from testudo_runs.recording.summary_tables import text_table
+from testudo_runs.recording.statistics import text_table
 
 _NO_POLICY = "re-inference needs policy.onnx, the artefact that drove the robots: copy it into the folder"
 
@@ -63,4 +64,4 @@ def _report(found: Recovered) -> Report:
         table("Topics", ("topic", "messages"), sorted(found.topics.items())),
     ]
     tables += [*text_table("Lost", found.lost), *text_table("Notes", found.notes)]
-    return Report(found.to_dict(), tuple(tables))
+    return Report(asdict(found), tuple(tables))

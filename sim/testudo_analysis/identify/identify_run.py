@@ -25,7 +25,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES, VELOCITY_POI
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 from testudo_runs.progress_bar import Tell, part, quiet
-from testudo_runs.recording import Recording, RobotRecording, Series
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
 
 WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
 _LATE_S = 0.01

@@ -9,7 +9,7 @@ import numpy as np
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.robot_bodies import Box
 
 _MARGIN_M = 0.3
 

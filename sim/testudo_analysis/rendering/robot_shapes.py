@@ -9,7 +9,7 @@ import mujoco
 
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.robot_bodies import Box
 
 _ROTOR_SHARE = 0.33
 """Radius of a rotor relative to that of the drone (Crazyflie: 23 of 70 mm)."""

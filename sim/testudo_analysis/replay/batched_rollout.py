@@ -26,7 +26,7 @@ from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
 from testudo_hardware.spec import RobotSpec
-from testudo_sim import pytrees  # noqa: F401  (registers the types)
+from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
 LONGEST_STEP_S = 0.05
 """A step of the model is exact for a constant turn rate only; a command that holds for long is taken in parts."""

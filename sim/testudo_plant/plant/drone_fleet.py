@@ -12,10 +12,9 @@ from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.battery import BatteryParameters, discharged, load_of, maximum_thrust, voltage
 from testudo_hardware.motion.propellers import wake
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.plant.driver import AppliedCommand
-from testudo_plant.plant.drone_driver import FlyingDriver
-from testudo_plant.plant.setpoint_radio import RadioModel, SetPointRadio
-from testudo_plant.worlds import MujocoWorld
+from testudo_plant.plant.driver import AppliedCommand, FlyingDriver
+from testudo_plant.plant.injected_faults import RadioModel, SetPointRadio
+from testudo_plant.worlds.world import MujocoWorld
 
 
 class Battery:

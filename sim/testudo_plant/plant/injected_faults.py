@@ -1,11 +1,13 @@
-"""Faults that tests inject into robots of the plant: weak brakes, blocked wheels, radio loss, low battery."""
+"""Faults that tests inject into the plant: weak brakes, blocked wheels, low battery, and the radio to drones."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
+
+import numpy as np
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -89,3 +91,97 @@ def _parsed(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TestudoError(f"{where}: found {text[:80]!r}, expected JSON: {error}") from error
+
+
+_GAP_S = 0.1
+"""Shortest time between two bursts."""
+_ALL = 0.5
+"""Probability that a burst affects all drones; else it affects each drone with the same probability."""
+
+
+@dataclass(frozen=True)
+class RadioModel:
+    """Losses and additional delays of the radio.
+
+    Raises:
+        TestudoError: a share outside 0 to 1, or a time that is negative or out of order.
+    """
+
+    loss: float = 0.0
+    """Probability of loss of each set-point, independently."""
+    burst_s: float = 0.0
+    """Duration of bursts of total loss; 0 for none."""
+    every_s: float = 1.0
+    """Mean time between bursts, exponentially distributed, at least 0.1 s."""
+    late_s: tuple[float, float] = (0.0, 0.0)
+    """Range of the delay beyond that of the robot; uniform."""
+
+    def __post_init__(self) -> None:
+        low, high = self.late_s
+        sound = 0 <= self.loss <= 1 and 0 <= self.burst_s < np.inf and 0 < self.every_s < np.inf
+        if not (sound and 0 <= low <= high < np.inf):
+            raise TestudoError(
+                f"radio: found loss {self.loss}, bursts of {self.burst_s} s each {self.every_s} s and "
+                f"{low} to {high} s late, expected a share, times of 0 or more, and low <= high"
+            )
+
+
+class SetPointRadio:
+    """The radio of a team on the clock of the plant, with its own random numbers."""
+
+    def __init__(self, model: RadioModel, count: int, rng: np.random.Generator, start_s: float) -> None:
+        """Start without a burst."""
+        self._model, self._count, self._rng = model, count, rng
+        self._dead = np.zeros(count, bool)
+        self._deaf = np.zeros(count, bool)
+        self._begin_s = self._end_s = start_s
+        self.bursts = self.sent = self.lost = 0
+        """Numbers of bursts, of set-points sent, and of set-points lost."""
+        self._draw_burst(start_s)
+
+    def kill(self, index: int, dead: bool) -> None:
+        """Block (or unblock) the radio to a drone; for tests."""
+        self._dead[index] = dead
+
+    def dark(self, index: int, now_s: float) -> bool:
+        """Return whether a drone receives nothing at ``now_s`` [s], which never decreases."""
+        while self._model.burst_s and now_s >= self._end_s:
+            self.bursts += 1
+            self._draw_burst(self._end_s)
+        in_burst = bool(self._model.burst_s) and now_s >= self._begin_s and self._deaf[index]
+        return bool(self._dead[index] or in_burst)
+
+    def carry(self, index: int, now_s: float) -> float | None:
+        """Return the additional delay [s] of a set-point sent at ``now_s``; None if it is lost."""
+        self.sent += 1
+        if self.dark(index, now_s) or self._rng.uniform() < self._model.loss:
+            self.lost += 1
+            return None
+        return float(self._rng.uniform(*self._model.late_s))
+
+    def _draw_burst(self, after_s: float) -> None:
+        self._begin_s = after_s + max(_GAP_S, self._rng.exponential(self._model.every_s))
+        self._end_s = self._begin_s + self._model.burst_s
+        some = self._rng.uniform(size=self._count) < _ALL
+        self._deaf = some | (self._rng.uniform() < _ALL)
+
+
+def read_radio(text: str, where: str) -> RadioModel:
+    """Return the radio model from JSON such as ``{"loss": 0.05, "burst_s": 0.1}``; empty text is a perfect radio.
+
+    Raises:
+        TestudoError: not JSON, an unknown key, or an invalid value.
+    """
+    if not text.strip():
+        return RadioModel()
+    known, values = [entry.name for entry in fields(RadioModel)], _parsed(text, where)
+    if not isinstance(values, dict) or not set(values) <= set(known):
+        raise TestudoError(f"{where}: found {text[:80]!r}, expected a mapping with keys from {', '.join(known)}")
+    late = values.pop("late_s", [0.0, 0.0])
+    numbers = [*values.values(), *(late if isinstance(late, list) and len(late) == 2 else [None])]
+    if not all(isinstance(one, int | float) for one in numbers):
+        raise TestudoError(f"{where}: found {text[:80]!r}, expected numbers, and for late_s two of them")
+    try:
+        return RadioModel(**values, late_s=tuple(late))
+    except TestudoError as error:
+        raise TestudoError(f"{where}: {error}") from error

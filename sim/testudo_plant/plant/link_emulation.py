@@ -37,8 +37,9 @@ class LinkEmulation:
         self.uses_ros_time = robot.link.profile.stamps.value == "ros"
         """Whether stamps are on the ROS clock; else on the steady clock."""
         self._samples = 0
-        if robot.pose.source == "tf" or self.topics[0].type == NAMED_POSES:
-            found = "source tf" if robot.pose.source == "tf" else self.topics[0].type
+        self._source = robot.pose.source if robot.pose else ""
+        if self._source == "tf" or self.topics[0].type == NAMED_POSES:
+            found = "source tf" if self._source == "tf" else self.topics[0].type
             raise TestudoError(
                 f"{robot.name}: pose: found {found}, which the plant does not support; expected odom, "
                 "odom+initial, amcl_pose, or mocap as PoseStamped"
@@ -50,12 +51,9 @@ class LinkEmulation:
         return self.topics[0].wire.rate_hz
 
     def say(self, sample: OdometryReading, ros_now_s: float, now_s: float) -> Iterator[tuple[SensedTopic, Measurement]]:
-        """Yield the topics and messages of a sample.
+        """Yield the topics and messages of a sample in the frame of the fleet, stamped on the steady clock.
 
-        Args:
-            sample: in the fleet's frame, stamped on the steady clock.
-            ros_now_s: the ROS clock at the same moment as ``now_s``.
-            now_s: the steady clock.
+        ``ros_now_s`` is the ROS clock at the time ``now_s`` of the steady clock.
         """
         robot, first = self._robot, self.topics[0]
         if self.uses_ros_time:
@@ -65,7 +63,7 @@ class LinkEmulation:
             yield first, pose
             return
         # odometry starts at zero where the robot was switched on
-        yield first, sample if robot.pose.source == "odom" else placed(sample, self._start.inverse(), robot.spec)
+        yield first, sample if self._source == "odom" else placed(sample, self._start.inverse(), robot.spec)
         if len(self.topics) > 1 and self._samples % _AMCL_EVERY == 1:  # never before the second sample
             yield self.topics[1], pose
         self._samples += 1

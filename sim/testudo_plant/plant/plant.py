@@ -16,16 +16,20 @@ from testudo_hardware.links.flight_link import FlightRequest, VehicleState
 from testudo_hardware.links.wire import world_command
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.plant.contact_monitor import ContactEvent, ContactWatch
-from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, Driver
-from testudo_plant.plant.drone_driver import FlyingDriver
+from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, Driver, FlyingDriver
 from testudo_plant.plant.drone_fleet import Battery, DroneOptions, Drones
 from testudo_plant.plant.flight_firmware import CommandSilence, CrazyflieFirmware, FlightPhase
-from testudo_plant.plant.injected_faults import RobotFaults
-from testudo_plant.plant.odometry_sensor import OdometryModel, OdometrySample, OdometrySensor
-from testudo_plant.plant.setpoint_radio import SetPointRadio
-from testudo_plant.worlds import Contact, MujocoWorld, PlantParameters, RobotPose, WorldRobot
+from testudo_plant.plant.injected_faults import RobotFaults, SetPointRadio
+from testudo_plant.plant.odometry_sensor import (
+    ContactEvent,
+    ContactWatch,
+    OdometryModel,
+    OdometrySample,
+    OdometrySensor,
+)
 from testudo_plant.worlds.drone_dynamics import flies
+from testudo_plant.worlds.world import Contact, MujocoWorld, RobotPose
+from testudo_plant.worlds.world_builder import PlantParameters, WorldRobot
 
 _PARAMETER_STREAM, _SENSOR_STREAM, _RADIO_STREAM = 0, 1, 2
 _GROUND = ("floor", "wall_z_low")
@@ -71,7 +75,6 @@ class Plant:
         drones: DroneOptions | None = None,
     ) -> None:
         self.robots = tuple(robots)
-        _check_numbers(self.robots)
         self.parameters: Mapping[str, PlantParameters] = {
             robot.name: PlantParameters.sample(robot.spec, _stream(seed, i, _PARAMETER_STREAM), spread)
             for i, robot in enumerate(self.robots)
@@ -188,17 +191,8 @@ class Plant:
         vehicle = self._drone(name).vehicle
         locked = vehicle.phase is FlightPhase.LOCKED
         battery_v = self.faults(name).battery_v or self._battery(name).voltage_v
-        return VehicleState(
-            self._now_s,
-            battery_v,
-            vehicle.armed,
-            vehicle.can_fly(self._now_s),
-            vehicle.flying,
-            vehicle.tumbled,
-            locked,
-            "pid",
-            "kalman",
-        )
+        flight = (vehicle.armed, vehicle.can_fly(self._now_s), vehicle.flying, vehicle.tumbled, locked)
+        return VehicleState(self._now_s, battery_v, *flight, "pid", "kalman")
 
     def charge(self, name: str) -> float:
         """Return the charge of the battery of a drone, 0 to 1; raises as `ask`."""
@@ -220,8 +214,11 @@ class Plant:
         self._drones.update(self._steps, due_s)
         for i, driver in enumerate(self._drivers):
             applied = self._drones.fly(i, due_s) if isinstance(driver, FlyingDriver) else driver.advance(due_s)
-            self._commands[i, : len(applied.values)] = self._acting(i, applied.values)
-            if flies(self.robots[i].spec):
+            spec, values = self.robots[i].spec, applied.values
+            # a holonomic base commands velocities in its body frame, the physics takes those of the world
+            acting = world_command(spec, values, self._world.pose(i).yaw) if spec.kind == HOLONOMIC else values
+            self._commands[i, : len(acting)] = acting
+            if flies(spec):
                 self._world.turn(i, applied.yaw_rate)
         self._world.advance(self._commands)
         self._steps += 1
@@ -259,11 +256,6 @@ class Plant:
                 f"give {one.first} another initial position"
             )
 
-    def _acting(self, index: int, command: tuple[float, ...]) -> tuple[float, ...]:
-        """Return a command in the channels of the physics: a holonomic base commands velocities in its body frame."""
-        spec = self.robots[index].spec
-        return world_command(spec, command, self._world.pose(index).yaw) if spec.kind == HOLONOMIC else command
-
     def _battery(self, name: str) -> Battery:
         self._drone(name)
         return self._drones.batteries[self._find(name)]
@@ -287,17 +279,12 @@ def _stream(seed: int, robot: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng([seed, robot, purpose])
 
 
-def _check_numbers(robots: tuple[PlantRobot, ...]) -> None:
-    for robot in robots:
-        place, size = robot.initial_position_world, robot.spec.dimension
-        if len(place) != size or not all(math.isfinite(x) for x in (*place, robot.initial_yaw)):
-            raise TestudoError(
-                f"plant: {robot.name}: found initial position {place} and yaw {robot.initial_yaw}, "
-                f"expected {size} finite coordinates and a finite angle"
-            )
-
-
 def _start_world(robot: PlantRobot, floor_m: float) -> tuple[float, ...]:
     """Return the start position of a robot (D,) [m]."""
-    place = robot.initial_position_world
+    place, size = robot.initial_position_world, robot.spec.dimension
+    if len(place) != size or not all(math.isfinite(x) for x in (*place, robot.initial_yaw)):
+        raise TestudoError(
+            f"plant: {robot.name}: found initial position {place} and yaw {robot.initial_yaw}, "
+            f"expected {size} finite coordinates and a finite angle"
+        )
     return (*place[:2], floor_m + robot.spec.body_radius_m) if robot.grounded and flies(robot.spec) else place

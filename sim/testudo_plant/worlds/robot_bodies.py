@@ -1,4 +1,4 @@
-"""Robots as MuJoCo bodies: masses, joints, motors and contact bits from a `RobotSpec`.
+"""Robots, obstacles and boxes as MuJoCo bodies: masses, joints, motors and contact bits.
 
 All forces come from `actuator_forces`; a body has one motor per force, and its control is that force.
 
@@ -7,8 +7,15 @@ Two geoms collide if the contype of one shares a bit with the conaffinity of the
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import mujoco
 
+from testudo_deploy.shield.arena import Ball, Block, Obstacle
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.drone_dynamics import CONTROLS
 
@@ -26,13 +33,26 @@ BOX = 32
 """Boxes, for hulls and other boxes."""
 
 
+STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)
+"""Impedance of contacts and friction: what is held creeps by micrometres per second, a wheel sinks by as little."""
 HULL_HEIGHT_M = 0.05
 """Height of the hulls of all ground robots, spheres that touch exactly as discs in the plane."""
 
 _WHEEL_MASS_SHARE = 0.05  # of the robot, each wheel
 _ROTOR_MASS_SHARE = 0.1  # reflected inertia of each geared motor, as mass at its rim; tames slip
 _CASTER_REACH = 0.8  # of the body radius, ahead and behind
-_STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: wheels sink by micrometres, so the radius holds
+
+
+_SPHERE = mujoco.mjtGeom.mjGEOM_SPHERE
+
+
+def add_geom(
+    body: mujoco.MjsBody, name: str, kind: Any, size: Sequence[float], bits: tuple[int, int], **options: Any
+) -> mujoco.MjsGeom:
+    """Add and return a geom with contact bits (contype, conaffinity), without friction unless `condim` is given."""
+    return body.add_geom(
+        name=name, type=kind, size=size, contype=bits[0], conaffinity=bits[1], **({"condim": 1} | options)
+    )
 
 
 def wheel_inertia(spec: RobotSpec) -> tuple[float, float]:
@@ -65,17 +85,9 @@ def add_wheeled(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s: float)
     for side, y in (("left", half_base), ("right", -half_base)):
         _add_wheel(body.add_body(name=f"{name}/{side}_wheel", pos=[0, y, 0]), spec, step_s)
     for end, x in (("front", 1), ("rear", -1)):
-        body.add_geom(
-            name=f"{name}/{end}_caster",
-            type=mujoco.mjtGeom.mjGEOM_SPHERE,
-            pos=[x * _CASTER_REACH * spec.body_radius_m, 0, -radius / 2],
-            size=[radius / 2, 0, 0],
-            contype=0,
-            conaffinity=FLOOR,
-            condim=1,
-            priority=1,
-            solref=[4 * step_s, 1.0],
-        )
+        place, solref = [x * _CASTER_REACH * spec.body_radius_m, 0, -radius / 2], [4 * step_s, 1.0]
+        name_of_end, size = f"{name}/{end}_caster", [radius / 2, 0, 0]
+        add_geom(body, name_of_end, _SPHERE, size, (0, FLOOR), pos=place, priority=1, solref=solref)
     half, turn = radius / 2, radius / spec.wheel_base_m
     _add_motor(world, f"{name}/speed", {f"{name}/left_wheel": half, f"{name}/right_wheel": half})
     _add_motor(world, f"{name}/turn", {f"{name}/left_wheel": -turn, f"{name}/right_wheel": turn})
@@ -107,12 +119,8 @@ def add_velocity_point(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s:
     axes = (("x", [1, 0, 0]), ("y", [0, 1, 0]), ("z", [0, 0, 1]))[: spec.dimension]
     for axis, direction in axes:
         _add_joint_motor(world, body, f"{name}/{axis}", mujoco.mjtJoint.mjJNT_SLIDE, direction)
-    body.add_joint(
-        name=f"{name}/yaw",
-        type=mujoco.mjtJoint.mjJNT_HINGE,
-        axis=[0, 0, 1],
-        damping=inertia[2] / step_s,
-    )
+    damping = inertia[2] / step_s
+    body.add_joint(name=f"{name}/yaw", type=mujoco.mjtJoint.mjJNT_HINGE, axis=[0, 0, 1], damping=damping)
     if spec.dimension == 2:
         _add_ground_hull(body, name, spec, HULL_HEIGHT_M, spec.body_height_m / 2)
         return
@@ -125,9 +133,7 @@ def add_flying(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
     Controls: ``name/force_x`` and so on [N], ``name/torque_x`` and so on [N m], see `drone_dynamics.CONTROLS`.
     """
     body = world.worldbody.add_body(name=name)
-    axes = ("roll", "pitch", "yaw")
-    rotors = spec.rotors
-    inertia = tuple(rotors[f"rotors.{axis}_inertia"].value for axis in axes) if rotors else None
+    inertia = [spec.rotors[f"rotors.{axis}_inertia"].value for axis in ("roll", "pitch", "yaw") if spec.rotors]
     _set_inertia(body, spec.mass_kg, inertia or _cylinder_inertia(spec.mass_kg, spec))
     joint = f"{name}/free"
     body.add_freejoint(name=joint)
@@ -141,61 +147,26 @@ def add_flying(world: mujoco.MjSpec, name: str, spec: RobotSpec) -> None:
 
 def _add_ground_hull(body: mujoco.MjsBody, name: str, spec: RobotSpec, hull_z: float, body_z: float) -> None:
     """Add the sphere that ground robots, walls and boxes touch, and the cylinder that drones touch."""
-    body.add_geom(
-        name=f"{name}/hull",
-        type=mujoco.mjtGeom.mjGEOM_SPHERE,
-        pos=[0, 0, hull_z],
-        size=[spec.body_radius_m, 0, 0],
-        contype=ROBOT,
-        conaffinity=ROBOT | WALL | BOX,
-        condim=1,
-    )
-    body.add_geom(
-        name=f"{name}/body",
-        type=mujoco.mjtGeom.mjGEOM_CYLINDER,
-        pos=[0, 0, body_z],
-        size=[spec.body_radius_m, spec.body_height_m / 2, 0],
-        contype=0,
-        conaffinity=AIR,
-        condim=1,
-    )
+    radius = spec.body_radius_m
+    add_geom(body, f"{name}/hull", _SPHERE, [radius, 0, 0], (ROBOT, ROBOT | WALL | BOX), pos=[0, 0, hull_z])
+    cylinder = [radius, spec.body_height_m / 2, 0]
+    add_geom(body, f"{name}/body", mujoco.mjtGeom.mjGEOM_CYLINDER, cylinder, (0, AIR), pos=[0, 0, body_z])
 
 
 def _add_air_hull(body: mujoco.MjsBody, name: str, spec: RobotSpec) -> mujoco.MjsGeom:
     """Add and return the ball that other drones, walls, floor, ceiling, boxes and the bodies of ground robots touch."""
-    return body.add_geom(
-        name=f"{name}/hull",
-        type=mujoco.mjtGeom.mjGEOM_SPHERE,
-        size=[spec.body_radius_m, 0, 0],
-        contype=AIR,
-        conaffinity=AIR | WALL | LEVEL | BOX,
-        condim=1,
-    )
+    return add_geom(body, f"{name}/hull", _SPHERE, [spec.body_radius_m, 0, 0], (AIR, AIR | WALL | LEVEL | BOX))
 
 
 def _add_wheel(wheel: mujoco.MjsBody, spec: RobotSpec, step_s: float) -> None:
     radius, mass = spec.wheel_radius_m, _WHEEL_MASS_SHARE * spec.mass_kg
     spin = mass * radius**2 / 2
     _set_inertia(wheel, mass, (spin / 2, spin, spin / 2))
-    wheel.add_joint(
-        name=wheel.name,
-        type=mujoco.mjtJoint.mjJNT_HINGE,
-        axis=[0, 1, 0],
-        armature=_ROTOR_MASS_SHARE * spec.mass_kg * radius**2,
-    )
+    armature = _ROTOR_MASS_SHARE * spec.mass_kg * radius**2
+    wheel.add_joint(name=wheel.name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=[0, 1, 0], armature=armature)
     # a sphere touches the floor at one point below the axle, which makes the wheel base exact
-    wheel.add_geom(
-        name=f"{wheel.name}_rim",
-        type=mujoco.mjtGeom.mjGEOM_SPHERE,
-        size=[radius, 0, 0],
-        contype=0,
-        conaffinity=FLOOR,
-        condim=3,
-        priority=1,
-        friction=[spec.wheel_friction, 0.0, 0.0],
-        solref=[2 * step_s, 1.0],
-        solimp=_STIFF,
-    )
+    rim = add_geom(wheel, f"{wheel.name}_rim", _SPHERE, [radius, 0, 0], (0, FLOOR), condim=3, priority=1)
+    rim.friction, rim.solref, rim.solimp = [spec.wheel_friction, 0.0, 0.0], [2 * step_s, 1.0], STIFF
 
 
 def _cylinder_inertia(mass_kg: float, spec: RobotSpec) -> tuple[float, float, float]:
@@ -204,8 +175,8 @@ def _cylinder_inertia(mass_kg: float, spec: RobotSpec) -> tuple[float, float, fl
     return (across, across, mass_kg * spec.body_radius_m**2 / 2)
 
 
-def _set_inertia(body: mujoco.MjsBody, mass_kg: float, inertia: tuple[float, float, float]) -> None:
-    """Put the centre of mass on the body's origin; if unset it lies at the body's pos."""
+def _set_inertia(body: mujoco.MjsBody, mass_kg: float, inertia: Sequence[float]) -> None:
+    """Set mass and inertia with the centre of mass at the origin of the body, which would else be at its `pos`."""
     body.explicitinertial, body.mass, body.inertia, body.ipos = True, mass_kg, inertia, (0, 0, 0)
 
 
@@ -217,7 +188,75 @@ def _add_motor(world: mujoco.MjSpec, name: str, share_by_joint: dict[str, float]
 
 
 def _add_joint_motor(
-    world: mujoco.MjSpec, body: mujoco.MjsBody, name: str, kind: mujoco.mjtJoint, axis: list[float]
+    world: mujoco.MjSpec, body: mujoco.MjsBody, name: str, kind: mujoco.mjtJoint, axis: Sequence[float]
 ) -> None:
     body.add_joint(name=name, type=kind, axis=axis)
     world.add_actuator(name=name, trntype=mujoco.mjtTrn.mjTRN_JOINT, target=name).set_to_motor()
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box on the floor that robots can push."""
+
+    name: str
+    size_m: tuple[float, float, float]
+    """Length, width and height."""
+    mass_kg: float
+    friction: float = 0.3
+    """Sliding friction on the floor [1]."""
+
+
+def add_box(world: mujoco.MjSpec, box: Box, step_s: float) -> None:
+    """Add a box at the origin that slides along x and y and turns about z, with the friction of four feet.
+
+    Eight friction tendons replace feet at the corners: in four world directions, each with a lever to the left and to
+    the right of the centre. They resist a push through the centre with the force of the feet, to 4 % in all
+    directions, a turn with their torque, and both together approximately. Real contacts would hold 30 % less along a
+    diagonal (pyramidal friction cone) and take seven times as long in MJX. The box never tips.
+    """
+    length, width, height = box.size_m
+    body = world.worldbody.add_body(name=box.name, pos=[0, 0, height / 2])
+    size = [length / 2, width / 2, height / 2]
+    add_geom(body, f"{box.name}/box", mujoco.mjtGeom.mjGEOM_BOX, size, (BOX, WALL | BOX), mass=box.mass_kg)
+    for axis, direction in (("x", [1, 0, 0]), ("y", [0, 1, 0])):
+        body.add_joint(name=f"{box.name}/{axis}", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=direction)
+    body.add_joint(name=f"{box.name}/yaw", type=mujoco.mjtJoint.mjJNT_HINGE, axis=[0, 0, 1])
+    angles = [math.pi / 4 * k for k in range(4)]
+    # a push at the angle a moves each against |cos(a - angle)|, whose mean over all a is 2 / pi
+    force = friction_n(box) / (2 * len(angles) * 2 / math.pi)
+    lever = 2 / math.pi * math.hypot(length / 2, width / 2)
+    for k, angle in enumerate(angles):
+        for side, arm in (("left", lever), ("right", -lever)):
+            tendon = world.add_tendon(name=f"{box.name}/friction_{k}_{side}", frictionloss=force)
+            tendon.solref_friction, tendon.solimp_friction = [2 * step_s, 1.0], STIFF
+            for joint, share in (("x", math.cos(angle)), ("y", math.sin(angle)), ("yaw", arm)):
+                tendon.wrap_joint(f"{box.name}/{joint}", share)
+
+
+def friction_n(box: Box) -> float:
+    """Return the friction force [N] of a sliding box."""
+    return box.friction * box.mass_kg * GRAVITY_M_S2
+
+
+def add_obstacle(world: mujoco.MjSpec, name: str, obstacle: Obstacle) -> None:
+    """Add an obstacle of the plane or of space.
+
+    A planar obstacle is placed at the height of the hulls, which are spheres and touch it exactly as discs in the
+    plane do; a disc becomes a ball at that height.
+    """
+    geom = world.worldbody.add_geom(name=name, contype=WALL, conaffinity=0, condim=1)
+    if isinstance(obstacle, Ball):
+        geom.type, geom.pos = mujoco.mjtGeom.mjGEOM_SPHERE, _with_height(obstacle.centre_world)
+        geom.size = [obstacle.radius_m, 0, 0]
+    elif isinstance(obstacle, Block):
+        geom.type, geom.pos = mujoco.mjtGeom.mjGEOM_BOX, _with_height(obstacle.centre_world)
+        geom.size = [*obstacle.half_size_m, HULL_HEIGHT_M][:3]
+        geom.quat = [math.cos(obstacle.yaw / 2), 0, 0, math.sin(obstacle.yaw / 2)]
+    else:
+        geom.type = mujoco.mjtGeom.mjGEOM_CAPSULE
+        geom.fromto = [*_with_height(obstacle.start_world), *_with_height(obstacle.end_world)]
+        geom.size = [obstacle.radius_m, 0, 0]
+
+
+def _with_height(place_world: tuple[float, ...]) -> list[float]:
+    return [*place_world, HULL_HEIGHT_M][:3]

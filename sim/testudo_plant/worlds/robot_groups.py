@@ -54,12 +54,14 @@ class RobotGroup(Protocol):
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
         """Return the motion (D, n, ...) in a state (nq, ...), (nv, ...); yaw in (-pi, pi] for wheels."""
+        ...
 
     def begin(self, yaw: Array) -> Any:
         """Return the initial controller state of robots at rest with yaw (n, ...); None if there is none."""
 
     def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, Any]:
         """Return the controls (F, n, ...) for velocities ``target`` (D, n, ...), and the new controller state."""
+        ...
 
 
 class _Stateless:
@@ -74,16 +76,13 @@ class WheelGroup(_Stateless):
     """Free bodies on wheels; implements `RobotGroup`."""
 
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
-        first = np.array([model.jnt_qposadr[model.joint(f"{name}/free").id] for name in names])
-        self._twist = _range(np.array([model.jnt_dofadr[model.joint(f"{name}/free").id] for name in names]), 6)
-        sides = [
-            [model.jnt_dofadr[model.joint(f"{name}/{side}_wheel").id] for name in names] for side in ("left", "right")
-        ]
-        self._wheels = np.array(sides)
-        self.start_ids = _range(first, 7)
+        free = [model.joint(f"{name}/free").id for name in names]
+        wheels = [[model.joint(f"{name}/{side}_wheel").id for name in names] for side in ("left", "right")]
+        self.start_ids = model.jnt_qposadr[free][None, :] + np.arange(7)[:, None]
+        self._twist = model.jnt_dofadr[free][None, :] + np.arange(6)[:, None]
+        self._wheels = model.jnt_dofadr[np.array(wheels)]
         self.controls = _controls(model, names, ("speed", "turn"))
-        self._height = np.array([spec.wheel_radius_m for spec in specs])
-        self._radius = self._height
+        self._radius = np.array([spec.wheel_radius_m for spec in specs])
         self._base = np.array([spec.wheel_base_m for spec in specs])
         self._inertia = np.array([wheel_inertia(spec) for spec in specs]).T
         self._limit = np.array([(s.acceleration_limit_m_s2, s.turn_acceleration_limit_rad_s2) for s in specs]).T
@@ -91,7 +90,7 @@ class WheelGroup(_Stateless):
     def start(self, position_world: Array, yaw: Array) -> Array:
         """See `RobotGroup.start`."""
         xp = array_namespace(yaw)
-        nothing, height = 0 * yaw, 0 * yaw + broadcast_like(self._height, yaw)
+        nothing, height = 0 * yaw, 0 * yaw + broadcast_like(self._radius, yaw)
         half = yaw / 2
         return xp.stack(
             [position_world[0, ...], position_world[1, ...], height, xp.cos(half), nothing, nothing, xp.sin(half)]
@@ -142,9 +141,9 @@ class PlanarGroup(_Stateless):
     def forces(self, target: Array, qpos: Array, qvel: Array, drive: GroupForces) -> tuple[Array, None]:
         """See `RobotGroup.forces`."""
         yaw = qpos[self.start_ids[2]]
-        body = PlanarBody(
-            *(broadcast_like(x, yaw) for x in (self._mass, self._inertia, self._limit, self._turn_limit)), self._step_s
-        )
+        parts = (self._mass, self._inertia, self._limit, self._turn_limit)
+        mass, inertia, limit, turn_limit = (broadcast_like(part, yaw) for part in parts)
+        body = PlanarBody(mass, inertia, limit, turn_limit, self._step_s)
         return planar_forces(target, yaw, qvel[self._twist], drive.gain, body, drive.grip), None
 
 
@@ -191,10 +190,6 @@ def make_group(
     if specs[0].kind != DIFFERENTIAL_DRIVE:
         return PointGroup(model, names, specs)
     return WheelGroup(model, names, specs) if form == "wheels" else PlanarGroup(model, names, specs)
-
-
-def _range(first: np.ndarray, count: int) -> np.ndarray:
-    return first[None, :] + np.arange(count)[:, None]
 
 
 def _controls(model: mujoco.MjModel, names: Sequence[str], channels: Sequence[str]) -> np.ndarray:

@@ -11,18 +11,16 @@ import numpy as np
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS
 from testudo_plant.worlds.actuator_forces import discrete_gain, point_forces, weaker_braking
-from testudo_plant.worlds.arena_bodies import Box
 from testudo_plant.worlds.drone_dynamics import FlightCommands, FlyingGroup, flies
-from testudo_plant.worlds.plant_parameters import PlantParameters
+from testudo_plant.worlds.robot_bodies import STIFF, Box
 from testudo_plant.worlds.robot_groups import GroupForces, RobotGroup, make_group
-from testudo_plant.worlds.world_builder import WorldRobot, build_world_spec, physics_step_s, rhythms_s
+from testudo_plant.worlds.world_builder import PlantParameters, WorldRobot, build_world_spec, physics_step_s, rhythms_s
 
 _HULLS = ("hull", "body")
 _SLIDE_M_S2 = 9.81
 """Deceleration of a blocked robot without wheels, about that of rubber on the floor."""
 _STUCK = 10.0
 """Friction torque of a blocked axle over the torque that the weight of the robot can exert."""
-_STIFF = (0.99, 0.99, 0.001, 0.5, 2.0)  # impedance: a blocked part creeps by micrometres per second
 
 
 @dataclass(frozen=True)
@@ -71,27 +69,22 @@ class MujocoWorld:
             )
             for part in self._members
         )
-        self._where = {
-            int(i): (group, place)
-            for group, part in zip(self._groups, self._members, strict=True)
-            for place, i in enumerate(part)
-        }
+        members = list(zip(self._groups, self._members, strict=True))
+        self._where = {int(i): (group, place) for group, part in members for place, i in enumerate(part)}
+        """Group of each robot, and its index in it."""
         count = len(self.robots)
-        sizes = [len(part) for part in self._members]
-        self._memory = [group.begin(np.zeros(size)) for group, size in zip(self._groups, sizes, strict=True)]
+        self._memory = [group.begin(np.zeros(len(part))) for group, part in members]
         self._level, self._off, self._stands = (np.zeros(count, bool) for _ in range(3))
         self._push, self._thrust_most = np.zeros((3, count)), np.full(count, np.inf)
         self._yaw_rate = np.zeros(count)
-        lags = np.array([one.velocity_lag_s for one in parameters])
-        self._gain = discrete_gain(lags, self.step_s)
-        self._scale = np.zeros((len(self.robots), 3))
+        self._gain = discrete_gain(np.array([one.velocity_lag_s for one in parameters]), self.step_s)
+        self._scale = np.zeros((count, 3))
         self._turn_slip = np.array([one.turn_slip_s_rad for one in parameters])
         for row, one, robot in zip(self._scale, parameters, self.robots, strict=True):
             # a drone has velocity feedback and thus no scale error
             scale = (1.0,) * 3 if flies(robot.spec) else one.channel_scale(robot.spec)
             row[: len(scale)] = scale
-        self._braking_share = np.ones(len(self.robots))
-        self._stuck = np.zeros(len(self.robots), bool)
+        self._braking_share, self._stuck = np.ones(count), np.zeros(count, bool)
         self._poses: tuple[RobotPose, ...] | None = None
         """Cache of the poses of the current state."""
         self._find_pairs()
@@ -114,7 +107,9 @@ class MujocoWorld:
 
     def thrust(self, index: int) -> float:
         """Return the total thrust [N] of a drone with an attitude."""
-        group, place = self._find(index)
+        group, place = self._where[index]
+        if not isinstance(group, FlyingGroup):
+            return 0.0
         return float(self._memory[self._groups.index(group)].thrust[place]) * group.hover_thrust_n(place)
 
     def push(self, acceleration_world: np.ndarray) -> None:
@@ -134,12 +129,12 @@ class MujocoWorld:
             dof = self.model.joint(f"{robot.name}/{side}_wheel").dofadr[0]
             weight = _STUCK * robot.spec.mass_kg * _SLIDE_M_S2 * robot.spec.wheel_radius_m
             self.model.dof_frictionloss[dof] = weight if side in parts else 0.0
-            self.model.dof_solref[dof], self.model.dof_solimp[dof] = (2 * self.step_s, 1.0), _STIFF
+            self.model.dof_solref[dof], self.model.dof_solimp[dof] = (2 * self.step_s, 1.0), STIFF
 
     def place(self, index: int, position_world: Sequence[float], yaw: float) -> None:
         """Put robot ``index`` at rest at ``position_world`` (D,) [m] and ``yaw`` [rad]."""
         self._poses = None
-        group, place = self._find(index)
+        group, place = self._where[index]
         count = group.start_ids.shape[1]  # computed for the whole group, used for one
         places = np.repeat(np.array(position_world, dtype=float)[:, None], count, axis=1)
         yaws, member = np.full(count, float(yaw)), self._groups.index(group)
@@ -242,10 +237,6 @@ class MujocoWorld:
         mass = np.array([self.robots[i].spec.mass_kg for i in part])
         held = point_forces(0 * velocity, velocity, 1 / self.step_s, mass, _SLIDE_M_S2 + 0 * mass)
         return np.where(self._stuck[part], held, forces)
-
-    def _find(self, index: int) -> tuple[RobotGroup, int]:
-        """Return the group of a robot and its index in it."""
-        return self._where[index]
 
     def _find_pairs(self) -> None:
         model = self.model

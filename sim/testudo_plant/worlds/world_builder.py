@@ -2,30 +2,104 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import mujoco
+import numpy as np
 
 from testudo_deploy.shield.arena import Arena, check_obstacle
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.arena_bodies import Box, add_box, add_obstacle
+from testudo_hardware.spec import Quantity, RobotSpec
 from testudo_plant.worlds.drone_dynamics import flies
-from testudo_plant.worlds.plant_parameters import PlantParameters
 from testudo_plant.worlds.robot_bodies import (
     FLOOR,
     LEVEL,
     WALL,
+    Box,
+    add_box,
     add_flying,
+    add_geom,
+    add_obstacle,
     add_planar,
     add_velocity_point,
     add_wheeled,
 )
+
+
+@dataclass(frozen=True)
+class PlantParameters:
+    """The dynamics of one robot in the plant."""
+
+    velocity_lag_s: float
+    """First-order lag from effective to realised velocity."""
+    command_delay_s: float
+    """Time from arrival to effect of a command."""
+    speed_scale: float
+    """Realised over commanded speed."""
+    turn_scale: float
+    """Realised over commanded turn rate; NaN for a robot without one."""
+    turn_slip_s_rad: float = 0.0
+    """Forward speed is divided by 1 + (this times commanded turn rate)²."""
+    attitude: Mapping[str, float] = field(default_factory=dict)
+    """Values by `attitude.key` that replace those in the file of a drone with an attitude."""
+
+    @classmethod
+    def nominal(cls, spec: RobotSpec) -> PlantParameters:
+        """Return the parameters of the robot file."""
+        slip = spec.turn_slip_s_rad if "dynamics.turn_slip" in spec.quantities else 0.0
+        return cls(spec.velocity_lag_s, spec.command_delay_s, spec.speed_scale, spec.turn_scale, slip)
+
+    @classmethod
+    def sample(cls, spec: RobotSpec, rng: np.random.Generator, spread: float = 0.2) -> PlantParameters:
+        """Return parameters of the robot file times 1 ± ``spread``, uniform, within the intervals of the file.
+
+        Shield and monitors assume that parameters are within the intervals.
+
+        Raises:
+            TestudoError: the spread is not in [0, 1).
+        """
+        if not (math.isfinite(spread) and 0 <= spread < 1):
+            raise TestudoError(
+                f"plant: spread: found {spread}, expected a share from 0 to below 1, such as 0.2 for ±20 %"
+            )
+        names = ("velocity_lag", "command_delay", "speed_scale", "turn_scale")
+        known = [spec.quantities.get(f"dynamics.{name}") for name in names]
+        low, high = np.array(
+            [
+                (1 - spread, 1 + spread)
+                if one is None
+                else (max(1 - spread, one.low / one.value), min(1 + spread, one.high / one.value))
+                for one in known
+            ]
+        ).T
+        lag, delay, speed, turn = rng.uniform(low, high).tolist()
+        slip = spec.quantities.get("dynamics.turn_slip")
+        return cls(
+            spec.velocity_lag_s * lag,
+            spec.command_delay_s * delay,
+            spec.speed_scale * speed,
+            spec.turn_scale * turn,
+            _within(slip, rng, spread) if slip is not None else 0.0,
+            {key: _within(one, rng, spread) for key, one in spec.attitude.items()},
+        )
+
+    def channel_scale(self, spec: RobotSpec) -> tuple[float, ...]:
+        """Return the scale of each command channel of ``spec``."""
+        if spec.kind == DIFFERENTIAL_DRIVE:
+            return (self.speed_scale, self.turn_scale)
+        return (self.speed_scale,) * spec.dimension
+
+
+def _within(quantity: Quantity, rng: np.random.Generator, spread: float) -> float:
+    """Return a value times 1 ± ``spread``, uniform, within its interval."""
+    return float(
+        rng.uniform(max(quantity.low, quantity.value * (1 - spread)), min(quantity.high, quantity.value * (1 + spread)))
+    )
+
 
 LONGEST_STEP_S = 0.003
 SHORTEST_STEP_S = 0.001
@@ -133,21 +207,11 @@ def build_world_spec(
     return world
 
 
-def world_sha256(world: mujoco.MjSpec) -> str:
-    """Return the hash of the XML of a world, with all masses, frictions and contact bits."""
-    return hashlib.sha256(world.to_xml().encode()).hexdigest()
-
-
 def _add_arena(world: mujoco.MjSpec, arena: Arena | None) -> None:
     flat = arena is None or len(arena.low_world) == 2
     # in a box with a lower side of its own, the floor only carries wheels
-    world.worldbody.add_geom(
-        name=FLOOR_NAME,
-        type=mujoco.mjtGeom.mjGEOM_PLANE,
-        size=[0, 0, 1],
-        contype=FLOOR | (LEVEL if flat else 0),
-        conaffinity=0,
-    )
+    plane, floor = mujoco.mjtGeom.mjGEOM_PLANE, FLOOR | (LEVEL if flat else 0)
+    add_geom(world.worldbody, FLOOR_NAME, plane, [0, 0, 1], (floor, 0), condim=3)
     if arena is None:
         return
     _check_arena(arena)
@@ -155,16 +219,8 @@ def _add_arena(world: mujoco.MjSpec, arena: Arena | None) -> None:
         for side, bound in (("low", arena.low_world), ("high", arena.high_world)):
             position = [0.0] * 3
             position[axis] = bound[axis]
-            world.worldbody.add_geom(
-                name=f"wall_{letter}_{side}",
-                type=mujoco.mjtGeom.mjGEOM_PLANE,
-                pos=position,
-                quat=_INWARD[letter, side],
-                size=[0, 0, 1],
-                contype=WALL if axis < 2 else LEVEL,
-                conaffinity=0,
-                condim=1,
-            )
+            name, bits = f"wall_{letter}_{side}", (WALL if axis < 2 else LEVEL, 0)
+            add_geom(world.worldbody, name, plane, [0, 0, 1], bits, pos=position, quat=_INWARD[letter, side])
     for index, obstacle in enumerate(arena.obstacles):
         add_obstacle(world, f"obstacle_{index}", obstacle)
 

@@ -4,13 +4,24 @@ In: series by robot and role, as recorded.
 Out: a `TeamRecording`, aligned trajectories and commands of all robots.
 """
 
-from testudo_runs.alignment.clock_fit import ClockFit, clock_fit, on_recorder_clock
 from testudo_runs.alignment.latency import LatencyEstimate, response_latency
-from testudo_runs.alignment.prepare import align_robot, load, prepare, prepare_run
-from testudo_runs.alignment.provenance import RobotReport
-from testudo_runs.alignment.sample_cleaning import CleaningReport, heading, tidy, unwrapped
-from testudo_runs.alignment.team_recording import AlignedRobot, CommandPieces, Commands, TeamRecording, Trajectory
-from testudo_runs.alignment.velocity_smoothing import Smoothed, Smoother, smooth_velocity
+from testudo_runs.alignment.prepare import Smoother, align_robot, load, prepare, prepare_run, smooth_velocity
+from testudo_runs.alignment.sample_cleaning import (
+    CleaningReport,
+    ClockFit,
+    clock_fit,
+    heading,
+    on_recorder_clock,
+    tidy,
+)
+from testudo_runs.alignment.team_recording import (
+    AlignedRobot,
+    CommandPieces,
+    Commands,
+    RobotReport,
+    TeamRecording,
+    Trajectory,
+)
 
 __all__ = [
     "AlignedRobot",
@@ -20,7 +31,6 @@ __all__ = [
     "Commands",
     "LatencyEstimate",
     "RobotReport",
-    "Smoothed",
     "Smoother",
     "TeamRecording",
     "Trajectory",
@@ -34,5 +44,4 @@ __all__ = [
     "response_latency",
     "smooth_velocity",
     "tidy",
-    "unwrapped",
 ]

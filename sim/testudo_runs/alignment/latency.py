@@ -1,4 +1,4 @@
-"""Latency between a command and what answers to it, by cross-correlation with a peak between samples."""
+"""Latency between a command and its response, by cross-correlation with interpolated peak."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _LEAST_CORRELATION = 0.3
 
 @dataclass(frozen=True)
 class LatencyEstimate:
-    """By how much one signal follows another."""
+    """Delay of one signal after another."""
 
     delay_s: float
-    """NaN if it cannot be told."""
+    """NaN if not determined."""
     correlation: float
     """At the peak, -1 to 1."""
     step_s: float
-    """Both signals were sampled so finely; the peak is that of a parabola through three samples."""
+    """Sampling of both signals; the peak is that of a parabola through three samples."""
     searched_s: tuple[float, float]
     determined: bool
-    """The peak is high enough, and inside of what was searched."""
+    """The peak is high enough and inside the searched range."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -46,18 +46,17 @@ def response_latency(
     earliest_s: float = 0.0,
     step_s: float = _STEP_S,
 ) -> LatencyEstimate:
-    """Return the shift at which the response resembles the command most.
+    """Return the shift of the highest mean correlation of the channels of command and response.
 
-    Channels are each freed of their mean and divided by their deviation, so that the sum of their correlations counts.
     A first-order lag adds about its time constant to the delay.
 
     Args:
         command_s: (T,) rising.
         command: (T,) or (T, C), interpolated between samples.
         response_s: (S,) rising.
-        response: (S,) or (S, C), NaN where it is not known.
-        longest_s: latest answer that is looked for.
-        earliest_s: earliest one.
+        response: (S,) or (S, C), NaN where unknown.
+        longest_s: end of the searched range.
+        earliest_s: its begin.
         step_s: sampling of both.
 
     Raises:
@@ -66,7 +65,7 @@ def response_latency(
     first, second = _columns(command), _columns(response)
     for stamps in (command_s, response_s):
         if np.any(np.diff(stamps) <= 0):
-            raise RecordingError("latency: stamps do not rise; tidy the series first")
+            raise RecordingError("latency: stamps do not rise; clean the series with `tidy` first")
     searched = (earliest_s, longest_s)
     begin, end = max(command_s[0], response_s[0] - longest_s), min(command_s[-1], response_s[-1] - longest_s)
     times = np.arange(begin + max(0.0, -earliest_s), end, step_s)
@@ -99,7 +98,7 @@ def _sampled(times: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.nd
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the mean correlation of the channels that move in both, by the share that each moves of itself."""
+    """Return the mean correlation of the channels that vary in both."""
     known = np.isfinite(first) & np.isfinite(second)
     total, weight = 0.0, 0.0
     for k in range(first.shape[1]):

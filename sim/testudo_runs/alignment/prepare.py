@@ -1,24 +1,29 @@
-"""Makes a `TeamRecording` of a run: series in order, on one clock, velocities without delay, commands of the model."""
+"""Makes a `TeamRecording` of a run: series in order and on one clock, velocities without delay, model commands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from testudo_deploy.launch.run_folder import FLEET_FILE
+from testudo_hardware.frames import rotate_horizontal
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_runs.alignment.clock_fit import ClockFit, on_recorder_clock
-from testudo_runs.alignment.provenance import RobotReport
-from testudo_runs.alignment.sample_cleaning import CleaningReport, heading, tidy
-from testudo_runs.alignment.team_recording import AlignedRobot, Commands, TeamRecording, Trajectory, body_velocity
-from testudo_runs.alignment.velocity_smoothing import Smoother, smooth_velocity
+from testudo_runs.alignment.sample_cleaning import CleaningReport, ClockFit, heading, on_recorder_clock, tidy
+from testudo_runs.alignment.team_recording import (
+    AlignedRobot,
+    Commands,
+    RobotReport,
+    TeamRecording,
+    Trajectory,
+    body_velocity,
+)
 from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.recording.load import load_recording, recording_of_run, start_of
 from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
@@ -26,7 +31,7 @@ from testudo_runs.recording.write import IMPORTED
 from testudo_runs.run_reader import RecordedRun, read_run
 
 Seen = Literal["truth", "odometry"]
-UNTYPED = "nobody said of which type it is; --robot-type says so"
+UNTYPED = "its type is not known; give it with --robot-type"
 UNSEEN = "neither pose nor odometry is recorded"
 
 
@@ -42,15 +47,15 @@ def load(
 
     Args:
         path: the run folder.
-        robot_type: robot or robot file for all robots; what the run says if not given.
-        seen: what counts as the pose where there are both: poses from outside, or the robot's own estimate.
-        as_measured: take stamps and velocities of a run of `testudo up` as they are, on the clock of its ticks; else
-            correct clocks and take velocities from poses, as for imported runs always.
+        robot_type: robot or robot file for all robots; by default that of the run.
+        seen: poses if there are both: measured from outside, or the estimate of the robot.
+        as_measured: use stamps and velocities of a run of `testudo up` without changes; else, and for imported runs
+            always, correct clocks and compute velocities from poses.
         share: called with the completed fraction.
 
     Raises:
         RecordingError: no run folder, or nothing readable in it.
-        TestudoError: its files do not hold, or the robot type is unknown.
+        TestudoError: invalid files, or an unknown robot type.
     """
     if (Path(path) / FLEET_FILE).is_file():
         return prepare_run(read_run(path, share), seen=seen, as_measured=as_measured, robot_type=robot_type)
@@ -81,16 +86,14 @@ def prepare(
     seen: Seen = "truth",
     measured: Mapping[str, Mapping[str, np.ndarray]] | None = None,
 ) -> TeamRecording:
-    """Return the aligned recording of series.
-
-    Robots that cannot be located, or whose type is not known, are left out with the reason.
+    """Return the aligned recording of series, without robots that cannot be located or have no known type.
 
     Args:
         recording: of any kind.
-        robot_type: robot or robot file for all robots; what the recording says if not given.
+        robot_type: as for `load`.
         seen: as for `load`.
         measured: recorded velocities (T, D) by robot and role, in the channels of the motion model; stamps of robots
-            that have them are not corrected.
+            with them are not corrected.
 
     Raises:
         TestudoError: no such robot type.
@@ -113,7 +116,7 @@ def prepare(
             continue
         robots.append(replace(one, dead_man_s=spec.dead_man_s if known_driver else None))
     unseen = [f"{name}: {why}" for name, why in left_out.items() if why.startswith(UNSEEN)]
-    warnings = (*recording.warnings, *(f"{text}: left out, what it did to others is not seen" for text in unseen))
+    warnings = (*recording.warnings, *(f"{text}: left out, its effect on others is not known" for text in unseen))
     return TeamRecording(tuple(robots), recording, left_out, robot_type or "", warnings=warnings)
 
 
@@ -124,14 +127,13 @@ def align_robot(
     *,
     measured: Mapping[str, np.ndarray] | None = None,
 ) -> AlignedRobot:
-    """Return one robot with poses and commands in order and on the recorder's clock.
+    """Return one robot with poses and commands in order and on the clock of the recorder.
 
     Args:
-        raw: as recorded; its odometry stands for poses that nobody saw, which the report says.
+        raw: as recorded; odometry replaces missing poses, see `RobotReport.reference`.
         spec: its type.
-        smoother: how velocities are found; by the spacing of the poses if not given.
-        measured: recorded velocities (T, D) by role, in the channels of the motion model; stamps are then taken as
-            they are.
+        smoother: choices of the velocity estimation; by default by the spacing of the poses.
+        measured: as for `prepare`, by role.
 
     Raises:
         RecordingError: fewer than two poses.
@@ -173,8 +175,7 @@ def model_commands(series: Series, spec: RobotSpec, trajectory: Trajectory) -> n
         return twist[:, [0, 5]]
     if spec.kind == HOLONOMIC and series.frame != WORLD_FRAME:
         yaw = np.interp(series.stamp_s, trajectory.stamp_s, trajectory.yaw)
-        cos, sin = np.cos(yaw), np.sin(yaw)
-        return np.stack([cos * twist[:, 0] - sin * twist[:, 1], sin * twist[:, 0] + cos * twist[:, 1]], axis=1)
+        return rotate_horizontal(twist[:, :2].T, np.cos(yaw), np.sin(yaw)).T
     return twist[:, : spec.dimension]
 
 
@@ -186,8 +187,8 @@ def _aligned(series: Series) -> tuple[Series, CleaningReport, ClockFit | None]:
 
 def _trajectory(
     series: Series, spec: RobotSpec, smoother: Smoother | None, measured: np.ndarray | None
-) -> tuple[Trajectory, CleaningReport, ClockFit | None, dict[str, object]]:
-    """Return the trajectory (T samples) of a series of poses, and what was done to it."""
+) -> tuple[Trajectory, CleaningReport, ClockFit | None, dict[str, Any]]:
+    """Return the trajectory (T samples) of a series of poses, and its corrections."""
     width = series.values.shape[1]
     if measured is not None:
         series = replace(series, values=np.concatenate([series.values, measured], axis=1))
@@ -199,14 +200,77 @@ def _trajectory(
     if measured is not None:
         valid, velocity, smoothing = np.ones(len(yaw), bool), clean.values[:, width:], {}
     else:
-        motion = smooth_velocity(clean.stamp_s, np.column_stack([position, yaw]), chosen)
-        valid, smoothing = np.isfinite(motion.rates).all(axis=1), motion.to_dict()
-        velocity = _filled(clean.stamp_s, body_velocity(spec, yaw, motion.rates), valid)
+        rates = smooth_velocity(clean.stamp_s, np.column_stack([position, yaw]), chosen)
+        valid = np.isfinite(rates).all(axis=1)
+        smoothing = asdict(chosen) | {"samples": len(rates), "known": int(valid.sum())}
+        velocity = _filled(clean.stamp_s, body_velocity(spec, yaw, rates), valid)
     return Trajectory(clean.stamp_s, position, yaw, velocity, valid, chosen.gap_s), report, clock, smoothing
 
 
 def _filled(stamp_s: np.ndarray, velocity: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """Return velocities (T, D), where not valid interpolated between those that are; zero if none is."""
+    """Return velocities (T, D), interpolated where not valid; zero if none is valid."""
     if not valid.any():
         return np.zeros_like(velocity)
     return np.stack([np.interp(stamp_s, stamp_s[valid], axis[valid]) for axis in velocity.T], axis=1)
+
+
+_PERIODS = 2.5
+"""Least half window in sample periods."""
+
+
+@dataclass(frozen=True)
+class Smoother:
+    """Choices of the velocity estimation."""
+
+    half_window_s: float = 0.1
+    """Samples up to this time on either side are used."""
+    degree: int = 2
+    gap_s: float = 0.1
+    """A longer time between samples is not bridged."""
+
+    @classmethod
+    def for_period(cls, period_s: float) -> Self:
+        """Return the standard choices, with longer windows for samples more than 40 ms apart."""
+        reach = max(cls.half_window_s, _PERIODS * period_s)
+        return cls(half_window_s=reach, gap_s=max(cls.gap_s, reach))
+
+
+def smooth_velocity(stamp_s: np.ndarray, values: np.ndarray, smoother: Smoother | None = None) -> np.ndarray:
+    """Return the rates (T, C) of values (T, C) by local least squares with tricube weights.
+
+    They are NaN at samples with fewer than degree + 1 samples in the window. The window is symmetric (Savitzky and
+    Golay, Analytical Chemistry 1964, for even stamps), so that it causes no delay; next to a gap it is one-sided.
+
+    Raises:
+        RecordingError: stamps do not rise.
+    """
+    chosen = smoother or Smoother()
+    stamp, data = np.asarray(stamp_s, float), np.asarray(values, float)
+    if np.any(np.diff(stamp) <= 0):
+        raise RecordingError("velocity: stamps do not rise; tidy the series first")
+    piece = np.concatenate([[0], np.cumsum(np.diff(stamp) > chosen.gap_s)]) if len(stamp) else np.zeros(0, int)
+    rates = np.full(data.shape, np.nan)
+    for part in np.unique(piece):
+        inside = piece == part
+        rates[inside] = _fit(stamp[inside], data[inside], chosen)
+    return rates
+
+
+def _fit(stamp: np.ndarray, data: np.ndarray, chosen: Smoother) -> np.ndarray:
+    """Return the rates (T, C) of samples without gaps."""
+    size, half = len(stamp), chosen.half_window_s
+    first, last = np.searchsorted(stamp, stamp - half), np.searchsorted(stamp, stamp + half, side="right")
+    width = int((last - first).max())
+    index = first[:, None] + np.arange(width)
+    inside = index < last[:, None]
+    index = np.minimum(index, size - 1)
+    away = np.where(inside, (stamp[index] - stamp[:, None]) / half, 0.0)
+    weight = np.where(inside, np.clip(1 - np.abs(away) ** 3, 1e-6, None) ** 3, 0.0)
+    powers = away[..., None] ** np.arange(chosen.degree + 1)
+    normal = np.einsum("tk,tki,tkj->tij", weight, powers, powers)
+    moment = np.einsum("tk,tki,tkc->tic", weight, powers, data[index] - data[:, None, :])
+    enough = (last - first > chosen.degree) & (np.linalg.cond(normal) < 1e9)
+    rates = np.full(data.shape, np.nan)
+    if enough.any():
+        rates[enough] = np.linalg.solve(normal[enough], moment[enough])[:, 1] / half
+    return rates

@@ -1,6 +1,7 @@
-"""A recorded run, prepared once: aligned trajectories and commands of all robots, with validity masks and provenance.
+"""A recorded run, prepared once: aligned trajectories and commands of all robots, validity and provenance.
 
-Times are seconds since the start of the recording, on the recorder's clock. D is 2 for ground robots, 3 for drones.
+Times are seconds since the start of the recording, on the clock of the recorder. D is 2 for ground robots, 3 for
+drones.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +20,62 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters, proje
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment.latency import LatencyEstimate, response_latency
-from testudo_runs.alignment.provenance import RobotReport
+from testudo_runs.alignment.sample_cleaning import CleaningReport, ClockFit
 from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording
 from testudo_runs.run_reader import RecordedRun
 
+
+@dataclass(frozen=True)
+class RobotReport:
+    """Every correction of the series of one robot."""
+
+    robot: str
+    tidy: Mapping[str, CleaningReport]
+    """By role."""
+    clocks: Mapping[str, ClockFit]
+    """By role, of series with times of reception."""
+    smoothing: Mapping[str, Any]
+    """Choices of the smoother, numbers of samples and of velocities; empty for recorded velocities."""
+    reference: str = "pose"
+    """Source of its poses: `pose` if measured from outside, else `odometry`, its own estimate."""
+
+    def to_dict(self, latency: LatencyEstimate | None = None) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {
+            "robot": self.robot,
+            "series": {role: report.to_dict() for role, report in self.tidy.items()},
+            "clocks": {role: fit.to_dict() for role, fit in self.clocks.items()},
+            "latency": None if latency is None else latency.to_dict(),
+            "velocity": dict(self.smoothing),
+            "reference": self.reference,
+        }
+
+    def notes(self) -> tuple[str, ...]:
+        """Return the corrections of poses and commands as sentences."""
+        found = []
+        for role, report in self.tidy.items():
+            counts = (
+                (report.not_finite, "not finite"),
+                (report.duplicate, "doubles"),
+                (report.backward, "out of order"),
+                (report.gap_count, "gaps"),
+            )
+            if any(count for count, _ in counts):
+                found.append(f"{role}: " + ", ".join(f"{count} {what}" for count, what in counts if count))
+            clock = self.clocks.get(role)
+            if clock is not None and clock.corrected:
+                found.append(
+                    f"{role}: stamps of another clock, moved by {clock.offset_s:.3f} s with a drift of "
+                    f"{1e6 * clock.drift:.0f} ppm"
+                )
+            isolated = self.smoothing.get("samples", 0) - self.smoothing.get("known", 0)
+            if role == "pose" and isolated:
+                found.append(f"{isolated} poses too far from others to have a velocity")
+        return tuple(found)
+
+
 LONGEST_HOLD_S = 0.5
-"""After this time without a command it is not known what acts, for drivers whose dead-man time is not known."""
+"""Time without a command after which the acting command is unknown, for drivers with unknown dead-man time."""
 _LATENCY_STEP_S = 0.01
 
 
@@ -43,7 +95,7 @@ class Trajectory:
     valid: np.ndarray
     """(T,) bool: the velocity is measured, from samples without a gap between them."""
     gap_s: float
-    """A longer time between samples is a gap: what lies in it was not observed."""
+    """A longer time between samples is a gap without observations."""
 
     def __len__(self) -> int:
         return len(self.stamp_s)
@@ -77,7 +129,7 @@ class Commands:
     """Commands of one robot; each acts until the next one."""
 
     stamp_s: np.ndarray
-    """(M,) rising [s]: when each was sent."""
+    """(M,) rising [s]: times of sending."""
     values: np.ndarray
     """(M, D): in the channels of the motion model, see `MotionModel.limit_command`; in the world unless of a
     differential drive."""
@@ -85,7 +137,7 @@ class Commands:
     """A longer time between commands is a gap: a command may be missing from the recording."""
 
     def held(self, times_s: np.ndarray, longest_s: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the last command (S, D) at times (S,), and whether it is at most so old (S,); zero where not."""
+        """Return the last command (S, D) at times (S,), zero if older than ``longest_s``, and whether it acts (S,)."""
         index = np.searchsorted(self.stamp_s, times_s, side="right") - 1
         last = np.maximum(index, 0)
         acts = (index >= 0) & (times_s - self.stamp_s[last] <= longest_s)
@@ -94,9 +146,8 @@ class Commands:
     def pieces(self, dead_man_s: float | None = None) -> CommandPieces:
         """Return the commands as constant pieces.
 
-        Args:
-            dead_man_s: [s] after which the driver brakes without a new command; None if that is not known: then
-                nothing is known after `LONGEST_HOLD_S`.
+        Without a new command the driver brakes after ``dead_man_s``; without it, the pieces are unknown after
+        `LONGEST_HOLD_S`.
         """
         limit, brakes = (LONGEST_HOLD_S, False) if dead_man_s is None else (dead_man_s, True)
         late = np.flatnonzero(np.append(np.diff(self.stamp_s), np.inf) > limit)
@@ -115,51 +166,48 @@ class CommandPieces:
     begin_s: np.ndarray
     """(M,) rising [s]."""
     values: np.ndarray
-    """(D, M), as the motion model takes them."""
+    """(D, M) in the channels of the motion model."""
     known: np.ndarray
-    """(M,) bool: False where the recording does not tell what acted."""
+    """(M,) bool: False where the acting command is unknown."""
 
 
 @dataclass(frozen=True)
 class AlignedRobot:
-    """One robot on the recorder's clock."""
+    """One robot on the clock of the recorder."""
 
     name: str
     spec: RobotSpec
     trajectory: Trajectory = field(repr=False)
-    """Seen from outside; as the robot estimated it where nobody saw it, see ``report.reference``."""
+    """Measured from outside, or the estimate of the robot, see ``report.reference``."""
     believed: Trajectory = field(repr=False)
-    """By the robot's own odometry; the trajectory if none is recorded."""
+    """By the odometry of the robot; the trajectory if none is recorded."""
     commands: Commands | None = field(repr=False)
-    """None where none are recorded."""
+    """None if none are recorded."""
     report: RobotReport = field(repr=False)
     """Every correction of its series."""
     dead_man_s: float | None = None
-    """[s] after which its driver brakes without a command; None if that is not known."""
+    """Dead-man time of its driver [s]; None if unknown."""
     goal_world: tuple[float, ...] | None = None
     """(D,) [m]; None if no goal is recorded."""
     raw: RobotRecording | None = field(default=None, repr=False)
-    """The series that it was made of."""
+    """Its series."""
 
     @cached_property
     def pieces(self) -> CommandPieces:
         """Return the commands as constant pieces; none where no commands are recorded."""
-        none = Commands(np.zeros(0), np.zeros((0, self.spec.dimension)))
-        return (
-            CommandPieces(none.stamp_s, none.values.T, none.stamp_s > 0)
-            if self.commands is None
-            else (self.commands.pieces(self.dead_man_s))
-        )
+        if self.commands is None:
+            return CommandPieces(np.zeros(0), np.zeros((self.spec.dimension, 0)), np.zeros(0, bool))
+        return self.commands.pieces(self.dead_man_s)
 
     @cached_property
     def latency(self) -> LatencyEstimate | None:
         """Return the time from command to motion by cross-correlation; None for fewer than two of either."""
-        told, seen = self.commands, self.trajectory
-        if told is None or len(told.stamp_s) < 2 or len(seen) < 2:
+        commands, motion = self.commands, self.trajectory
+        if commands is None or len(commands.stamp_s) < 2 or len(motion) < 2:
             return None
-        times = np.arange(told.stamp_s[0], told.stamp_s[-1], _LATENCY_STEP_S)
-        velocity = np.where(seen.valid[:, None], seen.velocity, np.nan)
-        return response_latency(times, told.held(times, np.inf)[0], seen.stamp_s, velocity)
+        times = np.arange(commands.stamp_s[0], commands.stamp_s[-1], _LATENCY_STEP_S)
+        velocity = np.where(motion.valid[:, None], motion.velocity, np.nan)
+        return response_latency(times, commands.held(times, np.inf)[0], motion.stamp_s, velocity)
 
     def needed_commands(self) -> Commands:
         """Return the commands.
@@ -185,17 +233,17 @@ class TeamRecording:
     source: Recording = field(repr=False)
     """The series as recorded, of all robots."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Why robots are not among them, by name."""
+    """Reasons of missing robots, by name."""
     robot_type: str = ""
-    """Robot or robot file that was given for all robots; empty if the run said."""
+    """Robot or robot file given for all robots; empty for those of the run."""
     run: RecordedRun | None = field(default=None, repr=False)
     """For a run of `testudo up`: its ticks, announcements and events, on the steady clock."""
     start_s: float = 0.0
     """Steady clock at time zero, for a run of `testudo up`."""
     contract: Contract | None = field(default=None, repr=False)
-    """Of the policy that drove the robots, where it is read."""
+    """Of the policy of the robots, if it is read."""
     walls: Arena | None = None
-    """Walls where no contract tells them."""
+    """Walls without a contract."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -210,7 +258,7 @@ class TeamRecording:
 
     @property
     def shield(self) -> ProjectionParameters:
-        """Return the margins of the policy, or of the robot's file where no policy is known."""
+        """Return the margins of the policy, or without one those of the robot file."""
         return self.contract.shield if self.contract else projection_parameters(self.spec)
 
     @property
@@ -225,7 +273,7 @@ class TeamRecording:
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """Return the time in which all robots were being recorded."""
+        """Return the time in which all robots were recorded."""
         stamps = [robot.trajectory.stamp_s for robot in self.robots]
         return max(float(own[0]) for own in stamps), min(float(own[-1]) for own in stamps)
 
@@ -241,7 +289,7 @@ class TeamRecording:
         raise RecordingError(f"{name}: {self.left_out.get(name, 'no such robot')}")
 
     def seen_at(self, times_s: Sequence[float]) -> TeamRecording:
-        """Return the recording of those robots alone that were being recorded at all these times."""
+        """Return the recording of the robots that were recorded at all these times."""
         low, high = min(times_s), max(times_s)
         robots = tuple(
             one for one in self.robots if one.trajectory.stamp_s[0] <= low and high <= one.trajectory.stamp_s[-1]

@@ -52,15 +52,15 @@ def looks_like_bag(path: str | Path) -> bool:
         return path.name.lower().endswith(_ENDINGS) or _begins(path, MAGIC) or _begins(path, HEADER)
     if not path.is_dir():
         return False
-    return bool(_bag_files(path)) or _KEY in _text(path / METADATA)
+    try:
+        text = (path / METADATA).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    return bool(_bag_files(path)) or _KEY in text
 
 
 def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
-    """Find the files of a bag.
-
-    Args:
-        path: folder or file.
-        damage: collects a sentence for each fault of `metadata.yaml`.
+    """Find the files of a bag; ``damage`` collects a sentence for each fault of `metadata.yaml`.
 
     Raises:
         BagError: no bag.
@@ -74,7 +74,9 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
                 f"{path}: no bag: expected a folder of rosbag2, or a file that ends in {', '.join(_ENDINGS)}"
             )
         _check_not_empty(path, [path])
-        return BagFolder(path, _stem(path), (path,), None, None, (), "")
+        name = path.name.removesuffix(".zstd")
+        name = name.rsplit(".", 1)[0] if "." in name[1:] else name
+        return BagFolder(path, name, (path,), None, None, (), "")
     notes: list[str] = []
     facts = _metadata(path, damage, notes)
     there = _bag_files(path)
@@ -86,13 +88,12 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
     _check_not_empty(path, files)
     if listed and len(files) > len(listed):
         damage.append(f"{METADATA}: does not name {', '.join(file.name for file in files[len(listed) :])}; read, too")
-    name = path.name or path.resolve().name
     return BagFolder(
         path,
-        name,
+        path.name or path.resolve().name,
         files,
         _number(facts, "version"),
-        _expected(facts),
+        _number(facts, "message_count") or None,  # the recorder of Testudo writes 0 until it is closed
         _topics(facts),
         str(facts.get("ros_distro") or ""),
         tuple(notes),
@@ -104,11 +105,6 @@ def _check_not_empty(path: Path, files: Sequence[Path]) -> None:
         raise BagError(
             f"{path}: 0 bytes, expected a bag: no message can be read; nothing was written, or a copy was cut off"
         )
-
-
-def is_packed(file: Path) -> bool:
-    """Return whether a whole file is compressed with zstd."""
-    return _begins(file, _ZSTD_MAGIC)
 
 
 def is_mcap(file: Path) -> bool:
@@ -128,8 +124,7 @@ def _metadata(path: Path, damage: list[str], notes: list[str]) -> dict[str, Any]
         )
         return {}
     try:
-        facts = yaml.safe_load(file.read_text(encoding="utf-8"))[_KEY]
-        facts = dict(facts)
+        facts = dict(yaml.safe_load(file.read_text(encoding="utf-8"))[_KEY])
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, RecursionError) as error:
         damage.append(
             f"{path.name}: {METADATA} cannot be read ({type(error).__name__}); everything is taken from the bag itself"
@@ -151,10 +146,8 @@ def _listed(path: Path, facts: dict[str, Any], damage: list[str]) -> tuple[Path,
         # until version 3 the names include the folder; a path must not lead out of this folder
         file = path / PurePosixPath(str(name)).name
         other = file.with_name(file.name.removesuffix(".zstd"))
-        if file.is_file():
-            found.append(file)
-        elif other.is_file():
-            found.append(other)
+        if file.is_file() or other.is_file():
+            found.append(file if file.is_file() else other)
         else:
             damage.append(f"{path.name}: {file.name} is missing, though {METADATA} names it")
     return tuple(found)
@@ -181,12 +174,6 @@ def _topics(facts: dict[str, Any]) -> tuple[BagTopic, ...]:
     return tuple(found)
 
 
-def _expected(facts: dict[str, Any]) -> int | None:
-    """Return the number of written messages; the recorder of Testudo writes 0 until it is closed."""
-    count = _number(facts, "message_count")
-    return count or None
-
-
 def _number(facts: dict[str, Any], key: str) -> int | None:
     value = facts.get(key)
     return value if isinstance(value, int) else None
@@ -195,18 +182,6 @@ def _number(facts: dict[str, Any], key: str) -> int | None:
 def _bag_files(path: Path) -> list[Path]:
     found = [file for file in path.iterdir() if file.is_file() and file.name.lower().endswith(_ENDINGS)]
     return sorted(found, key=lambda file: [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", file.name)])
-
-
-def _stem(file: Path) -> str:
-    name = file.name.removesuffix(".zstd")
-    return name.rsplit(".", 1)[0] if "." in name[1:] else name
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _begins(file: Path, magic: bytes) -> bool:
@@ -222,14 +197,13 @@ _PIECE = 1 << 20
 
 
 class BagSource:
-    """One bag. Losses are added to ``damage`` as sentences, what is read to ``contents``."""
+    """One bag; ``damage`` collects losses as sentences, ``contents`` what is read.
+
+    Raises:
+        BagError: there is no bag.
+    """
 
     def __init__(self, path: str | Path, damage: list[str]) -> None:
-        """Find the files of the bag.
-
-        Raises:
-            BagError: there is no bag.
-        """
         self.damage = damage
         self.folder: BagFolder = open_folder(path, damage)
         self.contents = BagContents()
@@ -279,7 +253,7 @@ class BagSource:
 
     def _unpacked(self, file: Path, scratch: Path) -> Path:
         """Return the file, or the readable part of a packed one, unpacked."""
-        if not is_packed(file):
+        if not _begins(file, _ZSTD_MAGIC):
             return file
         plain = scratch / file.name.removesuffix(".zstd")
         with file.open("rb") as packed, plain.open("wb") as out:
@@ -290,18 +264,3 @@ class BagSource:
             except zstandard.ZstdError as error:
                 self.damage.append(f"{file.name}: cannot be unpacked to its end ({error})")
         return plain
-
-
-def survey(
-    path: str | Path, damage: list[str], keep: Keep = lambda _: False, tell: Tell = lambda _: None
-) -> tuple[BagSource, dict[BagTopic, list[BagMessage]]]:
-    """Read a whole bag and return it with the messages of requested topics, by topic.
-
-    Raises:
-        BagError: no bag.
-    """
-    source = BagSource(path, damage)
-    found: dict[BagTopic, list[BagMessage]] = {}
-    for message in source.messages(keep, tell):
-        found.setdefault(message.topic, []).append(message)
-    return source, found

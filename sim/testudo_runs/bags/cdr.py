@@ -1,5 +1,6 @@
-"""Decodes numbers from CDR messages of any type, vectorised over messages of one layout.
+"""Message types of a bag, and numbers from CDR messages of any type, vectorised over messages of one layout.
 
+Types come from the bag itself, the ROS 2 distribution, and folders of .msg files.
 The offset of a number depends on the lengths of the texts and lists before it. One message is walked along its type
 definition; all messages with equal lengths and texts at the same offsets have the same layout.
 """
@@ -7,13 +8,157 @@ definition; all messages with equal lengths and texts at the same offsets have t
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rosbags.interfaces import Nodetype
+from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
+
+from testudo_runs.bags.bag_contents import CDR, BagError, BagTopic
+
+_IDL_LINE = "=" * 80 + "\n"
+_STORES = {
+    "foxy": Stores.ROS2_FOXY,
+    "galactic": Stores.ROS2_GALACTIC,
+    "humble": Stores.ROS2_HUMBLE,
+    "iron": Stores.ROS2_IRON,
+    "jazzy": Stores.ROS2_JAZZY,
+}
+
+
+class Types:
+    """Looks up message types; definitions in the bag take precedence."""
+
+    def __init__(self, topics: Iterable[BagTopic], folders: Sequence[Path] = (), distribution: str = "") -> None:
+        """Read the definitions.
+
+        Args:
+            topics: of the bag.
+            folders: with .msg files, as `PACKAGE/msg/NAME.msg` somewhere below.
+            distribution: of ROS 2, for the standard types of a bag without definitions.
+
+        Raises:
+            BagError: a folder holds no .msg file, or one of them cannot be read.
+        """
+        standard = get_typestore(_STORES.get(distribution, Stores.ROS2_KILTED))
+        self._standard: Mapping[str, Any] = standard.fielddefs
+        self._folders = _from_folders(folders)
+        self._topics = {topic.type: topic for topic in topics if topic.definition}
+        self._stores: dict[str, tuple[Typestore | None, str]] = {}
+
+    def store(self, topic: BagTopic) -> Typestore:
+        """Return the type of a topic with all referenced types.
+
+        Raises:
+            BagError: unknown type, or an unreadable definition.
+        """
+        if topic.type not in self._stores:
+            self._stores[topic.type] = self._make(topic)
+        store, wrong = self._stores[topic.type]
+        if store is None:
+            raise BagError(f"{topic.name}: {wrong}")
+        return store
+
+    def knows(self, topic: BagTopic) -> bool:
+        """Return whether messages of a topic can be read."""
+        try:
+            self.store(topic)
+        except BagError:
+            return False
+        return True
+
+    def _make(self, topic: BagTopic) -> tuple[Typestore | None, str]:
+        if topic.encoding != CDR:
+            return None, f"its messages are encoded as {topic.encoding!r}, expected {CDR!r}"
+        own, wrong = _parsed(self._topics.get(topic.type, topic))
+        for found in (own, {**self._standard, **self._folders}):
+            if topic.type not in found or (missing := _missing(topic.type, found)):
+                continue
+            store = get_typestore(Stores.EMPTY)
+            needed = _needed(topic.type, found)
+            try:
+                store.register({name: found[name] for name in needed})
+            except Exception as error:  # noqa: BLE001 -- any error of an invalid definition
+                wrong = f"the definition of {topic.type} does not hold ({type(error).__name__}: {error})"
+                continue
+            return store, ""
+        missing = _missing(topic.type, {**self._standard, **self._folders, **own})
+        lacks = f"{topic.type} refers to {missing}, which is not known" if missing and missing != topic.type else ""
+        return None, (wrong or lacks or f"type {topic.type} is not known and the bag holds no definition of it") + (
+            "; give its package with --msg-path FOLDER (of .msg files)"
+        )
+
+
+def _parsed(topic: BagTopic) -> tuple[dict[str, Any], str]:
+    """Return the types of an embedded definition, and its fault as text."""
+    if not topic.definition.strip():
+        return {}, ""
+    try:
+        if topic.definition_kind == "ros2idl":
+            found: dict[str, Any] = {}
+            for part in topic.definition.split(_IDL_LINE):
+                head, _, rest = part.partition("\n")
+                text = rest if head.startswith("IDL: ") else part
+                if text.strip() and not text.startswith("MSG: "):
+                    found.update(get_types_from_idl(text))
+            return found, ""
+        if topic.definition_kind != "ros2msg":
+            return {}, f"its definition is of the kind {topic.definition_kind!r}, expected 'ros2msg' or 'ros2idl'"
+        return dict(get_types_from_msg(topic.definition, topic.type)), ""
+    except Exception as error:  # noqa: BLE001 -- any error of a broken definition
+        return {}, f"the definition of {topic.type} in the bag cannot be read ({type(error).__name__})"
+
+
+def _from_folders(folders: Sequence[Path]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for folder in folders:
+        files = sorted(Path(folder).rglob("*.msg"))
+        if not files:
+            raise BagError(f"--msg-path {folder}: holds no .msg file; expected PACKAGE/msg/NAME.msg below it")
+        for file in files:
+            parts = file.absolute().parts
+            package = parts[-3] if parts[-2] == "msg" else parts[-2]
+            try:
+                found.update(get_types_from_msg(file.read_text(encoding="utf-8"), f"{package}/msg/{file.stem}"))
+            except Exception as error:
+                raise BagError(f"{file}: is no message definition: {' '.join(str(error).split())[:200]}") from error
+    return found
+
+
+def _needed(name: str, types: Mapping[str, Any]) -> list[str]:
+    """Return a type and all known types that it refers to."""
+    found, todo = [], [name]
+    while todo:
+        one = todo.pop()
+        if one in found or one not in types:
+            continue
+        found.append(one)
+        todo += _references(types[one])
+    return found
+
+
+def _missing(name: str, types: Mapping[str, Any]) -> str:
+    for one in _needed(name, types):
+        for other in _references(types[one]):
+            if other not in types:
+                return other
+    return "" if name in types else name
+
+
+def _references(definition: Any) -> list[str]:
+    names, todo = [], [node for _, node in definition[1]]
+    while todo:
+        kind, rest = todo.pop()
+        if kind.name == "NAME":
+            names.append(rest)
+        elif kind.name in ("ARRAY", "SEQUENCE"):
+            todo.append(rest[0])
+    return names
+
 
 _KINDS = {
     **dict.fromkeys(("bool", "octet", "byte", "char", "uint8"), "u1"),
@@ -45,6 +190,20 @@ class CdrLayout:
     fixed: list[tuple[int, int]] = field(default_factory=list)
     """Byte ranges that determine the layout."""
 
+    def place(self, path: str) -> tuple[int, str, int]:
+        """Return offset, kind and count of a path; an item of a list of numbers is `effort[2]`.
+
+        Raises:
+            KeyError: the messages have no such number.
+        """
+        if path in self.numbers:
+            return self.numbers[path]
+        base, _, index = path.removesuffix("]").rpartition("[")
+        at, kind, count = self.numbers[base]
+        if not index.isdigit() or int(index) >= count:
+            raise KeyError(path)
+        return at + int(index) * np.dtype(kind).itemsize, kind, 1
+
 
 @dataclass(frozen=True)
 class CdrGroup:
@@ -57,36 +216,20 @@ class CdrGroup:
     """(T, size) bytes."""
 
     def column(self, path: str) -> np.ndarray:
-        """Return the numbers (T,) of a path; an item of a list of numbers is `effort[2]`.
+        """Return the numbers (T,) of a path, see `CdrLayout.place`.
 
         Raises:
             KeyError: the messages have no such number.
         """
-        at, kind, count = self._place(path)
-        size = np.dtype(kind).itemsize
+        at, kind, count = self.layout.place(path)
         if count != 1:
             raise KeyError(path)
-        part = np.ascontiguousarray(self.rows[:, at : at + size])
+        part = np.ascontiguousarray(self.rows[:, at : at + np.dtype(kind).itemsize])
         return part.view(self.layout.order + kind)[:, 0]
-
-    def _place(self, path: str) -> tuple[int, str, int]:
-        if path in self.layout.numbers:
-            return self.layout.numbers[path]
-        base, _, index = path.removesuffix("]").rpartition("[")
-        at, kind, count = self.layout.numbers[base]
-        if not index.isdigit() or int(index) >= count:
-            raise KeyError(path)
-        return at + int(index) * np.dtype(kind).itemsize, kind, 1
 
 
 def groups(store: Typestore, name: str, messages: Sequence[bytes]) -> Iterator[CdrGroup]:
-    """Yield messages of one type by layout; messages that do not match the type are omitted.
-
-    Args:
-        store: with the type.
-        name: the type.
-        messages: serialised.
-    """
+    """Yield serialised messages of one type by layout; messages that do not match the type are omitted."""
     sizes = np.array([len(data) for data in messages], int)
     for size in np.unique(sizes).tolist():
         index = np.flatnonzero(sizes == size)

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import lz4.frame
+import yaml
 import zstandard
 from mcap.data_stream import ReadDataStream
 from mcap.opcode import Opcode
 from mcap.records import Attachment, Channel, Metadata, Schema, Statistics
 
+from testudo_deploy.files.bag_writer import BAG_FILE, CLOSED_KEY, METADATA_FILE
 from testudo_runs.bags.bag_contents import BagContents, BagMessage, BagTopic, Enclosure, Keep, Tell, clock_time
 
 MAGIC = b"\x89MCAP0\r\n"
@@ -71,7 +73,11 @@ class McapStream:
                 tell(stream.tell() / self._size)
             if self._ended and stream.read() != MAGIC:
                 self._say("does not end as an MCAP file does")
-            self._settle()
+            self._tell_lost_chunk()
+            if self._unknown:
+                self._say(f"{self._unknown} messages of a topic that the file does not define; left out")
+            if self._expected is not None and self._expected != self._found and len(self._damage) == self._begun:
+                self._say(f"holds {self._found} messages; {self._expected} were written")
 
     def _record(self, opcode: int, body: bytes, begin: int, keep: Keep) -> Iterator[BagMessage]:
         try:
@@ -240,14 +246,6 @@ class McapStream:
             self._say(f"{self._lost_chunk}; {count} are left out")
         self._lost_chunk, self._pending_lost = None, 0
 
-    def _settle(self) -> None:
-        """Report what is known only at the end of the file."""
-        self._tell_lost_chunk()
-        if self._unknown:
-            self._say(f"{self._unknown} messages of a topic that the file does not tell of; left out")
-        if self._expected is not None and self._expected != self._found and len(self._damage) == self._begun:
-            self._say(f"holds {self._found} messages; {self._expected} were written")
-
     def _say(self, text: str) -> None:
         shown = len(self._damage) - self._begun
         if shown < _MAX_SHOWN:
@@ -276,3 +274,29 @@ def _unpacked(data: bytes, compression: bytes, size: int) -> bytes:
     except Exception:  # noqa: BLE001, S110 -- the readable part is kept; its length or checksum shows the loss
         pass
     return b"".join(pieces)
+
+
+def _written(folder: Path) -> int | None:
+    """Return the number of messages of a closed recording; None for any other."""
+    try:
+        tables = yaml.safe_load((folder / METADATA_FILE).read_text(encoding="utf-8"))
+        information = tables["rosbag2_bagfile_information"]
+        return int(information["message_count"]) if information["custom_data"][CLOSED_KEY] == "yes" else None
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        return None
+
+
+def read_messages(folder: Path, damage: list[str], tell: Tell = lambda _: None) -> list[BagMessage]:
+    """Return every readable message of a run folder in file order; ``damage`` collects losses as sentences.
+
+    All records are read with their checksums: the index at the end shows neither a changed byte nor a chunk that it
+    does not list.
+    """
+    written = _written(folder)
+    if written is None:
+        damage.append("the recording was not closed: its last moments may be missing")
+    known = len(damage)
+    messages = list(McapStream(folder / BAG_FILE, BagContents(), damage).messages(lambda _: True, tell))
+    if written is not None and len(messages) != written and len(damage) == known:
+        damage.append(f"{BAG_FILE}: holds {len(messages)} messages; {written} were written")
+    return messages

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from testudo_runs.bags.bag_contents import CDR, BagContents, BagMessage, BagTopic, Keep, Tell
 
@@ -29,20 +30,21 @@ def is_cut(file: Path) -> str:
     """Return a text if the file size does not match the page count in the header; empty if it does."""
     with file.open("rb") as stream:
         head = stream.read(100)
-    size = int.from_bytes(head[16:18], "big") if len(head) == 100 else 0
-    size = 65_536 if size == 1 else size
-    there = file.stat().st_size
+    size, there = _page_size(head), file.stat().st_size
     if size not in _PAGE_SIZES:
         return ""
     # the count is valid only if its writer was the last one
     count = int.from_bytes(head[28:32], "big") if head[24:28] == head[92:96] else 0
     if there % size or there < size * count:
-        return (
-            f"it has {there} bytes, which is no whole number of pages"
-            if there % size
-            else (f"{count * size - there} bytes of it are missing")
-        )
+        if there % size:
+            return f"it has {there} bytes, which is no whole number of pages"
+        return f"{count * size - there} bytes of it are missing"
     return ""
+
+
+def _page_size(head: bytes) -> int:
+    size = int.from_bytes(head[16:18], "big") if len(head) == 100 else 0
+    return 65_536 if size == 1 else size
 
 
 class Pages:
@@ -51,8 +53,7 @@ class Pages:
     def __init__(self, file: Path) -> None:
         self._data = file.read_bytes()
         head = self._data[:100]
-        size = int.from_bytes(head[16:18], "big") if len(head) == 100 else 0
-        size = 65_536 if size == 1 else size
+        size = _page_size(head)
         self._size = size if size in _PAGE_SIZES else 4096  # SQLite's default since 2016
         reserved = head[20] if len(head) > 20 and head[20] < 64 else 0
         self._usable = self._size - reserved
@@ -77,16 +78,13 @@ class Pages:
                 self.lost_rows += 1
                 continue
             try:
-                yield self._row(page, begin)
+                length, at_row = _varint(page, begin)
+                number, at_row = _varint(page, at_row)
+                if not 0 < length < len(self._data):
+                    raise ValueError("no row is so long")  # noqa: TRY301 -- counted as lost as other broken rows
+                yield number, _columns(self._payload(page, at_row, length))
             except (IndexError, ValueError, struct.error):
                 self.lost_rows += 1
-
-    def _row(self, page: bytes, at: int) -> tuple[int, list[Value]]:
-        length, at = _varint(page, at)
-        number, at = _varint(page, at)
-        if not 0 < length < len(self._data):
-            raise ValueError("no row is so long")
-        return number, _columns(self._payload(page, at, length))
 
     def _payload(self, page: bytes, at: int, length: int) -> bytes:
         """Return the bytes of a row, including its overflow pages."""
@@ -181,7 +179,8 @@ class SqliteBag:
             if file == self._file and (cut := is_cut(file)):
                 # SQLite would read the missing part of a page as zeros
                 raise sqlite3.DatabaseError(cut)
-            with closing(sqlite3.connect(f"{file.absolute().as_uri()}?{self._mode(file)}", uri=True)) as base:
+            mode = "immutable=1" if file == self._file else "mode=rw"
+            with closing(sqlite3.connect(f"{file.absolute().as_uri()}?{mode}", uri=True)) as base:
                 self._read_topics(base)
                 (last,) = base.execute("SELECT max(id) FROM messages").fetchone()
                 rows = base.execute("SELECT id, topic_id, timestamp, data FROM messages ORDER BY id")
@@ -204,9 +203,6 @@ class SqliteBag:
                     self._damage.append(
                         f"{self._file.name}: {unknown} messages are of no known topic or of no message's form; left out"
                     )
-
-    def _mode(self, file: Path) -> str:
-        return "immutable=1" if file == self._file else "mode=rw"
 
     def _beside_copied(self, scratch: Path) -> Path:
         """Return the file, or a copy if a journal or WAL file beside it must be applied first."""
@@ -238,7 +234,7 @@ class SqliteBag:
             facts = dict(zip(columns, row, strict=True))
             self._add_topic(facts, *definitions.get(facts["type"], ("", "")))
 
-    def _add_topic(self, facts: dict[str, Value], text: str, form: str) -> None:
+    def _add_topic(self, facts: dict[str, Any], text: str, form: str) -> None:
         topic = BagTopic(
             str(facts["name"]),
             str(facts["type"]),
@@ -264,7 +260,9 @@ class SqliteBag:
                     topics[number] = row
                 case [None | int(), str(kind), "ros2msg" | "ros2idl" as form, str(text), str()]:
                     definitions[kind] = (text, form)
-        self._add_rows(topics, definitions)
+        for number in sorted(topics.keys() - self._topics.keys()):
+            facts: dict[str, Any] = dict(zip(_TOPIC_COLUMNS, [number, *topics[number][1:6]], strict=False))
+            self._add_topic(facts, *definitions.get(str(facts["type"]), ("", "")))
         unknown = 0
         for number in sorted(found.keys() - taken):
             topic_id, log_ns, data = found[number]
@@ -278,10 +276,3 @@ class SqliteBag:
                 yield BagMessage(topic, log_ns, log_ns, 0, data)
         if unknown:
             self._damage.append(f"{self._file.name}: {unknown} messages of topics whose names are lost; left out")
-
-    def _add_rows(self, topics: dict[int, list[Value]], definitions: dict[str, tuple[str, str]]) -> None:
-        """Add topics that queries did not give."""
-        for number, row in sorted(topics.items()):
-            if number not in self._topics:
-                facts = dict(zip(_TOPIC_COLUMNS, [number, *row[1:6]], strict=False))
-                self._add_topic(facts, *definitions.get(str(row[2]), ("", "")))

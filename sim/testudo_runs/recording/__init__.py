@@ -1,17 +1,5 @@
-"""What robots did, whoever recorded it: series of numbers by robot and role, in and out of the one run format."""
+"""Recordings: series of numbers by robot and role, from and to the format of run folders.
 
-from testudo_runs.recording.load import load_recording, recording_of_run
-from testudo_runs.recording.recording import Recording, RobotRecording, Series
-from testudo_runs.recording.roles import ROLES, Role
-from testudo_runs.recording.write import write_recording
-
-__all__ = [
-    "ROLES",
-    "Recording",
-    "RobotRecording",
-    "Role",
-    "Series",
-    "load_recording",
-    "recording_of_run",
-    "write_recording",
-]
+In: a run folder, or series.
+Out: series, statistics, or a run folder.
+"""

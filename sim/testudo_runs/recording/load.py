@@ -1,4 +1,4 @@
-"""Reads a run folder as a recording: one that was imported, or one of a fleet of ours."""
+"""Reads a run folder as a recording, imported or recorded by `testudo up`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import numpy as np
 
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
+from testudo_hardware.frames import rotate_horizontal
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
+from testudo_runs.bags.bag_contents import BagMessage
+from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.recording.message_codec import NANO, decode
-from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
-from testudo_runs.recording.roles import ROLES, Role
+from testudo_runs.recording.recording import ROLES, Recording, RecordingError, RobotRecording, Role, Series
 from testudo_runs.recording.write import IMPORTED
-from testudo_runs.run_bag import RawMessage, read_messages
 from testudo_runs.run_reader import CommandTrack, RecordedRun, Track, read_run, shortened, ticks_in_order
 
 _STREAMED = 0.5
-"""About the share of the time that reading takes before anything is decoded."""
+"""Approximate share of reading the file in the whole."""
 
 
 def load_recording(
@@ -32,17 +33,16 @@ def load_recording(
 ) -> Recording:
     """Read a run folder, recorded by `testudo up` or made by `testudo import`.
 
-    Damage does not refuse it: the readable part is returned, with warnings.
+    Of a damaged recording the readable part is returned, with warnings.
 
     Args:
         path: the run folder.
-        seen: for a run of ours, what counts as the pose: the plant's truth, or what the robot believed, as for real
-            robots, whose truth nobody recorded; where there is no truth it is always that.
-        share: is told the share that is done.
+        seen: poses of a run of `testudo up`: the truth of the plant if recorded, or the estimate of the robot.
+        share: called with the completed fraction.
 
     Raises:
         RecordingError: no run folder, or nothing readable in it.
-        TestudoError: its files do not hold.
+        TestudoError: invalid files.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -52,18 +52,22 @@ def load_recording(
     for name in (INFO_FILE, BAG_FILE):
         if not (folder / name).is_file():
             raise RecordingError(
-                f"{folder}: {name} is missing: not a run folder; make one of other recordings with "
-                "`testudo import SOURCE RUN`"
+                f"{folder}: {name} is missing: not a run folder; `testudo import SOURCE RUN` makes one of other "
+                "recordings"
             )
     info = _read_info(folder / INFO_FILE)
     damage: list[str] = []
-    by_topic: dict[str, list[RawMessage]] = defaultdict(list)
+    by_topic: dict[str, list[BagMessage]] = defaultdict(list)
     for message in read_messages(folder, damage, lambda done: share(_STREAMED * done)):
-        by_topic[message.topic].append(message)
+        by_topic[message.topic.name].append(message)
     robots = {}
     for name, facts in info["robots"].items():
         share(_STREAMED + (1 - _STREAMED) * len(robots) / len(info["robots"]))
-        robots[name] = _robot(name, facts, by_topic, info["start_wall_ns"], damage)
+        series = {
+            role: _series(ROLES[role], by_topic[f"/{name}/{ROLES[role].topic}"], info["start_wall_ns"], damage)
+            for role in facts["roles"]
+        }
+        robots[name] = RobotRecording(name, facts["type"], series)
     if not any(len(series) for robot in robots.values() for series in robot.series.values()):
         raise RecordingError(f"{folder / BAG_FILE}: holds no readable message" + "".join(f"; {x}" for x in damage))
     return Recording(robots, info["start_wall_ns"], folder, info, not damage, tuple(shortened(damage)))
@@ -86,22 +90,12 @@ def recording_of_run(run: RecordedRun, *, seen: Literal["truth", "odometry"] = "
 
 
 def start_of(run: RecordedRun) -> float:
-    """Return the steady clock [s] at the start of a run of `testudo up`: of the first tick where it is not told."""
+    """Return the steady clock [s] at the start of a run of `testudo up`, or at its first tick if unknown."""
     first = (tick.stamp_s for ticks in run.ticks.values() for tick in ticks)
     return float(run.info["start_steady_s"] if "start_steady_s" in run.info else min(first, default=0.0))
 
 
-def _robot(
-    name: str, facts: dict[str, Any], by_topic: dict[str, list[RawMessage]], start_ns: int, damage: list[str]
-) -> RobotRecording:
-    series = {
-        role: _series(ROLES[role], by_topic[f"/{name}/{ROLES[role].topic}"], start_ns, damage)
-        for role in facts["roles"]
-    }
-    return RobotRecording(name, facts["type"], series)
-
-
-def _series(role: Role, messages: list[RawMessage], start_ns: int, damage: list[str]) -> Series:
+def _series(role: Role, messages: list[BagMessage], start_ns: int, damage: list[str]) -> Series:
     stamp_ns, values, index, frame = decode(role, [message.data for message in messages], damage)
     received_ns = np.array([message.log_ns for message in messages], np.int64)[index]
     return Series((stamp_ns - start_ns) / NANO, values, (received_ns - start_ns) / NANO, frame)
@@ -121,22 +115,13 @@ def _odometry_series(track: Track, spec: RobotSpec, start_s: float) -> Series:
     if spec.kind == DIFFERENTIAL_DRIVE:
         twist = _planar_twist(track.velocity)
     else:  # REP-105: a twist is in the body
-        back = np.stack([np.cos(track.yaw), -np.sin(track.yaw)], axis=1)
-        velocity = _in_space(track.velocity)
-        body = np.stack(
-            [
-                velocity[:, 0] * back[:, 0] - velocity[:, 1] * back[:, 1],
-                velocity[:, 0] * back[:, 1] + velocity[:, 1] * back[:, 0],
-                velocity[:, 2],
-            ],
-            axis=1,
-        )
+        body = rotate_horizontal(_in_space(track.velocity).T, np.cos(track.yaw), -np.sin(track.yaw)).T
         twist = np.concatenate([body, np.zeros_like(body)], axis=1)
     return Series(pose.stamp_s, np.concatenate([pose.values, twist], axis=1), pose.received_s, WORLD_FRAME)
 
 
 def _sent_series(run: RecordedRun, name: str, spec: RobotSpec, start_s: float) -> Series:
-    """Return what the driver was told; of a base, whose commands travel in its body, and without it, what was sent."""
+    """Return the commands to the driver; without them, and for a base with commands in its body, those of the ticks."""
     ticks = ticks_in_order(run.ticks[name])
     if not ticks or (len(run.sent[name].stamp_s) > 1 and spec.kind != HOLONOMIC):
         return _command_series(run.sent[name], name, spec, start_s)
@@ -165,12 +150,12 @@ def _planar_twist(forward_and_turn: np.ndarray) -> np.ndarray:
 
 
 def _in_space(vectors: np.ndarray) -> np.ndarray:
-    """Return vectors (T, D) of the plane or of space with three components."""
+    """Return vectors (T, 3) of vectors (T, D), with zero height in the plane."""
     return np.pad(vectors, ((0, 0), (0, 3 - vectors.shape[1])))
 
 
 def _turns(yaw: np.ndarray) -> np.ndarray:
-    """Return quaternions (T, 4), x y z w."""
+    """Return the quaternions (T, 4), x y z w, of headings (T,) [rad]."""
     nothing = np.zeros_like(yaw)
     return np.stack([nothing, nothing, np.sin(yaw / 2), np.cos(yaw / 2)], axis=1)
 

@@ -1,12 +1,16 @@
-"""What the stamps of a series say: rate, gaps, and what is wrong with its clock."""
+"""Statistics of recorded series (rates, gaps, clock jumps), and their tables."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
+from testudo_deploy.commands.report import facts, table
 from testudo_runs.recording.recording import Recording, Series
 
 SHORTEST_GAP_S = 0.1
@@ -18,7 +22,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class SampleGap:
-    """A time without samples."""
+    """An interval without samples."""
 
     at_s: float
     """Its beginning, since the start of the recording."""
@@ -27,16 +31,16 @@ class SampleGap:
 
 @dataclass(frozen=True)
 class ClockJump:
-    """A lasting change of the time from stamp to record."""
+    """A permanent change of the time from stamp to record."""
 
     at_s: float
     by_s: float
-    """By how much the clock of the stamps went forward."""
+    """Step of the clock of the stamps, positive forward."""
 
 
 @dataclass(frozen=True)
 class SeriesFacts:
-    """One series in numbers."""
+    """Statistics of one series."""
 
     samples: int
     first_s: float | None
@@ -46,7 +50,7 @@ class SeriesFacts:
     mean_hz: float | None
     """Samples over time, gaps included."""
     gap_from_s: float
-    """An interval of more counts as a gap."""
+    """A longer interval is a gap."""
     gaps: int
     longest_gap_s: float
     gap_time_s: float
@@ -57,22 +61,15 @@ class SeriesFacts:
     """Stamps before the one before."""
     furthest_back_s: float
     delay_median_s: float | None
-    """From stamp to record; None where no record time is known."""
+    """From stamp to record; None without times of recording."""
     delay_p99_s: float | None
     clock_jumps: tuple[ClockJump, ...]
     not_finite: int
-    """Samples with a value that is no finite number."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return asdict(self)
+    """Samples with a value that is not finite."""
 
 
 def series_facts(series: Series) -> SeriesFacts:
-    """Measure one series.
-
-    A gap is an interval that is longer than 0.1 s and than five times the median interval.
-    """
+    """Return the statistics of one series; a gap is longer than 0.1 s and than five median intervals."""
     stamps = np.asarray(series.stamp_s, float)
     steps = np.diff(stamps)
     forward = steps[steps > 0]
@@ -104,13 +101,9 @@ def series_facts(series: Series) -> SeriesFacts:
 
 
 def clock_jumps(stamps: np.ndarray, delay: np.ndarray) -> tuple[ClockJump, ...]:
-    """Return where the median delay of 25 samples differs by more than 50 ms from that of the 25 before.
+    """Return the steps of more than 50 ms in the median delay of 25 samples, which late messages do not change.
 
-    Late messages make single delays long; a clock that was set changes them all.
-
-    Args:
-        stamps: (T,) [s].
-        delay: (T,) from stamp to record [s].
+    ``stamps`` and ``delay``, from stamp to record, are (T,) [s].
     """
     if len(delay) < 2 * _WINDOW:
         return ()
@@ -131,3 +124,111 @@ def recording_facts(recording: Recording) -> dict[str, dict[str, SeriesFacts]]:
         name: {role: series_facts(series) for role, series in robot.series.items()}
         for name, robot in recording.robots.items()
     }
+
+
+_NANO = 1_000_000_000
+_CLOCK_FROM_NS = 100_000_000 * _NANO
+"""Stamps below are of a clock since boot."""
+_GAPS = 10
+_WARNINGS = 30
+
+SeriesByRobot = Mapping[str, Mapping[str, SeriesFacts]]
+
+
+def head_table(recording: Recording, kind: str, where: str, **more: object) -> Table:
+    """Return the table of a recording as a whole."""
+    return facts(
+        "Recording",
+        {
+            "source": where,
+            "kind": kind,
+            "start": start_text(recording.start_ns),
+            "duration": f"{recording.duration_s:.3f} s",
+            "robots": ", ".join(
+                f"{name} ({robot.robot_type or 'type not known'})" for name, robot in recording.robots.items()
+            )
+            or "none",
+            "samples": sum(len(series) for robot in recording.robots.values() for series in robot.series.values()),
+            "damage": "none" if recording.complete else f"{len(recording.warnings)} kinds, below",
+            **more,
+        },
+    )
+
+
+def series_table(found: SeriesByRobot) -> Table:
+    """Return one row for each series."""
+    rows = [
+        (
+            robot,
+            role,
+            f"{one.samples:,}",
+            _number(one.rate_hz, "{:.1f} Hz"),
+            _number(one.mean_hz, "{:.1f} Hz"),
+            f"{one.gaps}" + (f" over {one.gap_from_s:.2g} s" if one.gaps else ""),
+            f"{one.longest_gap_s:.3f} s" if one.gaps else "",
+            one.duplicates or "",
+            f"{one.backward}, by up to {one.furthest_back_s:.3g} s" if one.backward else "",
+            # an imported log has no time of record but its stamp
+            _number(one.delay_median_s if one.delay_p99_s else None, "{:.1f} ms", 1000.0),
+            len(one.clock_jumps) or "",
+            one.not_finite or "",
+        )
+        for robot, series in found.items()
+        for role, one in series.items()
+    ]
+    columns = ("robot", "role", "samples", "rate", "mean", "gaps", "longest")
+    columns += ("same stamp", "stamp goes back", "stamp to record", "clock jumps", "not finite")
+    shown = [k for k in range(len(columns)) if k < 6 or any(row[k] not in ("", "-") for row in rows)]
+    return table("Series", [columns[k] for k in shown], [[row[k] for k in shown] for row in rows])
+
+
+def trouble_tables(found: SeriesByRobot, steps: Sequence[Mapping[str, Any]] = ()) -> tuple[Table, ...]:
+    """Return the tables of the longest gaps and of the clock jumps; ``steps`` are those of an import of bags."""
+    roles: dict[tuple[float, float, str], list[str]] = {}
+    for robot, series in found.items():
+        for role, one in series.items():
+            for gap in one.worst_gaps:
+                roles.setdefault((gap.length_s, gap.at_s, robot), []).append(role)
+    gaps = sorted(roles.items(), reverse=True)
+    jumps = [
+        (robot, role, f"{jump.at_s:.3f} s", f"{jump.by_s:+.3f} s")
+        for robot, series in found.items()
+        for role, one in series.items()
+        for jump in one.clock_jumps
+    ]
+    jumps += [
+        (
+            step["bag"],
+            "cut there" if step["cut"] else "corrected",
+            f"{step['at_s']:.3f} s",
+            f"{step['by_s']:+.3f} s, {step['whose']}",
+        )
+        for step in steps
+    ]
+    tables = []
+    if gaps:
+        rows = [(robot, f"{at:.3f} s", f"{size:.3f} s", ", ".join(names)) for (size, at, robot), names in gaps[:_GAPS]]
+        tables.append(table("Longest gaps", ("robot", "at", "length", "roles"), rows))
+    if jumps:
+        tables.append(table("Clock jumps", ("robot or bag", "role", "at", "by how much"), jumps))
+    return tuple(tables)
+
+
+def text_table(title: str, texts: Sequence[str], most: int = _WARNINGS) -> tuple[Table, ...]:
+    """Return a table of at most ``most`` sentences; nothing without sentences."""
+    if not texts:
+        return ()
+    more = [f"and {len(texts) - most} more"] if len(texts) > most else []
+    # the first column of a table is never wrapped, the second is
+    return (table(title, ("", ""), [("-", text) for text in (*texts[:most], *more)]),)
+
+
+def start_text(start_ns: int) -> str:
+    """Return a start as a date, or as the time since power-on of the robot."""
+    if start_ns < _CLOCK_FROM_NS:
+        return f"{start_ns / _NANO:.3f} s after boot; the time of day is not known"
+    return datetime.fromtimestamp(start_ns / _NANO, UTC).isoformat(timespec="milliseconds")
+
+
+def _number(value: float | None, form: str, scale: float = 1.0) -> str:
+    return "-" if value is None else form.format(value * scale)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,10 @@ from testudo_deploy.files.bag_writer import BagWriter, Enclosed, RecordedTopic
 from testudo_deploy.launch.run_folder import INFO_FILE, RUN_SCHEMA, versions
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_runs.recording.message_codec import NANO, MessageLayout, typestore
-from testudo_runs.recording.recording import Recording, Series
-from testudo_runs.recording.roles import ROLES
+from testudo_runs.recording.recording import ROLES, Recording, Series
 
 IMPORTED = "imported"
-"""The kind of a run that no fleet of ours recorded."""
+"""Kind of an imported run."""
 _BLOCK = 20_000
 
 
@@ -30,10 +32,10 @@ def write_recording(
     """Write a run folder and return the number of messages in it.
 
     Args:
-        recording: what to write.
-        folder: must not hold a run; made where needed.
-        facts: further entries of `run.json`: where it came from, what was chosen and lost.
-        tell: is told the share that is done.
+        recording: the recording.
+        folder: without a run; created if necessary.
+        facts: further entries of `run.json`: sources, choices and losses.
+        tell: called with the completed fraction.
 
     Raises:
         RunWriteError: the folder holds a run, or cannot be written.
@@ -80,7 +82,7 @@ def write_recording(
 def _write_all(
     bag: BagWriter, parts: list[tuple[str, str, Series]], start_ns: int, tell: Callable[[float], None]
 ) -> None:
-    """Write every series in the order of the times at which the samples were recorded."""
+    """Write every series in the order of the times of recording."""
     times = [
         start_ns + _nanoseconds(series.stamp_s if series.received_s is None else series.received_s)
         for _, _, series in parts
@@ -111,6 +113,25 @@ def _nanoseconds(seconds: np.ndarray) -> np.ndarray:
 
 
 def _definition(name: str) -> tuple[str, str]:
-    """Return the definition of a message with all that it refers to, and its hash."""
+    """Return the definition of a message with its referenced types, and its hash."""
     definition, _ = typestore().generate_msgdef(name)
     return definition, typestore().hash_rihs01(name)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``folder`` and rename it to ``folder`` at the end; an error removes it.
+
+    Raises:
+        OSError: the folder cannot be created or renamed.
+    """
+    made: Path | None = None
+    try:
+        folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.absolute().parent))
+        yield made
+        made.chmod(0o755)
+        made.replace(folder)
+    finally:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)

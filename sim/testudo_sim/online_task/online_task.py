@@ -1,23 +1,26 @@
-"""Runs a scenario's task on measured poses and scores the run with the functions that score training.
+"""Scores the task of a scenario on measured poses with the functions that score training.
 
-A decision begins and ends at fixed moments, the scenario's decision period apart. Poses arrive late and at different
-rates: a decision is scored once every body has been measured at or after its end, with poses interpolated to that very
-moment. A decision for which a body was not measured is not scored, and said to be missing; nothing is guessed.
+Decisions begin and end at fixed times, one decision period apart. Poses arrive late and at different rates: a decision
+is scored when every body has been measured at or after its end, with poses interpolated to that time. A decision
+without a measurement of every body is not scored but reported as missing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
 import numpy as np
 
+from testudo_deploy.launch.fleet_topics import SCORE_SCHEMA
+from testudo_deploy.markers.marker import Marker
+from testudo_deploy.markers.scene import GoalView, body_marker
 from testudo_hardware.motion import MotionState
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
-from testudo_sim.online_task.task_state import Pose, PoseTrack
+from testudo_sim.online_task.task_state import Pose, PoseTrack, goals_of
 from testudo_sim.physics.scene import BodyState, Scene, least_separation
 from testudo_sim.scenarios.scenario import TaskScoring
 
@@ -26,51 +29,43 @@ SUCCESS, TIMEOUT = "success", "timeout"
 
 @dataclass(frozen=True)
 class DecisionScore:
-    """The outcome of one decision of a live run; mappings by robot, empty where the decision could not be scored."""
+    """The outcome of one decision of a running fleet; mappings by robot, empty if the decision is not scored."""
 
     decision: int
-    """1 for the first."""
+    """Number, from 1."""
     stamp_s: float
-    """When it ended, on the station's clock."""
-    terms: Mapping[str, Mapping[str, float]]
-    """Reward terms by name."""
-    reward: Mapping[str, float]
-    """Their sum."""
+    """Its end on the clock of the station."""
     total: Mapping[str, float]
     """Sum of the rewards of all decisions scored so far."""
-    success: bool | None
-    """Whether the task was completed at the end of the decision; None if unknown."""
-    outcome: str
-    """Empty during the episode; then success or timeout."""
     missing: tuple[str, ...]
-    """Bodies that were not measured at the beginning or end of the decision."""
+    """Bodies that were not measured at its beginning or end."""
     scored: int
     """Decisions scored so far."""
-    signals: Mapping[str, Mapping[str, tuple[float, ...]]]
-    """Task signals of the policies at the end of the decision, by robot and name."""
-    separation_m: float | None
-    """Least distance of two robots' centres at the end of the decision; None for a single robot."""
+    outcome: str = ""
+    """Empty during the episode; then success or timeout."""
+    success: bool | None = None
+    """Whether the task was completed at its end; None if unknown."""
+    terms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Reward terms by name."""
+    reward: Mapping[str, float] = field(default_factory=dict)
+    """Their sum."""
+    signals: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    """Task signals of the policies at its end, by robot and name."""
+    separation_m: float | None = None
+    """Least distance of the centres of two robots at its end; None for a single robot."""
 
 
-@dataclass(frozen=True)
-class _Sight:
-    """What is known of one moment."""
-
-    scene: Scene | None
-    missing: tuple[str, ...] = ()
-    """Bodies without a measurement; then there is no scene."""
+_Moment = tuple[Scene | None, tuple[str, ...]]
+"""The scene at one time, or None and the bodies without a measurement."""
 
 
 class OnlineTask:
     """The task of one running fleet, for one episode at a time."""
 
     def __init__(self, scoring: TaskScoring, robots: Sequence[str], task: Any) -> None:
-        """Prepare, and compile what scores.
+        """Prepare and compile the scoring.
 
-        Args:
-            scoring: of the scenario.
-            robots: names, in the fleet's order.
-            task: the scenario's state for one world, see `make_task`.
+        ``robots`` are the names in the order of the fleet, ``task`` is the state of one world, see `make_task`.
         """
         self.scoring, self.robots, self.task = scoring, tuple(robots), task
         self.bodies = tuple(box.name for box in scoring.scenario.boxes)
@@ -79,7 +74,7 @@ class OnlineTask:
         self._tracks = {name: PoseTrack(gap_s) for name in (*self.robots, *self.bodies)}
         self._changes: dict[str, list[tuple[float, float]]] = {name: [] for name in self.robots}
         self._start_s: float | None = None
-        self._before: _Sight | None = None
+        self._before: _Moment | None = None
         self._last: DecisionScore | None = None
         self._evaluate = jax.jit(self._evaluation)
         self._warm_up()
@@ -96,23 +91,23 @@ class OnlineTask:
 
     @property
     def foreign_clocks(self) -> tuple[str, ...]:
-        """Return the names of bodies whose stamps are on another clock: their times of arrival are used."""
+        """Return the bodies whose stamps are on another clock, so that their times of arrival are used."""
         return tuple(name for name, track in self._tracks.items() if track.foreign_clock)
 
     def newest(self, name: str) -> Pose | None:
-        """Return the newest pose of a robot or body; None where there is none of that name, or of it."""
+        """Return the newest pose of a robot or body; None without such a body or pose."""
         return self._tracks[name].newest if name in self._tracks else None
 
     def unmeasured(self, now_s: float) -> tuple[str, ...]:
-        """Return the names of robots and bodies without a pose young enough to be used."""
+        """Return the names of robots and bodies without a recent pose."""
         return tuple(name for name, track in self._tracks.items() if now_s - track.newest_s > self._patience_s)
 
     def on_pose(self, name: str, stamp_s: float, received_s: float, pose: Pose) -> bool:
-        """Take a measured pose of a robot or body; returns False if it is refused, see `PoseTrack.add`."""
+        """Add a measured pose of a robot or body; return False if it is refused, see `PoseTrack.add`."""
         return self._tracks[name].add(stamp_s, received_s, pose)
 
     def on_change(self, robot: str, received_s: float, change_m_s: float) -> None:
-        """Take by how much the shield changed the command of one tick [m/s]."""
+        """Add the change of the command of one tick by the shield [m/s]."""
         if self.running and math.isfinite(change_m_s):
             self._changes[robot].append((received_s, change_m_s))
 
@@ -123,76 +118,67 @@ class OnlineTask:
             changes.clear()
 
     def advance(self, now_s: float) -> list[DecisionScore]:
-        """Return the scores of all decisions that can be told at ``now_s`` [s], oldest first."""
+        """Return the scores of all decisions that can be scored at ``now_s`` [s], oldest first."""
         scores: list[DecisionScore] = []
-        while self.running:
+        while self.running and self._start_s is not None:
             number = 1 + (self._last.decision if self._last else 0)
             if self._before is None:
-                if not self._may_look(self._start_s, now_s):
+                if not self._is_measured(self._start_s, now_s):
                     break
                 self._before = self._look(self._start_s)
             end_s = self._start_s + number * self.scoring.decision_s
-            if not self._may_look(end_s, now_s):
+            if not self._is_measured(end_s, now_s):
                 break
-            self._last = self._score(number, end_s)
+            self._last = self._score(number, self._before, end_s)
             scores.append(self._last)
         return scores
 
-    def _may_look(self, time_s: float, now_s: float) -> bool:
-        """Return whether all poses of a moment have arrived."""
+    def _is_measured(self, time_s: float, now_s: float) -> bool:
+        """Return whether all poses at a time have arrived, or are overdue."""
         return now_s >= time_s and (
             now_s - time_s >= self._patience_s or all(track.newest_s >= time_s for track in self._tracks.values())
         )
 
-    def _score(self, number: int, end_s: float) -> DecisionScore:
-        before, after = self._before, self._look(end_s)
-        self._before = after
+    def _score(self, number: int, before: _Moment, end_s: float) -> DecisionScore:
+        first, second = before[0], self._look(end_s)
+        self._before = second
+        after, missing = second
         changes, last = self._mean_changes(end_s), self._last
-        told = DecisionScore(
-            number,
-            end_s,
-            {},
-            {},
-            last.total if last else dict.fromkeys(self.robots, 0.0),
-            None,
-            "",
-            tuple(dict.fromkeys((*before.missing, *after.missing))),
-            last.scored if last else 0,
-            {},
-            None,
-        )
-        if after.scene is None:
-            return self._ended(told)
-        # without a beginning there is no reward, but the end alone says whether the task is done
-        begin = after.scene if before.scene is None else before.scene
-        score, signals, least_m = jax.device_get(self._evaluate(self.task, begin, after.scene, changes))
-        told = replace(
-            told,
+        missing = tuple(dict.fromkeys((*before[1], *missing)))
+        total, scored = (last.total, last.scored) if last else (dict.fromkeys(self.robots, 0.0), 0)
+        decision = DecisionScore(number, end_s, total, missing, scored)
+        if after is None:
+            return self._ended(decision)
+        # without a beginning there is no reward, but the end alone shows whether the task is done
+        begin = after if first is None else first
+        score, signals, least_m = jax.device_get(self._evaluate(self.task, begin, after, changes))
+        decision = replace(
+            decision,
             success=bool(score.success[0]),
             signals=self._by_robot(signals),
             separation_m=float(least_m[0]) if math.isfinite(least_m[0]) else None,
         )
-        if before.scene is None:
-            return self._ended(told)
+        if first is None:
+            return self._ended(decision)
         terms = {
             name: {term: float(value[i, 0]) for term, value in score.terms.items()}
             for i, name in enumerate(self.robots)
         }
         reward = {name: float(score.reward[i, 0]) for i, name in enumerate(self.robots)}
-        total = {name: told.total[name] + reward[name] for name in self.robots}
-        return self._ended(replace(told, terms=terms, reward=reward, total=total, scored=told.scored + 1))
+        total = {name: decision.total[name] + reward[name] for name in self.robots}
+        return self._ended(replace(decision, terms=terms, reward=reward, total=total, scored=decision.scored + 1))
 
     def _ended(self, score: DecisionScore) -> DecisionScore:
         if score.success:
             return replace(score, outcome=SUCCESS)
         return replace(score, outcome=TIMEOUT) if score.decision >= self.scoring.horizon else score
 
-    def _look(self, time_s: float) -> _Sight:
-        poses = {name: track.at(time_s) for name, track in self._tracks.items()}
-        missing = tuple(name for name, pose in poses.items() if pose is None)
+    def _look(self, time_s: float) -> _Moment:
+        poses = {name: pose for name, track in self._tracks.items() if (pose := track.at(time_s)) is not None}
+        missing = tuple(name for name in self._tracks if name not in poses)
         if missing:
-            return _Sight(None, missing)
-        return _Sight(scene_of([poses[name] for name in self.robots], [poses[name] for name in self.bodies]))
+            return None, missing
+        return scene_of([poses[name] for name in self.robots], [poses[name] for name in self.bodies]), ()
 
     def _evaluation(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array) -> tuple[Any, ...]:
         """Return score, signals and least separation after a decision."""
@@ -209,7 +195,7 @@ class OnlineTask:
         }
 
     def _mean_changes(self, end_s: float) -> np.ndarray:
-        """Return the mean changes (N, 1) [m/s] of the ticks up to a moment, and forget them."""
+        """Return the mean changes (N, 1) [m/s] of the ticks up to a time, and remove them."""
         means = []
         for name, changes in self._changes.items():
             mine = [change for received_s, change in changes if received_s <= end_s]
@@ -218,7 +204,7 @@ class OnlineTask:
         return np.array(means, np.float32)[:, None]
 
     def _warm_up(self) -> None:
-        """Compile before the first decision, as poses would be lost meanwhile."""
+        """Compile before the first decision, as poses would be lost during compilation."""
         size = self.scoring.spec.dimension
         still = Pose((0.0,) * size, 0.0, (0.0,) * size)
         scene = scene_of([still] * len(self.robots), [Pose((0.0, 0.0), 0.0)] * len(self.bodies))
@@ -239,6 +225,86 @@ def scene_of(robots: Sequence[Pose], bodies: Sequence[Pose]) -> Scene:
     )
 
 
-def _columns(rows: Sequence[Any]) -> np.ndarray:
-    """Return (N,) or (N, D) numbers as an array (N, 1) or (D, N, 1)."""
+def _columns(rows: Sequence[Any]) -> Any:
+    """Return (N,) or (N, D) numbers as a NumPy array (N, 1) or (D, N, 1), which JAX takes as its own."""
     return np.array(rows, np.float32).T[..., None]
+
+
+ACTIVE = "active"
+"""The mode of a robot under its policy."""
+START_ON = (ACTIVE, "poses")
+"""Start of an episode: when all robots are active, or when all are measured."""
+
+
+def waits_for(
+    live: OnlineTask, topics: Mapping[str, str], modes: Mapping[str, str], start_on: str, now_s: float
+) -> tuple[str, ...]:
+    """Return the reasons why an episode cannot begin, as sentences; none if it can.
+
+    Args:
+        live: the task.
+        topics: topics of the poses of robots and bodies, by name.
+        modes: known modes of the robots.
+        start_on: one of `START_ON`.
+        now_s: on the clock of the station.
+    """
+    found = [f"{name}: no pose on {topics[name]}: rewards and success are unknown" for name in live.unmeasured(now_s)]
+    if start_on == ACTIVE:
+        found += [
+            f"{name}: {modes.get(name, 'its mode is not known')}" for name in live.robots if modes.get(name) != ACTIVE
+        ]
+    return tuple(found)
+
+
+def waiting_values(live: OnlineTask, reasons: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON values before an episode begins."""
+    return _head(live) | {"state": "waiting", "waits_for": list(reasons)}
+
+
+def score_values(live: OnlineTask, score: DecisionScore) -> dict[str, Any]:
+    """Return the outcome of a decision as JSON values; ``state`` is running, success or timeout."""
+    values = asdict(score)
+    outcome = values.pop("outcome")
+    return _head(live) | {"state": outcome or "running", "time_s": score.decision * live.scoring.decision_s} | values
+
+
+def finish_values(live: OnlineTask, score: DecisionScore) -> dict[str, Any]:
+    """Return the result of an episode, for the supervisor of the fleet."""
+    return {
+        "scenario": live.scoring.scenario.name,
+        "outcome": score.outcome,
+        "time_s": score.decision * live.scoring.decision_s,
+        "decisions": score.decision,
+        "scored": score.scored,
+        "total": dict(score.total),
+    }
+
+
+def goal_views(live: OnlineTask) -> tuple[GoalView, ...]:
+    """Return the goals of the task: one for each robot, or of its first body."""
+    places = goals_of(live.task)
+    names = live.robots if places.shape[1] == len(live.robots) else live.bodies[:1] or ("goal",)
+    tolerance_m = getattr(live.scoring.scenario, "tolerance_m", live.scoring.spec.body_radius_m)
+    made = []
+    for name, place in zip(names, places.T.tolist(), strict=False):
+        pose = live.newest(name)
+        reached = pose is not None and math.dist(pose.position_world, place) < tolerance_m
+        made.append(GoalView(name, tuple(place), tolerance_m, reached))
+    return tuple(made)
+
+
+def body_markers(live: OnlineTask) -> tuple[Marker, ...]:
+    """Return the markers of the measured bodies."""
+    poses = [(box, live.newest(box.name)) for box in live.scoring.scenario.boxes]
+    return tuple(
+        body_marker(box.name, pose.position_world, pose.yaw, box.size_m) for box, pose in poses if pose is not None
+    )
+
+
+def _head(live: OnlineTask) -> dict[str, Any]:
+    return {
+        "schema": SCORE_SCHEMA,
+        "scenario": live.scoring.scenario.name,
+        "robots": list(live.robots),
+        "times_of_arrival": list(live.foreign_clocks),
+    }

@@ -1,6 +1,6 @@
-"""The task of a live run: a scenario's state, filled from the goals of a fleet and from values by name.
+"""Task of a running fleet: poses by time, and the state of a scenario from the goals of a fleet and values by name.
 
-Which values a task has is read from what `Scenario.start` returns, so that a scenario needs no code for this.
+The values of a task follow from the result of `Scenario.start`, so that a scenario needs no code for this.
 """
 
 from __future__ import annotations
@@ -22,41 +22,37 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.scenario import Scenario, TaskScoring, make_scenario
 
 _KEPT = 400
-"""Samples that are kept: some seconds."""
+"""Number of stored samples, some seconds."""
 _FUTURE_S = 0.002
-"""A stamp so far in the future is rounding."""
+"""A stamp up to this far in the future is rounding."""
 _OLDEST_S = 1.0
 """A first stamp that is older than this at arrival is on another clock."""
 _FORGET_S = 2.0
-"""After so long without a usable sample, the question of the clock is open again."""
+"""After this time without a usable sample, the clock is determined again."""
 
 
 @dataclass(frozen=True)
 class Pose:
-    """Where a body was; in the fleet's world frame."""
+    """Pose of a body in the world frame of the fleet."""
 
     position_world: tuple[float, ...]
     """(D,) [m]."""
     yaw: float
     """[rad]."""
     velocity: tuple[float, ...] = ()
-    """(D,): the robot's command channels, see `MotionState.velocity`; empty for a body that is no robot."""
+    """(D,): see `MotionState.velocity`; empty for a body other than a robot."""
 
 
 class PoseTrack:
     """The newest poses of one body."""
 
     def __init__(self, gap_s: float) -> None:
-        """Begin with nothing.
-
-        Args:
-            gap_s: between two samples that are farther apart [s], nothing is known.
-        """
+        """Start empty; between samples more than ``gap_s`` [s] apart the pose is unknown."""
         self._gap_s = gap_s
         self._stamps: deque[float] = deque(maxlen=_KEPT)
         self._poses: deque[Pose] = deque(maxlen=_KEPT)
         self.foreign_clock = False
-        """The stamps are on another clock than the station's: the times of arrival stand for them."""
+        """The stamps are on another clock than that of the station, so that the times of arrival are used."""
 
     @property
     def newest_s(self) -> float:
@@ -69,13 +65,10 @@ class PoseTrack:
         return self._poses[-1] if self._poses else None
 
     def add(self, stamp_s: float, received_s: float, pose: Pose) -> bool:
-        """Take a pose; returns False if it is not finite, too late, or not newer than the last one.
+        """Add a pose; return False if it is not finite, too late, or not newer than the last one.
 
-        Args:
-            stamp_s: when it was measured. If the first one is in the future or very old, the sender is on another
-                clock, and times of arrival are taken instead.
-            received_s: when it arrived, on the station's clock.
-            pose: what was measured.
+        ``received_s`` is on the clock of the station. If the first stamp is in the future or very old, the sender is on
+        another clock, and times of arrival are used.
         """
         numbers = (stamp_s, received_s, pose.yaw, *pose.position_world, *pose.velocity)
         if not all(map(math.isfinite, numbers)):
@@ -91,7 +84,7 @@ class PoseTrack:
         return True
 
     def at(self, time_s: float) -> Pose | None:
-        """Return the pose at a moment, between its two neighbours; None where they are too far apart or not there."""
+        """Return the pose at a time, interpolated; None if its neighbours are too far apart or missing."""
         after = bisect_left(self._stamps, time_s)
         if after == len(self._stamps):
             return None
@@ -104,7 +97,7 @@ class PoseTrack:
 
 
 def between(first: Pose, last: Pose, share: float) -> Pose:
-    """Return the pose at a share of the way from one to another; the body turns the shorter way."""
+    """Return the pose at a share of the way from one to another, with the shorter turn."""
     turn = math.remainder(last.yaw - first.yaw, math.tau)
     return Pose(
         _mixed(first.position_world, last.position_world, share),
@@ -119,11 +112,11 @@ def _mixed(first: tuple[float, ...], last: tuple[float, ...], share: float) -> t
 
 
 GOAL = "goal_world"
-"""The value of a task that says where robots, or a body, shall go."""
+"""Name of the goals of robots, or of a body, in a task."""
 
 
 def scoring_of(contract: Contract, spec: RobotSpec) -> TaskScoring:
-    """Return how decisions are scored of the scenario that a policy was trained in, as in its training.
+    """Return the scoring of the scenario in which a policy was trained, as in its training.
 
     Raises:
         TestudoError: the scenario is not installed here, or not for this robot.
@@ -138,13 +131,11 @@ def scoring_of(contract: Contract, spec: RobotSpec) -> TaskScoring:
 def make_task(
     scenario: Scenario, goals_world: Sequence[Sequence[float]], values: Mapping[str, Any] | None = None
 ) -> Any:
-    """Return the state of a scenario's task for one world (last axis).
-
-    A value that is not given is taken from the fleet if it is `GOAL` with a place for each robot.
+    """Return the state of the task of a scenario for one world (last axis).
 
     Args:
-        scenario: whose task it is.
-        goals_world: (N, D) [m]: where the robots of the fleet shall go, in the fleet's order.
+        scenario: the scenario.
+        goals_world: (N, D) [m] in the order of the fleet, for the value `GOAL` if it is not given.
         values: by name, as nested lists with the component first: (D, N), (D,) or a number.
 
     Raises:
@@ -174,7 +165,7 @@ def make_task(
 
 
 def goals_of(task: Any) -> np.ndarray:
-    """Return the places (D, G) [m] where the robots, or a body, of a task of one world shall go; (2, 0) without."""
+    """Return the goals (D, G) [m] of the robots, or of a body, in a task of one world; (2, 0) without goals."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(task)[0]:
         if _name(path) == GOAL:
             value = np.asarray(leaf)[..., 0]

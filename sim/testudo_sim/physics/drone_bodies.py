@@ -1,4 +1,4 @@
-"""What flies in a tier: the fitted attitude response, or rotors under the firmware's attitude controller."""
+"""Drone models of the tiers: fitted attitude response, or rotors under the attitude controller; batteries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from testudo_sim.physics.world_parameters import WorldParameters
 
 @dataclass(frozen=True)
 class Batteries:
-    """Those of drawn worlds; arrays (N, E)."""
+    """Batteries of drawn worlds; arrays (N, E)."""
 
     law: BatteryParameters
     charge: jax.Array | float
@@ -37,14 +37,14 @@ class Batteries:
 
     @classmethod
     def create(cls, spec: RobotSpec, hover_thrust_n: float, parameters: WorldParameters) -> Self:
-        """Return those of a robot file, full if the worlds have not drawn otherwise."""
+        """Return the batteries of a robot file, full unless the worlds drew charges."""
         law = BatteryParameters.from_spec(spec, hover_thrust_n, parameters.drone)
         return cls(law, 1.0 if parameters.charge is None else parameters.charge)
 
     def use(self, thrust_n: jax.Array, used: jax.Array, duration_s: float) -> tuple[jax.Array, jax.Array]:
-        """Return what all rotors can do [N] in a time [s] that begins with a thrust [N], and the share used after it.
+        """Return the maximum thrust [N] for a time [s] that begins with a thrust [N], and the share used after it.
 
-        Counted is what was used, which is small, and float32 loses less of it than of what is left.
+        The used share is small, so that float32 loses less of it than of the charge.
         """
         load = load_of(self.law, thrust_n)
         most = maximum_thrust(self.law, voltage(jnp.maximum(self.charge - used, 0.0), load))
@@ -52,11 +52,7 @@ class Batteries:
 
 
 def check_battery(spec: RobotSpec) -> None:
-    """Refuse a robot whose battery cannot be simulated.
-
-    Raises:
-        TestudoError: its file lacks a table, or has another kind of battery.
-    """
+    """Refuse a robot whose battery cannot be simulated, with a `TestudoError`: a missing table, or another kind."""
     missing = [table for table in ("attitude", "rotors", "power") if not getattr(spec, table)]
     if missing:
         raise TestudoError(f"--battery: {spec.name} has no [{missing[0]}] in its file; leave --battery out")
@@ -68,41 +64,48 @@ for _type in (AnglesState, RotorDroneState, LoopState):
 
 
 class DroneFlightState(Protocol):
-    """The dynamics of drawn worlds, ready for many steps."""
+    """The dynamics of drawn worlds, prepared for many steps."""
 
-    hover_thrust_n: Any
-    """Command of the thrust of all rotors that carries the weight."""
+    @property
+    def hover_thrust_n(self) -> Any:
+        """Return the total thrust command [N] in hover."""
 
     def with_thrust(self, state: Any) -> Any:
-        """Return a state with thrust [N] in place of shares of what hovers."""
+        """Return a state with thrust in N in place of shares of the hover thrust."""
 
     def with_shares(self, state: Any) -> Any:
         """Return the inverse of `with_thrust`."""
 
     def thrust_n(self, state: Any) -> jax.Array:
-        """Return what all rotors produce (N, E) [N]."""
+        """Return the total thrust (N, E) [N]."""
+        ...
 
     def weakened(self, thrust_most_n: jax.Array) -> DroneFlightState:
-        """Return the same with rotors that together do no more than this (N, E) [N]."""
+        """Return the dynamics with this maximum of the total thrust (N, E) [N]."""
+        ...
 
     def step(self, state: Any, command: jax.Array, push: Disturbance | None) -> Any:
         """Return the state one step later under roll, pitch, yaw [rad] and thrust [N] (4, N, E)."""
 
 
 class DroneBody(Protocol):
-    """How the drones of a tier move; states are pytrees with the worlds last."""
+    """Motion of the drones of a tier; states are pytrees with the worlds last."""
 
-    hover_thrust_n: float
-    """Command of the thrust of all rotors that carries the weight, by the robot file."""
+    @property
+    def hover_thrust_n(self) -> float:
+        """Return the total thrust command [N] in hover, by the robot file."""
+        ...
 
     def begin(self, position_world: jax.Array, yaw: jax.Array, velocity_world: jax.Array) -> Any:
-        """Return level drones; thrust as a share of what hovers."""
+        """Return level drones with hover thrust."""
 
     def motion(self, state: Any) -> MotionState:
         """Return position, heading and velocity."""
+        ...
 
     def prepare(self, drawn: Mapping[str, jax.Array], step_s: float) -> DroneFlightState:
-        """Return the dynamics with the quantities that the worlds drew."""
+        """Return the dynamics with drawn quantities."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,6 @@ class _FittedFlight:
         return state.thrust
 
     def weakened(self, thrust_most_n: jax.Array) -> _FittedFlight:
-        # what the controller may ask for is one limit, what the voltage leaves of it the other
         most = jnp.minimum(self.parameters.thrust_most_n, thrust_most_n)
         return replace(self, parameters=replace(self.parameters, thrust_most_n=most))
 
@@ -166,7 +168,7 @@ class _FittedFlight:
 
 @dataclass(frozen=True)
 class RotorBody:
-    """Rotors, with propellers where the file has them, under the firmware's attitude controller."""
+    """Rotors, with propellers if the file has them, under the attitude controller of the firmware."""
 
     spec: RobotSpec
     gains: LoopGains = LoopGains()  # noqa: RUF009 -- frozen

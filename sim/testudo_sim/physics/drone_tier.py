@@ -1,8 +1,7 @@
 """Physics tiers `attitude` and `rotors`: drones under the firmware's velocity controller, stepped at 500 Hz.
 
-What the team sends are the velocity commands of every tier. They reach the vehicle after the delay of its link; from
-there on the controllers and the dynamics of the robot file act, at their own rates. All arrays are (component, robot,
-world): (D, N, E).
+Velocity commands reach the vehicle after the delay of its link; then the controllers and the dynamics of the robot file
+act, at their own rates. Arrays are (component, robot, world): (D, N, E).
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from testudo_hardware.motion.firmware_controllers import CascadeParameters, velo
 from testudo_hardware.motion.propellers import downwash
 from testudo_hardware.motion.rotor_drone import Disturbance
 from testudo_hardware.schema import VELOCITY_POINT
-from testudo_sim.physics.drone_bodies import AttitudeBody, Batteries, DroneBody, RotorBody
-from testudo_sim.physics.kinematic_tier import arrived_set_point, arrived_yaw_rate
-from testudo_sim.physics.scene import BodyState, ContactCounts, Scene, count_contacts, least_separation
+from testudo_sim.physics.drone_bodies import AttitudeBody, Batteries, DroneBody, DroneFlightState, RotorBody
+from testudo_sim.physics.kinematic_tier import arrived_at_drones, arrived_set_point
+from testudo_sim.physics.scene import BodyState, ContactCounts, Scene
 from testudo_sim.physics.world_parameters import WorldParameters
 
 STEP_S = 0.002
@@ -38,19 +37,19 @@ class DroneState:
     """The drones of all worlds between two control ticks."""
 
     body: Any
-    """As its model has it, thrust as a share of what hovers: what that is differs between worlds."""
+    """State of the model; thrust over hover thrust, which differs between worlds."""
     integral: jax.Array
-    """(3, N, E) [m]: of the velocity controller, from where it has settled in hover."""
+    """(3, N, E) [m]: of the velocity controller, relative to hover."""
     yaw_command: jax.Array
-    """(N, E) [rad]: the heading at the start, which is held, or turned by what was commanded."""
+    """(N, E) [rad]: the heading at the start plus the commanded turns."""
     watch: ContactCounts
     used: jax.Array | None = None
-    """(N, E): share of a full battery that was used since the start; None without batteries."""
+    """(N, E): share of a full battery used since the start; None without batteries."""
 
 
 @dataclass(frozen=True)
 class DroneTier:
-    """Drones in flight; implements `Physics`. It has no bodies beside them, and pairs that overlap do not feel it."""
+    """Drones in flight; implements `Physics` without bodies and contact forces."""
 
     model: MotionModel
     arena: Arena | None
@@ -63,7 +62,7 @@ class DroneTier:
 
     @cached_property
     def _runs(self) -> tuple[int, int]:
-        """Runs of the velocity controller in a tick, and steps of the dynamics in each."""
+        """Return the runs of the velocity controller in a tick, and the steps of the dynamics in each."""
         period = self.model.spec.control_period_s
         runs = max(1, round(period / self.model.spec.attitude["attitude.cascade_period"].value))
         return runs, math.ceil(period / runs / STEP_S - 1e-9)
@@ -75,7 +74,8 @@ class DroneTier:
         still = jnp.zeros_like(position_world)
         body = self.body.begin(position_world, yaw, still if velocity is None else velocity)
         used = jnp.zeros_like(yaw) if self.battery else None
-        return DroneState(body, still, yaw, self._look(position_world, None), used)
+        watch = ContactCounts.of(position_world, self.model.spec, self.arena)
+        return DroneState(body, still, yaw, watch, used)
 
     def advance(
         self, state: DroneState, sent: jax.Array, parameters: WorldParameters, turns: jax.Array | None = None
@@ -85,15 +85,15 @@ class DroneTier:
         drawn = dict(parameters.drone or {}) | {"geometry.mass": spec.mass_kg * parameters.mass_scale}
         period = spec.control_period_s / runs
         flight = self.body.prepare(drawn, period / steps)
-        # settled in hover, whatever that takes in this world, is where the integral counts from
+        # the integral is relative to hover in this world
         cascade = replace(CascadeParameters.from_spec(spec, drawn), thrust_base_n=flight.hover_thrust_n)
         set_point = arrived_set_point(sent, self.model, drawn)
-        yaw_rate = arrived_yaw_rate(turns, self.model, drawn)
+        yaw_rate = None if turns is None else arrived_at_drones(turns, self.model, drawn)
         batteries = Batteries.create(spec, self.body.hover_thrust_n, parameters) if self.battery else None
 
         def run(carry: tuple[Any, ...], _: None) -> tuple[tuple[Any, ...], None]:
             body, integral, watch, used, faces = carry
-            able = flight
+            able: DroneFlightState = flight
             if batteries is not None:
                 most, used = batteries.use(flight.thrust_n(body), used, period)
                 able = flight.weakened(most)
@@ -102,13 +102,12 @@ class DroneTier:
             faces = faces if yaw_rate is None else faces + yaw_rate * period
             command = stacked(*wanted[:2], faces, wanted[2])
             push = self._wakes(motion.position_world, drawn["geometry.mass"])
-            for _ in range(steps):
+            for _step in range(steps):
                 body = able.step(body, command, push)
-                watch = self._look(self.body.motion(body).position_world, watch)
+                watch = watch.plus(ContactCounts.of(self.body.motion(body).position_world, self.model.spec, self.arena))
             return (body, integral, watch, used, faces), None
 
-        blank = ContactCounts(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
-        begin = (flight.with_thrust(state.body), state.integral, blank, state.used, state.yaw_command)
+        begin = (flight.with_thrust(state.body), state.integral, state.watch.cleared(), state.used, state.yaw_command)
         (body, integral, watch, used, faces), _ = jax.lax.scan(run, begin, length=runs)
         return DroneState(flight.with_shares(body), integral, faces, watch, used)
 
@@ -117,21 +116,13 @@ class DroneTier:
         return Scene(self.body.motion(state.body))
 
     def watch(self, state: DroneState) -> ContactCounts:
-        """See `Physics.watch`: every step of the dynamics counts."""
+        """See `Physics.watch`."""
         return state.watch
 
     def _wakes(self, position_world: jax.Array, mass_kg: jax.Array) -> Disturbance | None:
         if not self.downwash or position_world.shape[1] < 2:
             return None
-        force = downwash(position_world, self.model.spec.body_radius_m)
-        return Disturbance(force / mass_kg, None)
-
-    def _look(self, position_world: jax.Array, before: ContactCounts | None) -> ContactCounts:
-        contacts = count_contacts(position_world, self.model.spec.body_radius_m, self.arena)
-        separation = least_separation(position_world, self.model.spec.height_ratio)
-        if before is None:
-            return ContactCounts(contacts, separation)
-        return ContactCounts(before.contacts + contacts, jnp.minimum(before.separation_m, separation))
+        return Disturbance(downwash(position_world, self.model.spec.body_radius_m) / mass_kg, None)
 
 
 def make_drone_tier(
@@ -148,5 +139,5 @@ def make_drone_tier(
     if spec.kind != VELOCITY_POINT or missing:
         lacks = "is no drone" if spec.kind != VELOCITY_POINT else f"has no [{missing[0]}] in its file"
         raise TestudoError(f"--physics {name}: {spec.name} {lacks}; use --physics kinematic, mjx or mujoco")
-    body = AttitudeBody(spec) if name == "attitude" else RotorBody(spec)
+    body: DroneBody = AttitudeBody(spec) if name == "attitude" else RotorBody(spec)
     return DroneTier(model, arena, body, name, with_downwash, with_battery)

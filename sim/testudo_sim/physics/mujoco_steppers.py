@@ -1,4 +1,4 @@
-"""MuJoCo steps by C MuJoCo, many worlds at once on all cores, called from JAX: the reference for MJX."""
+"""Physics steps by C MuJoCo, the reference, and by MJX."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
 @dataclass(frozen=True)
 class CStepper:
-    """Implements `Stepper`; runs on the host, so it is for CPUs and for comparison, not for speed on a GPU."""
+    """C MuJoCo with many worlds on all cores of the host; implements `Stepper`, for CPUs and for comparison."""
 
     compiled: mujoco.MjModel
     _pool: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -42,17 +42,20 @@ class CStepper:
         worlds = len(qpos)
         models, datas = self._models(np.asarray(friction_scale), np.asarray(mass_scale)), self._datas()
         state = np.concatenate([np.zeros((worlds, 1)), qpos, qvel], axis=1)
-        after, _ = rollout.rollout(models, datas, state, forces[:, None], initial_warmstart=warm, persistent_pool=True)
+        after = np.asarray(
+            rollout.rollout(models, datas, state, forces[:, None], initial_warmstart=warm, persistent_pool=True)[0]
+        )
         nq = self.compiled.nq
         qvel_after = after[:, 0, 1 + nq : 1 + nq + self.compiled.nv]
-        # what the step accelerated by is where the next one's solver begins, as in `mj_step`
+        # the solver of the next step begins at the acceleration of this one, as in `mj_step`
         acceleration = (qvel_after - qvel) / self.compiled.opt.timestep
-        return RawState(
-            *(np.ascontiguousarray(x.T, np.float32) for x in (after[:, 0, 1 : 1 + nq], qvel_after, acceleration))
+        parts: Any = (
+            np.ascontiguousarray(x.T, np.float32) for x in (after[:, 0, 1 : 1 + nq], qvel_after, acceleration)
         )
+        return RawState(*parts)
 
     def _models(self, friction_scale: np.ndarray, mass_scale: np.ndarray) -> list[mujoco.MjModel]:
-        """Return one model for each world, with its own friction and masses."""
+        """Return one model per world, with its friction and masses."""
         models = self._pool.setdefault("models", [])
         while len(models) < len(mass_scale):
             models.append(self.compiled.__copy__())
@@ -69,7 +72,7 @@ class CStepper:
         return self._pool["datas"]
 
 
-with contextlib.redirect_stdout(io.StringIO()):  # it prints where warp is missing; nothing needs it
+with contextlib.redirect_stdout(io.StringIO()):  # the import prints a text if warp is missing
     from mujoco import mjx
 
 Impl = Literal["auto", "jax", "warp"]
@@ -77,7 +80,7 @@ Impl = Literal["auto", "jax", "warp"]
 
 @dataclass(frozen=True)
 class MjxStepper:
-    """Implements `Stepper`; ``impl`` is `jax` or `warp`."""
+    """MJX; implements `Stepper`; ``impl`` is `jax` or `warp`."""
 
     compiled: mujoco.MjModel
     impl: str
@@ -112,28 +115,28 @@ class MjxStepper:
             return mjx.put_model(self._own, impl=self.impl)
 
     def _blank(self, worlds: int) -> Any:
-        """Return data at rest; that of warp has room for every contact that so many worlds can have at once."""
+        """Return data at rest; that of warp has space for all possible contacts of the worlds."""
         with jax.ensure_compile_time_eval():
-            room = mjx.make_data(self._own, impl="jax")
+            room: Any = mjx.make_data(self._own, impl="jax")
             if self.impl == "jax":
                 return room
-            # without room warp would drop contacts; the JAX implementation tells how many there can be
+            # without space warp drops contacts; the JAX implementation has their largest number
             contacts, rows = room._impl.contact.dist.shape[0], room._impl.efc_J.shape[0]  # noqa: SLF001
             return mjx.make_data(self._own, impl=self.impl, naconmax=contacts * worlds, njmax=rows)
 
     @cached_property
     def _own(self) -> mujoco.MjModel:
         model = self.compiled.__copy__()
-        # MJX never resets by itself, and warp does not know the flag that says so
+        # MJX never resets by itself, and warp does not know this flag
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         return model
 
 
 def choose_impl(wanted: Impl) -> str:
-    """Return `warp` on an NVIDIA device with mujoco-warp installed, else `jax`, unless one is asked for.
+    """Return `warp` on an NVIDIA device with mujoco-warp installed, else `jax`, unless one is given.
 
     Raises:
-        TestudoError: `warp` is asked for and not installed.
+        TestudoError: `warp` is given and not installed.
     """
     nvidia = jax.default_backend() == "gpu" and "nvidia" in jax.devices()[0].device_kind.lower()
     installed = importlib.util.find_spec("warp") is not None

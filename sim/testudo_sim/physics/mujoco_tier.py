@@ -1,11 +1,12 @@
-"""The MuJoCo tiers: the same worlds, forces and bookkeeping, stepped by MJX or by C MuJoCo.
+"""The MuJoCo tiers: worlds, forces and contact counts, stepped by MJX or by C MuJoCo.
 
-All arrays have the worlds E as their last axis. A control tick is a whole number of physics steps; forces follow
-the state at each of them, and contacts are counted at each of them.
+Arrays have the worlds E as their last axis. A control tick is a whole number of physics steps; each computes the forces
+and counts the contacts.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,16 +21,16 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
-from testudo_hardware.motion.firmware_controllers import CascadeState
-from testudo_hardware.motion.propellers import downwash
-from testudo_plant.worlds import Form, WorldRobot, build_world_spec, world_sha256
+from testudo_hardware.motion.downwash import downwash
+from testudo_hardware.motion.velocity_cascade import CascadeState
 from testudo_plant.worlds.actuator_forces import discrete_gain
-from testudo_plant.worlds.arena_bodies import Box
 from testudo_plant.worlds.drone_dynamics import FlightCommands, FlightControllerState, FlyingGroup
+from testudo_plant.worlds.robot_bodies import Box
 from testudo_plant.worlds.robot_groups import GroupForces, RobotGroup, make_group
+from testudo_plant.worlds.world_builder import Form, WorldRobot, build_world_spec
 from testudo_sim.physics.drone_bodies import Batteries
-from testudo_sim.physics.kinematic_tier import acting_command, arrived_set_point, arrived_yaw_rate
-from testudo_sim.physics.scene import BodyState, ContactCounts, Scene, count_contacts, least_separation
+from testudo_sim.physics.kinematic_tier import acting_command, arrived_at_drones, arrived_set_point
+from testudo_sim.physics.scene import BodyState, ContactCounts, Scene
 from testudo_sim.physics.world_parameters import WorldParameters
 
 
@@ -58,29 +59,29 @@ jax.tree_util.register_dataclass(CascadeState)
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RawState:
-    """What MuJoCo integrates."""
+    """The state that MuJoCo integrates."""
 
     qpos: jax.Array
     """(nq, E)."""
     qvel: jax.Array
     """(nv, E)."""
     warmstart: jax.Array
-    """(nv, E): where the solver of the next step begins."""
+    """(nv, E): initial acceleration of the solver in the next step."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class MujocoState:
-    """A state and what was seen in the last control tick."""
+    """A state, with the contacts of the last control tick."""
 
     raw: RawState
     yaw: jax.Array
     """(N, E) [rad], not wrapped."""
     watch: ContactCounts
     memory: Any = None
-    """Of the law that drives the robots, see `RobotGroup.begin`."""
+    """Controller state, see `RobotGroup.begin`."""
     used: jax.Array | None = None
-    """(N, E): share of a full battery that was used since the start; None without batteries."""
+    """(N, E): share of a full battery used since the start; None without batteries."""
 
 
 class Stepper(Protocol):
@@ -88,11 +89,12 @@ class Stepper(Protocol):
 
     def step(self, raw: RawState, forces: jax.Array, parameters: WorldParameters) -> RawState:
         """Return the state one step later under the controls ``forces`` (nu, E)."""
+        ...
 
 
 @dataclass(frozen=True)
 class TierModel:
-    """What both tiers share: the world of a team of one kind of robot."""
+    """The world of a team of one kind of robot, for both tiers."""
 
     model: MotionModel
     arena: Arena | None
@@ -104,7 +106,7 @@ class TierModel:
 
     @property
     def step_s(self) -> float:
-        """Return the step of the physics [s]."""
+        """Return the physics step [s]."""
         return self.model.spec.control_period_s / self.steps
 
     @cached_property
@@ -113,7 +115,7 @@ class TierModel:
         robots = [WorldRobot(name, self.model.spec) for name in self.names]
         world = build_world_spec(robots, self.arena, self.step_s, form=self.form, boxes=self.boxes)
         if self.size > _ALL_PAIRS:
-            # MJX: only the nearest candidates of each kind are looked at; a disc touches at most six others
+            # MJX considers only the nearest candidates of each kind; a disc touches at most six others
             world.add_numeric(name="max_geom_pairs", data=[4.0 * self.size])
         return world
 
@@ -129,19 +131,19 @@ class TierModel:
 
     @property
     def sha256(self) -> str:
-        """Return the hash of the world's XML."""
-        return world_sha256(self.world)
+        """Return the hash of the XML of the world, with all masses, frictions and contact bits."""
+        return hashlib.sha256(self.world.to_xml().encode()).hexdigest()
 
 
 _NO = np.False_
-"""Of orders that no drone here is given: known before anything is traced."""
+"""An order that no drone gets, as a constant under tracing."""
 _ALL_PAIRS = 9
-"""Up to so many robots all their pairs are fewer than four for each."""
+"""Up to this number of robots, all pairs are fewer than four for each robot."""
 
 
 @dataclass(frozen=True)
 class MujocoTier:
-    """Physics tier ``mjx`` or ``mujoco``; implements `Physics`."""
+    """Physics tier `mjx` or `mujoco`; implements `Physics`."""
 
     tier: TierModel
     stepper: Stepper
@@ -149,7 +151,7 @@ class MujocoTier:
     downwash: bool = True
     """Whether drones with an attitude push down those in their wake."""
     battery: bool = False
-    """Whether the batteries of drones with an attitude empty, and their voltage limits the thrust."""
+    """Whether batteries of drones with an attitude empty, and their voltage limits the thrust."""
 
     def reset(
         self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None
@@ -167,18 +169,17 @@ class MujocoTier:
         rest = jnp.zeros((compiled.nv, worlds))
         raw = RawState(qpos, rest, rest)
         used = jnp.zeros_like(yaw) if self.battery else None
-        return MujocoState(raw, yaw, self._look(position_world), self._group.begin(yaw), used)
+        watch = ContactCounts.of(position_world, self.tier.model.spec, self.tier.arena)
+        return MujocoState(raw, yaw, watch, self._group.begin(yaw), used)
 
     def advance(
         self, state: MujocoState, sent: jax.Array, parameters: WorldParameters, turns: jax.Array | None = None
     ) -> MujocoState:
         """See `Physics.advance`."""
         target, drawn = self._target(sent, parameters)
-        yaw_rate = arrived_yaw_rate(turns, self.tier.model, drawn or {})
+        yaw_rate = None if turns is None else arrived_at_drones(turns, self.tier.model, drawn or {})
         gain = discrete_gain(parameters.velocity_lag_s, self.tier.step_s)
-        empty = ContactCounts(jnp.zeros_like(state.watch.contacts), jnp.full_like(state.watch.separation_m, jnp.inf))
-
-        able = self._batteries(parameters, drawn) if self.battery else None
+        able = self._batteries(parameters, drawn or {}) if self.battery else None
 
         def step(carry: tuple[Any, ...], _: None) -> tuple[tuple[Any, ...], None]:
             raw, watch, memory, used = carry
@@ -191,27 +192,27 @@ class MujocoTier:
             forces = jnp.zeros((self.tier.compiled.nu, target.shape[-1]))
             forces = forces.at[self._group.controls].set(controls)
             raw = self.stepper.step(raw, forces, parameters)
-            seen = self._look(self._group.motion(raw.qpos, raw.qvel).position_world)
-            watch = ContactCounts(watch.contacts + seen.contacts, jnp.minimum(watch.separation_m, seen.separation_m))
+            place = self._group.motion(raw.qpos, raw.qvel).position_world
+            watch = watch.plus(ContactCounts.of(place, self.tier.model.spec, self.tier.arena))
             return (raw, watch, memory, used), None
 
-        begin = (state.raw, empty, state.memory, state.used)
+        begin = (state.raw, state.watch.cleared(), state.memory, state.used)
         (raw, watch, memory, used), _ = jax.lax.scan(step, begin, None, length=self.tier.steps)
         turned = self._group.motion(raw.qpos, raw.qvel).yaw - state.yaw
-        # a free body knows its heading within one turn only; a robot turns by less than half in a tick
+        # the heading of a free body is wrapped; a robot turns by less than half a turn in a tick
         return MujocoState(raw, state.yaw + turned - 2 * np.pi * jnp.round(turned / (2 * np.pi)), watch, memory, used)
 
     def _batteries(
         self, parameters: WorldParameters, drawn: dict[str, jax.Array]
     ) -> Callable[[FlightControllerState, jax.Array], tuple[jax.Array, jax.Array]]:
-        """Return a step of the batteries: of memory and use makes what rotors can do [N] and the use after it."""
+        """Return the function from memory and use to the maximum thrust of the rotors [N] and the use after it."""
         spec = self.tier.model.spec
         batteries = Batteries.create(spec, AttitudeDroneParameters.from_spec(spec).hover_thrust_n, parameters)
         hover_n = AttitudeDroneParameters.from_spec(spec, drawn).hover_thrust_n
         return lambda memory, used: batteries.use(memory.thrust * hover_n, used, self.tier.step_s)
 
     def _target(self, sent: jax.Array, parameters: WorldParameters) -> tuple[jax.Array, dict[str, jax.Array] | None]:
-        """Return the velocities (D, N, E) that act, and what the worlds of drones with an attitude have drawn."""
+        """Return the acting velocities (D, N, E), and the drawn quantities of drones with an attitude."""
         if not isinstance(self._group, FlyingGroup):
             return acting_command(sent, parameters), None
         spec = self.tier.model.spec
@@ -234,13 +235,6 @@ class MujocoTier:
     def watch(self, state: MujocoState) -> ContactCounts:
         """See `Physics.watch`."""
         return state.watch
-
-    def _look(self, position_world: jax.Array) -> ContactCounts:
-        spec = self.tier.model.spec
-        return ContactCounts(
-            count_contacts(position_world, spec.body_radius_m, self.tier.arena),
-            least_separation(position_world, spec.height_ratio),
-        )
 
     @cached_property
     def _group(self) -> RobotGroup:

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from testudo_deploy.shield.arena import Arena, clearance
 from testudo_deploy.shield.segment_distance import squeezed
 from testudo_hardware.motion import MotionState
-from testudo_sim import pytrees  # noqa: F401  (registers MotionState)
+from testudo_hardware.spec import RobotSpec
+from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.physics.world_parameters import WorldParameters
 
 
@@ -47,6 +48,20 @@ class ContactCounts:
     """(E,) int: physics steps times touching pairs: robot and robot, robot and wall."""
     separation_m: jax.Array
     """(E,) least distance between the centres of two robots."""
+
+    @classmethod
+    def of(cls, position_world: jax.Array, spec: RobotSpec, arena: Arena | None) -> ContactCounts:
+        """Return the counts of one physics step with robots at (D, N, E) [m]."""
+        contacts = count_contacts(position_world, spec.body_radius_m, arena)
+        return cls(contacts, least_separation(position_world, spec.height_ratio))
+
+    def cleared(self) -> ContactCounts:
+        """Return the counts of no step, for as many worlds."""
+        return ContactCounts(jnp.zeros_like(self.contacts), jnp.full_like(self.separation_m, jnp.inf))
+
+    def plus(self, step: ContactCounts) -> ContactCounts:
+        """Return the counts with one more step."""
+        return ContactCounts(self.contacts + step.contacts, jnp.minimum(self.separation_m, step.separation_m))
 
 
 def pair_distances(position_world: jax.Array) -> jax.Array:
@@ -88,31 +103,35 @@ def count_contacts(position_world: jax.Array, radius_m: float, arena: Arena | No
 class Physics(Protocol):
     """A tier of fidelity; its state is a pytree whose arrays have the worlds E as their last axis."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Return the name of the tier."""
+        ...
 
     def reset(
         self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None
     ) -> Any:
         """Return the state of robots at position (D, N, E) [m] and yaw (N, E) [rad].
 
-        They are at rest, or move at velocities (D, N, E) of `MotionState.velocity`, which not every tier supports.
+        They are at rest, or move at velocities (D, N, E) of `MotionState.velocity`.
 
         Raises:
             TestudoError: the tier supports only starts at rest.
         """
+        ...
 
     def advance(self, state: Any, sent: jax.Array, parameters: WorldParameters, turns: jax.Array | None = None) -> Any:
         """Return the state one control tick later.
 
-        Args:
-            state: now.
-            sent: (H, D, N, E), nominal effective commands, newest first.
-            parameters: of the worlds.
-            turns: (H, N, E) [rad/s], the yaw rates of the same ticks for drones with yaw rates, else None.
+        ``sent`` (H, D, N, E) are nominal effective commands, newest first; ``turns`` (H, N, E) [rad/s] the yaw rates of
+        the same ticks for drones with yaw rates, else None.
         """
+        ...
 
     def scene(self, state: Any) -> Scene:
         """Return the true state."""
+        ...
 
     def watch(self, state: Any) -> ContactCounts:
         """Return contacts and least separation in the tick that led to this state."""
+        ...

@@ -1,4 +1,4 @@
-"""What differs between worlds: dynamics, sensing and communication, drawn from a robot's intervals."""
+"""Parameters that differ between worlds: dynamics, sensing and communication, drawn from a robot's intervals."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse
 from testudo_hardware.motion.battery import minimum_charge
 from testudo_hardware.spec import Quantity, RobotSpec
-from testudo_sim import pytrees  # noqa: F401  (registers the types)
+from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
-_FOLD, _CHARGE_FOLD = 3, 4
-"""Random numbers of their own, so that what else a seed draws stays."""
+_CONTACT_STREAM, _SLIP_STREAM, _DRONE_STREAM, _CHARGE_STREAM = 1, 2, 3, 4
+"""Separate random streams, so that the other draws of a seed do not change."""
 
 
 def uncertain(spec: RobotSpec) -> dict[str, Quantity]:
@@ -26,17 +26,14 @@ def uncertain(spec: RobotSpec) -> dict[str, Quantity]:
 
 
 def draw_drones(keys: jax.Array, spec: RobotSpec, spread: float) -> dict[str, jax.Array] | None:
-    """Return one draw (E,) of each uncertain quantity for each key (E,); None for a robot without such tables.
+    """Return one draw (E,) of each uncertain quantity for each key (E,), from ``spread`` times its interval.
 
-    Args:
-        keys: one of each world.
-        spec: the robot.
-        spread: share of the intervals (0: nominal).
+    None for a robot without such tables.
     """
     found = uncertain(spec)
     if not found:
         return None
-    units = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, _FOLD), (len(found),)))(keys).T
+    units = _units(keys, _DRONE_STREAM, len(found))
     return {
         key: quantity.value + spread * (quantity.low - quantity.value + unit * (quantity.high - quantity.low))
         for unit, (key, quantity) in zip(units, found.items(), strict=True)
@@ -44,26 +41,24 @@ def draw_drones(keys: jax.Array, spec: RobotSpec, spread: float) -> dict[str, ja
 
 
 def draw_charges(keys: jax.Array, spec: RobotSpec, size: int, spread: float) -> jax.Array:
-    """Return the charge (N, E) with which the batteries of a team begin in each world, key (E,).
+    """Return the initial charge (N, E) of the batteries of ``size`` drones for each key (E,).
 
-    From full down to just above that at which a drone in hover is told to land.
-
-    Args:
-        keys: one of each world.
-        spec: the robot.
-        size: drones in a world.
-        spread: share of that range, from full down (0: full).
+    From full down to just above the charge at which a drone in hover has to land, times ``spread``.
 
     Raises:
         TestudoError: the robot file has no `[power]`, or one of another kind of battery.
     """
-    units = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, _CHARGE_FOLD), (size,)))(keys).T
-    return 1 - spread * (1 - minimum_charge(spec)) * units
+    return 1 - spread * (1 - minimum_charge(spec)) * _units(keys, _CHARGE_STREAM, size)
+
+
+def _units(keys: jax.Array, stream: int, count: int) -> jax.Array:
+    """Return random numbers (count, E) in 0 to 1 of a separate stream of each key (E,)."""
+    return jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, stream), (count,)))(keys).T
 
 
 @dataclass(frozen=True)
 class Channels:
-    """How poses and messages travel; the ranges from which each world draws."""
+    """Delays, losses and noise of poses and messages: the ranges from which each world draws."""
 
     pose_age_s: tuple[float, float] = (0.02, 0.06)
     """Age of the pose at a tick."""
@@ -81,21 +76,21 @@ class WorldParameters:
     """One draw for each world E; robots of one world share it."""
 
     response: LagResponse
-    """(E,): how the true velocity follows commands in one tick."""
+    """(E,): response of the true velocity to commands in one tick."""
     delay_weights: jax.Array
     """(H, E): share of each past command, newest first, that acts in a tick."""
     scale: jax.Array
-    """(D, E): realised over effective velocity, which is the commanded one times the description's own scale."""
+    """(D, E): realised over effective velocity, which contains the scale of the robot file."""
     age_weights: jax.Array
     """(M, E): share of each past state, newest first, in the measured one."""
     pending: LagResponse
-    """(H, E): the robot's own model of the commands that have yet to act."""
+    """(H, E): the model of the robot for commands that do not act yet."""
     velocity_lag_s: jax.Array
     """(E,)."""
     friction_scale: jax.Array
-    """(E,): friction of everything on the floor, over the description's (MuJoCo tiers)."""
+    """(E,): friction on the floor over that of the robot file (MuJoCo tiers)."""
     mass_scale: jax.Array
-    """(E,): masses over the description's (MuJoCo tiers)."""
+    """(E,): masses over those of the robot file (MuJoCo tiers)."""
     grip: jax.Array
     """(E,): friction of the wheels on the floor (planar form of the MuJoCo tiers)."""
     message_ticks: jax.Array
@@ -105,8 +100,7 @@ class WorldParameters:
     brake_share: jax.Array | None = None
     """(E,) deceleration over the identified one (kinematic tier); None is as identified."""
     turn_slip: jax.Array | None = None
-    """(2, E) [s/rad]: turn slip of the description, which is in effective commands, and of the world, both for
-    effective turn rates; None for robots that have none."""
+    """(2, E) [s/rad]: turn slip of the robot file and of the world, for effective turn rates; None without slip."""
     drone: dict[str, jax.Array] | None = None
     """(E,) of each uncertain quantity of `[attitude]`, `[rotors]` and `[propellers]`, by `table.key`; None without."""
     charge: jax.Array | None = None
@@ -115,7 +109,7 @@ class WorldParameters:
 
 @dataclass(frozen=True)
 class Slots:
-    """How far back the histories reach, in ticks; no further than a robot and its channels need."""
+    """Lengths of the histories in ticks, no longer than a robot and its channels need."""
 
     commands: int
     states: int
@@ -134,14 +128,9 @@ class Slots:
 def draw_parameters(
     keys: jax.Array, spec: RobotSpec, channels: Channels, spread: float = 1.0, batteries: int = 0
 ) -> WorldParameters:
-    """Draw the parameters of one world for each key (E,).
+    """Draw the parameters of one world for each key (E,), from ``spread`` times the intervals of the robot file.
 
-    Args:
-        keys: one of each world.
-        spec: the robot.
-        channels: how poses and messages travel.
-        spread: scales the intervals (0: nominal).
-        batteries: drones in a world whose batteries are drawn, see `draw_charges`.
+    ``batteries`` is the number of drones in a world whose charge is drawn, see `draw_charges`.
 
     Raises:
         TestudoError: a range of the channels is out of order, or poses are older than the robot accepts.
@@ -178,29 +167,30 @@ def draw_parameters(
 
 
 def _over_described(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:
-    """Return a drawn scale over the described one, which the effective command has in it already."""
+    """Return a drawn scale over that of the robot file, which the effective command contains."""
     return _draw(unit, spec, name, spread) / spec.quantities[name].value
 
 
 def _draw_slip(keys: jax.Array, spec: RobotSpec, spread: float) -> jax.Array | None:
-    """Return the described and a drawn turn slip (2, E) [s/rad], for effective turn rates; None if there is none."""
+    """Return the turn slip of the robot file and a drawn one (2, E) [s/rad], for effective turn rates."""
     if "dynamics.turn_slip" not in spec.quantities:
         return None
-    unit = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 2)))(keys)
+    unit = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, _SLIP_STREAM)))(keys)
     drawn = _draw(unit, spec, "dynamics.turn_slip", spread)
     return jnp.stack([jnp.full_like(drawn, spec.turn_slip_s_rad), drawn]) / spec.turn_scale
 
 
 def _draw_contact(keys: jax.Array, spec: RobotSpec, spread: float) -> tuple[jax.Array, jax.Array]:
     """Return the scale of friction and of mass (E,)."""
-    # numbers of their own, so that what else a seed draws stays
-    units = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, 1), (2,)))(keys).T
-    names = ("contact.wheel_friction", "geometry.mass")
-    return tuple(_draw_scale(unit, spec, name, spread) for name, unit in zip(names, units, strict=True))
+    friction, mass = _units(keys, _CONTACT_STREAM, 2)
+    return (
+        _draw_scale(friction, spec, "contact.wheel_friction", spread),
+        _draw_scale(mass, spec, "geometry.mass", spread),
+    )
 
 
 def _draw_scale(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:
-    """Return drawn over described; 1 for what the robot does not have."""
+    """Return a drawn value over that of the robot file; 1 for a quantity that the robot does not have."""
     quantity = spec.quantities.get(name)
     if quantity is None:
         return jnp.ones_like(unit)
@@ -234,3 +224,8 @@ def interpolation(ticks: jax.Array, slots: int) -> jax.Array:
     """Return weights (slots, E) that read a history at a fractional number of ticks ago."""
     distance = jnp.abs(jnp.arange(slots, dtype=jnp.float32)[:, None] - jnp.minimum(ticks, slots - 1.0))
     return jnp.maximum(1 - distance, 0)
+
+
+def weighted(weights: jax.Array, history: jax.Array) -> jax.Array:
+    """Return the sum of a history (H, ..., E) with weights (H, E)."""
+    return jnp.asarray(sum(weights[h] * history[h] for h in range(history.shape[0])))

@@ -1,4 +1,4 @@
-"""`crossing`: two streams of robots go through each other, each in its formation, in the plane or in space.
+"""`crossing`: two streams of robots cross, each in formation, in the plane or in space.
 
 In space one of the streams climbs or sinks, so that they do not only meet at one height.
 """
@@ -13,58 +13,36 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.scenarios.goal_scenario import (
-    GoalScenario,
-    GoalTask,
-    arena_height_m,
-    decision_ticks,
-    room_m,
-    spacing_m,
-    yaws,
-)
+from testudo_sim.scenarios.goal_scenario import GoalScenario, GoalTask, room_m, spacing_m, square_arena, yaws
 from testudo_sim.scenarios.scenario import StartState
 
 _WAY = 2.8
-"""From the middle of a stream's start to where the streams cross, over the spacing."""
+"""Distance from the middle of the start of a stream to the crossing, over the spacing."""
 _ANGLES_RAD = (math.radians(60), math.radians(120))
-"""Between the streams, seen from above."""
+"""Angle between the streams, seen from above."""
 _SIDE = 1.1
-"""Distance of the places of a stream over the spacing; what is left over is drawn."""
+"""Distance of the places of a stream over the spacing; places are drawn within the excess."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing(GoalScenario):
     """Implements `Scenario`."""
 
-    room_m: float
-    """Least distance of starts and goals from floor and ceiling."""
-    height_ratio: float
-    """How much farther than beside another a robot has to be above another."""
     name: str = "crossing"
 
     @classmethod
     def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Crossing:
-        """Return the scenario for a kind of robot; the arena holds the streams and room beside them."""
-        spacing, room, up = spacing_m(shield), room_m(spec, shield), shield.height_ratio
+        """Return the scenario for a kind of robot; the arena has space beside the streams."""
+        spacing, room = spacing_m(shield), room_m(spec, shield)
         side = (_WAY + _SIDE) * spacing + max(room, spacing / 2)
-        low, high = (-side, -side), (side, side)
-        if spec.dimension == 3:
-            low, high = (*low, 0.0), (*high, arena_height_m(2 * (room + _SIDE * up * spacing)))
-        return cls(
-            arena=Arena(low, high),
-            spec=spec,
-            spacing_m=spacing,
-            decision_ticks=decision_ticks(spec),
-            room_m=room,
-            height_ratio=up,
-        )
+        height = 2 * (room + _SIDE * shield.height_ratio * spacing)
+        return cls.in_arena(square_arena(spec, side, height), spec, shield)
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
-        """Draw the streams' directions, and the places that robots have in them."""
+        """Draw the directions of the streams, and the places of the robots in them."""
         cells = self._cells()
         if team_size > 2 * cells.shape[1]:
             raise TestudoError(f"crossing: {team_size} robots do not fit into two streams of {cells.shape[1]} places")
@@ -86,7 +64,7 @@ class Crossing(GoalScenario):
         return StartState(start, yaws(heading, self.spec, team_size), GoalTask(goal))
 
     def _cells(self) -> np.ndarray:
-        """Return the places (D, C) [m] of a stream about its middle: two abreast, two behind, two above if they fit."""
+        """Return the places (D, C) [m] of a stream about its middle: two abreast, two behind, two above if possible."""
         half, up = _SIDE * self.spacing_m / 2, self._half_height_m
         axes = [(-half, half)] * 2 + ([(-up, up) if up else (0.0,)] if self.spec.dimension == 3 else [])
         return np.array(list(itertools.product(*axes)), dtype=np.float32).T
@@ -105,7 +83,6 @@ class Crossing(GoalScenario):
             return jnp.zeros((2, 2))
         middle = self.arena.high_world[2] / 2
         half = self._half_height_m
-        # the higher of two places keeps off the ceiling, the lower off the floor
         free = middle - self.room_m - half * (2 - 1 / _SIDE)
         climb = jax.random.uniform(key, (), minval=-1.0, maxval=1.0) * free
         return middle + jnp.stack([jnp.zeros(2), jnp.stack([-climb, climb])])

@@ -1,8 +1,8 @@
 """`escort`: every drone stays above its own robot on the ground, which drives from place to place.
 
-The policy is that of the drones: its goal is a place that moves, told like any other goal. The robots on the ground
-have a policy of their own (`navigation`) in a run; here they are points that drive straight to their goals. Arena: the
-walls of `navigation` on the ground, and a floor above everything that drives (`testudo_deploy.fleet.policy_groups`).
+The policy controls the drones; its goal is a moving place. In a run the robots on the ground have the policy
+`navigation`; here they are points that drive straight to their goals. Arena: the walls of `navigation`, and a floor
+above all ground robots (`testudo_deploy.fleet.policy_groups`).
 """
 
 from __future__ import annotations
@@ -19,23 +19,30 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.scene import Scene
+from testudo_sim.scenarios.goal_scenario import (
+    ROBOTARIUM,
+    SPAWN_EDGE_M,
+    Grid,
+    decision_ticks,
+    goal_signal,
+    spawn_box,
+)
 from testudo_sim.scenarios.scenario import StartState
-from testudo_sim.scenarios.start_grid import ROBOTARIUM, SPAWN_EDGE_M, Grid
 
 _FLOOR_M, _HEIGHT_M, _CEILING_M = 0.4, 1.0, 2.0
 _ROOM_M = 0.1
 _LEADER_M_S = (0.05, 0.2)
-"""Speeds of the robots on the ground; 0.2 m/s is the top speed of the Robotarium's."""
+"""Speeds of the robots on the ground; 0.2 m/s is the top speed of those of the Robotarium."""
 _NEAR_M = 0.5
-"""From so far on a drone counts as far away."""
+"""Distance from which the cost of distance is constant."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EscortTask:
-    """Where the robots on the ground are and go."""
+    """Positions and goals of the robots on the ground."""
 
     leader_world: jax.Array
     """(2, N, E) [m]."""
@@ -58,7 +65,7 @@ class Escort:
     task_signals: tuple[Signal, ...]
     horizon_s: float = 60.0
     height_m: float = _HEIGHT_M
-    """Above the ground, where a drone shall be over its leader."""
+    """Height of a drone above the ground."""
     tolerance_m: float = 0.15
     name: str = "escort"
     boxes: tuple[Box, ...] = ()
@@ -72,16 +79,13 @@ class Escort:
         """
         if spec.dimension != 3:
             raise TestudoError(
-                f"escort: {spec.name} drives on the ground; an escort flies, for example --robot "
-                "crazyflie_2x; the robots that it goes with learn `navigation`"
+                f"escort: found {spec.name}, which drives on the ground; expected a drone, for example --robot "
+                "crazyflie_2x; the robots on the ground learn `navigation`"
             )
-        low = tuple(x + edge for x, edge in zip(ROBOTARIUM.low_world, SPAWN_EDGE_M, strict=True))
-        high = tuple(x - edge for x, edge in zip(ROBOTARIUM.high_world, SPAWN_EDGE_M, strict=True))
-        grid = Grid.create(low, high, shield.separation_m + _ROOM_M)
-        ticks = max(1, round(0.2 / spec.control_period_s))
-        signal = Signal("goal_world", (3,), "m", "world", None)
+        grid = Grid.create(*spawn_box(ROBOTARIUM, SPAWN_EDGE_M), shield.separation_m + _ROOM_M)
+        ticks = decision_ticks(spec, 0.2)
         arena = Arena((*ROBOTARIUM.low_world, _FLOOR_M), (*ROBOTARIUM.high_world, _CEILING_M))
-        return cls(arena, grid, spec.control_point_speed_m_s, ticks * spec.control_period_s, ticks, (signal,))
+        return cls(arena, grid, spec.control_point_speed_m_s, ticks * spec.control_period_s, ticks, (goal_signal(3),))
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """See `Scenario.start`: drones stand above their leaders."""
@@ -103,7 +107,7 @@ class Escort:
         return self
 
     def moved(self, task: EscortTask) -> EscortTask:
-        """Return the task a decision later: the leaders drive on."""
+        """Return the task a decision later, with moved leaders."""
         way = task.goal_world - task.leader_world
         left = jnp.sqrt(jnp.sum(way**2, axis=0))
         share = jnp.minimum(task.speed_m_s * self.decision_s / jnp.maximum(left, 1e-6), 1.0)
@@ -114,7 +118,7 @@ class Escort:
         return {"goal_world": self._stations(task)}
 
     def rewards(self, task: EscortTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
-        """See `Scenario.rewards`: progress to the station, a price on being away, a share in the success."""
+        """See `Scenario.rewards`: progress to the station, a cost of distance, a bonus for success."""
         distance = self.distance(task, after.robots)
         progress = (self.distance(task, before.robots) - distance) / (self.speed_m_s * self.decision_s)
         away = jnp.clip((distance - self.tolerance_m) / _NEAR_M, 0.0, 1.0)

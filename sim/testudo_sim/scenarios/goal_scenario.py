@@ -1,10 +1,11 @@
-"""Base of all scenarios with one goal per robot: signal, rewards, success, recorded starts."""
+"""Base of all scenarios with one goal per robot, start grids, and the arena of the Robotarium (arXiv 2505.06771)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,52 @@ from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import StartState
 from testudo_sim.starts import StartDistribution
+
+ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
+SPAWN_EDGE_M = (0.35, 0.25)
+"""Starts and goals lie inside 2.5 m x 1.5 m of it."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Grid points in a box of the world, at least one spacing apart in scaled heights."""
+
+    points_world: np.ndarray
+    """(cells, D) float32 [m]."""
+    jitter_m: np.ndarray
+    """(D,) float32 [m]: largest offset from the grid point along each axis."""
+
+    @classmethod
+    def create(
+        cls, low_world: tuple[float, ...], high_world: tuple[float, ...], spacing_m: float, height_ratio: float = 1.0
+    ) -> Grid:
+        """Return the grid with the most points at the spacing, with ``height_ratio`` times the spacing in height."""
+        axes, jitter = [], []
+        for axis, (low, high) in enumerate(zip(low_world, high_world, strict=True)):
+            apart = spacing_m * (height_ratio if axis == 2 else 1.0)
+            count = int((high - low) / apart) + 1
+            # neighbours moved towards each other keep the spacing, and the outermost ones stay inside
+            step = (high - low + apart) / count
+            jitter.append((step - apart) / 2)
+            axes.append(low + jitter[-1] + step * np.arange(count))
+        points = np.array(list(itertools.product(*axes)), dtype=np.float32)
+        return cls(points, np.array(jitter, dtype=np.float32))
+
+    def draw(self, key: jax.Array, weights: jax.Array, shifts: jax.Array) -> jax.Array:
+        """Draw places (D, N) [m] without repetition.
+
+        Args:
+            key: of the choice.
+            weights: (cells,) score of each cell; lower is more likely.
+            shifts: (D, N) in -1 to 1: share of the jitter.
+        """
+        order = jnp.argsort(weights + jax.random.gumbel(key, weights.shape))
+        return jnp.asarray(self.points_world)[order[: shifts.shape[1]]].T + shifts * self.jitter_m[:, None]
+
 
 DECISION_S = 0.33
 """Approximate decision period, rounded to control ticks."""
@@ -50,6 +93,10 @@ class GoalScenario:
     spacing_m: float
     """Least distance of starts, and of goals, at one height."""
     decision_ticks: int
+    room_m: float
+    """Least distance of starts and goals from obstacles, floor and ceiling."""
+    height_ratio: float
+    """Of the shield: heights between robots count 1/this."""
     horizon_s: float = 40.0
     tolerance_m: float = 0.1
     boxes: tuple[Box, ...] = ()
@@ -57,12 +104,25 @@ class GoalScenario:
     """Recorded start distribution; None for the starts of the scenario."""
     starts_share: float = 1.0
     """Share of worlds with recorded starts; the others use those of the scenario."""
-    name: str
+    name: str = ""
+
+    @classmethod
+    def in_arena(cls, arena: Arena, spec: RobotSpec, shield: ProjectionParameters, **changes: Any) -> Self:
+        """Return the scenario in an arena, with the spacing, room and decision period of a kind of robot."""
+        return cls(
+            arena=arena,
+            spec=spec,
+            spacing_m=spacing_m(shield),
+            decision_ticks=decision_ticks(spec),
+            room_m=room_m(spec, shield),
+            height_ratio=shield.height_ratio,
+            **changes,
+        )
 
     @property
     def task_signals(self) -> tuple[Signal, ...]:
         """See `Scenario.task_signals`."""
-        return (Signal("goal_world", (self.spec.dimension,), "m", "world", None),)
+        return (goal_signal(self.spec.dimension),)
 
     @property
     def full_step_m(self) -> float:
@@ -129,6 +189,25 @@ class GoalScenario:
         return replace(self, horizon_s=horizon_s)
 
 
+def goal_signal(dimension: int) -> Signal:
+    """Return the task signal of a goal (D,) [m]."""
+    return Signal("goal_world", (dimension,), "m", "world", None)
+
+
+def square_arena(spec: RobotSpec, half_m: float, height_m: float) -> Arena:
+    """Return a square of half this side [m]; in space with a height [m] limited to that of real halls."""
+    low, high = (-half_m, -half_m), (half_m, half_m)
+    if spec.dimension == 2:
+        return Arena(low, high)
+    return Arena((*low, 0.0), (*high, min(max(height_m, _HEIGHTS_M[0]), _HEIGHTS_M[1])))
+
+
+def spawn_box(arena: Arena, edge_m: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the lower and upper corner (D,) [m] of an arena without edges (D,) [m]."""
+    low = tuple(x + edge for x, edge in zip(arena.low_world, edge_m, strict=True))
+    return low, tuple(x - edge for x, edge in zip(arena.high_world, edge_m, strict=True))
+
+
 def spacing_m(shield: ProjectionParameters) -> float:
     """Return the least distance of starts, and of goals, at one height [m]."""
     return max(shield.separation_m + _FIRST_GAP_M, _GRID_M)
@@ -149,8 +228,3 @@ def yaws(key: jax.Array, spec: RobotSpec, team_size: int) -> jax.Array:
     """Draw headings (N,) [rad]; zero for drones."""
     yaw = jax.random.uniform(key, (team_size,), minval=-np.pi, maxval=np.pi)
     return yaw if spec.dimension == 2 else 0 * yaw
-
-
-def arena_height_m(wanted_m: float) -> float:
-    """Return ``wanted_m`` [m] limited to the range of arena heights."""
-    return min(max(wanted_m, _HEIGHTS_M[0]), _HEIGHTS_M[1])

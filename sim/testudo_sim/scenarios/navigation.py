@@ -17,16 +17,18 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.goal_scenario import (
+    ROBOTARIUM,
+    SPAWN_EDGE_M,
     GoalScenario,
     GoalTask,
-    arena_height_m,
-    decision_ticks,
+    Grid,
     room_m,
     spacing_m,
+    spawn_box,
+    square_arena,
     yaws,
 )
 from testudo_sim.scenarios.scenario import StartState
-from testudo_sim.scenarios.start_grid import ROBOTARIUM, SPAWN_EDGE_M, Grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,29 +39,14 @@ class Navigation(GoalScenario):
     spawn_high_world: tuple[float, ...]
     crowding: float = 0.0
     """Share of worlds whose starts and goals crowd into one part of the arena."""
-    room_m: float = 0.0
-    """Distance that starts and goals keep from obstacles."""
-    height_ratio: float = 1.0
-    """Of the shield: heights between robots count 1/this."""
     name: str = "navigation"
 
     @classmethod
     def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Navigation:
-        """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots."""
-        spacing = spacing_m(shield)
-        arena, edge = _arena(spec, spacing, room_m(spec, shield), shield.height_ratio)
-        low = tuple(x + e for x, e in zip(arena.low_world, edge, strict=True))
-        high = tuple(x - e for x, e in zip(arena.high_world, edge, strict=True))
-        return cls(
-            arena=arena,
-            spec=spec,
-            spacing_m=spacing,
-            decision_ticks=decision_ticks(spec),
-            spawn_low_world=low,
-            spawn_high_world=high,
-            room_m=room_m(spec, shield),
-            height_ratio=shield.height_ratio,
-        )
+        """Return the scenario for a kind of robot: the arena of the Robotarium, scaled for larger robots."""
+        arena, edge = _arena(spec, spacing_m(shield), room_m(spec, shield), shield.height_ratio)
+        low, high = spawn_box(arena, edge)
+        return cls.in_arena(arena, spec, shield, spawn_low_world=low, spawn_high_world=high)
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw starts and goals on the grid."""
@@ -78,14 +65,14 @@ class Navigation(GoalScenario):
         return StartState(starts, yaws(turn, self.spec, team_size), GoalTask(goals))
 
     def _crowd_weights(self, key: jax.Array, cells: np.ndarray) -> jax.Array:
-        """Return how late a cell is chosen (cells,): equal, or growing with the distance from one of them."""
+        """Return the scores (cells,) of the grid, see `Grid.draw`: equal, or the distance from one of the cells."""
         chance, centre = jax.random.split(key)
         middle = jnp.asarray(cells)[jax.random.randint(centre, (), 0, len(cells))]
         distance = jnp.sqrt(jnp.sum((cells - middle) ** 2, axis=-1)) / self.spacing_m
         return jnp.where(jax.random.uniform(chance) < self.crowding, 2.0, 0.0) * distance
 
     def for_training(self) -> Navigation:
-        """See `Scenario.for_training`: half of the worlds are crowded, so that larger teams work as well."""
+        """See `Scenario.for_training`: half of the worlds are crowded, for larger teams."""
         return replace(self, crowding=0.5)
 
     def _grid(self) -> Grid:
@@ -107,10 +94,10 @@ def _arena(
             Arena(tuple(scale * x for x in arena.low_world), tuple(scale * x for x in arena.high_world)),
             tuple(scale * x for x in edge),
         )
-    side, high = 1.6 * scale, arena_height_m(2.0 * scale)
+    arena = square_arena(spec, 1.6 * scale, 2.0 * scale)
     edge = max(0.4, least_edge_m)
-    # places are moved about the cells of the grid by up to this, which heights count more than widths
-    length = (high - 2 * edge) / height_ratio
+    # the largest shift of a place from its grid point, along z
+    length = (arena.high_world[2] - 2 * edge) / height_ratio
     layers = int(length / spacing_m) + 1
     moved = height_ratio * (length - (layers - 1) * spacing_m) / (2 * layers) if layers > 1 else 0.0
-    return Arena((-side, -side, 0.0), (side, side, high)), (0.4 * scale, 0.4 * scale, edge + moved)
+    return arena, (0.4 * scale, 0.4 * scale, edge + moved)

@@ -1,7 +1,6 @@
-"""`push_box`: two to four robots push a box, which is heavier than one of them can move, to a goal.
+"""`push_box`: two to four robots push a box, which is too heavy for one of them, to a goal.
 
-The box has contact and friction, so that this scenario needs a tier that has them (`mjx` or `mujoco`). The
-shield keeps robots apart and off the walls, as ever; the box is no obstacle to it.
+This scenario needs a tier with contact and friction (`mjx` or `mujoco`). The box is no obstacle for the shield.
 """
 
 from __future__ import annotations
@@ -19,35 +18,41 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.arena_bodies import Box
-from testudo_plant.worlds.robot_bodies import wheel_inertia
+from testudo_plant.worlds.robot_bodies import Box, wheel_inertia
 from testudo_sim.physics.scene import BodyState, Scene
+from testudo_sim.scenarios.goal_scenario import (
+    ROBOTARIUM,
+    SPAWN_EDGE_M,
+    Grid,
+    decision_ticks,
+    goal_signal,
+    spawn_box,
+)
 from testudo_sim.scenarios.scenario import StartState
-from testudo_sim.scenarios.start_grid import ROBOTARIUM, SPAWN_EDGE_M, Grid
 
 TEAM_SIZES = (2, 4)
 _SPACING_M = 0.45
-"""Of the Robotarium's grid of starts; the arena grows for robots that need more."""
+"""Spacing of the start grid of the Robotarium; the arena is scaled for robots that need more."""
 _HEAVY = 1.25
-"""The box's friction over the largest push of a robot as described: two of the weakest in its intervals move it."""
+"""Friction of the box over the largest push of a nominal robot: two of the weakest in its intervals move it."""
 _FRICTION, _GRAVITY_M_S2 = 0.3, 9.81
 _SIDE = 2.1
-"""Side of the box over the distance that the shield keeps: two robots fit beside each other, three just so."""
+"""Side of the box over the separation of the shield: two robots fit beside each other, three barely."""
 _ROOM_M = 0.05
 _WAY_M = (0.3, 0.8)
-"""How far the box has to go, in the Robotarium's arena."""
+"""Least and largest distance of the goal in the arena of the Robotarium."""
 _HORIZON_S = 60.0
 _BESIDE_RAD = 0.7
-"""Robots that push beside each other stand this far from straight behind the box."""
+"""Angle from straight behind the box at which robots push beside each other."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class PushTask:
-    """Where the box shall go."""
+    """Goal of the box."""
 
     goal_world: jax.Array
-    """(2, E) [m]: of the box's centre."""
+    """(2, E) [m]: of its centre."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class PushBox:
     task_signals: tuple[Signal, ...]
     body_radius_m: float
     start_room_m: float
-    """Least distance of the box's centre from the walls at the start: a robot fits between."""
+    """Least distance of the centre of the box from the walls at the start: a robot fits between."""
     way_m: tuple[float, float]
     """Least and largest distance of the goal from the box."""
     speed_m_s: float
@@ -70,12 +75,12 @@ class PushBox:
     horizon_s: float
     tolerance_m: float = 0.1
     behind: float = 0.0
-    """Share of worlds in which the robots start at the free places nearest to where they push."""
+    """Share of worlds in which the robots start at the free places nearest to their pushing places."""
     name: str = "push_box"
 
     @classmethod
     def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> PushBox:
-        """Return the scenario for a kind of robot: the Robotarium's arena, grown for larger robots.
+        """Return the scenario for a kind of robot: the arena of the Robotarium, scaled for larger robots.
 
         Raises:
             TestudoError: the robot does not steer on the ground.
@@ -89,32 +94,28 @@ class PushBox:
         spacing = max(shield.separation_m + 0.1, _SPACING_M)
         scale = spacing / _SPACING_M
         low, high = (tuple(scale * x for x in side) for side in (ROBOTARIUM.low_world, ROBOTARIUM.high_world))
-        edge = [scale * x for x in SPAWN_EDGE_M]
-        grid = Grid.create(
-            tuple(x + e for x, e in zip(low, edge, strict=True)),
-            tuple(x - e for x, e in zip(high, edge, strict=True)),
-            spacing,
-        )
+        arena = Arena(low, high)
+        grid = Grid.create(*spawn_box(arena, [scale * x for x in SPAWN_EDGE_M]), spacing)
         side = _SIDE * shield.separation_m
         mass = _HEAVY * largest_push_n(spec) / (_FRICTION * _GRAVITY_M_S2)
         box = Box("box", (side, side, 0.3 * side), mass, _FRICTION)
-        ticks = max(1, round(0.33 / spec.control_period_s))
+        ticks = decision_ticks(spec)
         room = side / math.sqrt(2) + spec.body_radius_m + shield.wall_m + _ROOM_M
         age = spec.pose_max_age_s
         signals = (
-            Signal("goal_world", (2,), "m", "world", None),
+            goal_signal(2),
             Signal("box_position_world", (2,), "m", "world", age),
             Signal("box_quarter_yaw", (1,), "rad", "world", age),
         )
         speed = spec.control_point_speed_m_s
         return cls(
-            Arena(low, high),
+            arena,
             grid,
             (box,),
             signals,
             spec.body_radius_m,
             room,
-            tuple(scale * x for x in _WAY_M),
+            (scale * _WAY_M[0], scale * _WAY_M[1]),
             speed,
             ticks * spec.control_period_s,
             ticks,
@@ -127,12 +128,12 @@ class PushBox:
         return self.boxes[0].size_m[0] / 2 + self.body_radius_m
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
-        """See `Scenario.start`: the robots' places are those of a grid that the box leaves free."""
+        """See `Scenario.start`: robots start on the grid points that the box leaves free."""
         least, most = TEAM_SIZES
         if not least <= team_size <= most:
             raise TestudoError(
-                f"push_box: found {team_size} robots, expected {least} to {most}; one alone cannot "
-                "move the box, and more do not fit around it"
+                f"push_box: found {team_size} robots, expected {least} to {most}; one cannot move the box, "
+                "and more do not fit around it"
             )
         place_key, turn_key, goal_key, easy_key, choice, noise = jax.random.split(key, 6)
         limit = jnp.asarray([high - self.start_room_m for high in self.arena.high_world])
@@ -151,18 +152,18 @@ class PushBox:
         return replace(self, behind=0.5)
 
     def signals(self, task: PushTask, scene: Scene) -> Mapping[str, jax.Array]:
-        """See `Scenario.signals`: every robot is told where the box is, how it is turned, where it shall go."""
-        robots = scene.robots.yaw.shape
+        """See `Scenario.signals`: position, yaw and goal of the box, for every robot."""
+        robots, box = scene.robots.yaw.shape, _box(scene)
         return {
             "goal_world": jnp.broadcast_to(task.goal_world[:, None], (2, *robots)),
-            "box_position_world": jnp.broadcast_to(scene.bodies.position_world, (2, *robots)),
-            "box_quarter_yaw": jnp.broadcast_to(scene.bodies.yaw, robots)[None],
+            "box_position_world": jnp.broadcast_to(box.position_world, (2, *robots)),
+            "box_quarter_yaw": jnp.broadcast_to(box.yaw, robots)[None],
         }
 
     def rewards(self, task: PushTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
-        """See `Scenario.rewards`: progress of the box, the way to behind it, a price on time, the success.
+        """See `Scenario.rewards`: progress of the box, way to behind it, cost of time, bonus for success.
 
-        All but the way behind the box are the team's: each robot gets the same.
+        All but the way are equal for all robots.
         """
         step = self.speed_m_s * self.decision_s
         robots = after.robots.yaw.shape
@@ -181,11 +182,11 @@ class PushBox:
 
     def distance(self, task: PushTask, scene: Scene) -> jax.Array:
         """Return the distance of the box to its goal (E,) [m]."""
-        return _length(scene.bodies.position_world[:, 0] - task.goal_world)
+        return _length(_box(scene).position_world[:, 0] - task.goal_world)
 
     def way_behind(self, task: PushTask, scene: Scene) -> jax.Array:
-        """Return how far each robot has to go, round the box, to where it pushes (N, E) [m]."""
-        box = scene.bodies.position_world
+        """Return the way (N, E) [m] of each robot, round the box, to its pushing place."""
+        box = _box(scene).position_world
         return self._way_behind(scene.robots.position_world - box, box - task.goal_world[:, None])
 
     @property
@@ -195,31 +196,30 @@ class PushBox:
         return corner + self.body_radius_m + _ROOM_M / 2 + math.hypot(*self.grid.jitter_m)
 
     def _way_behind(self, offset: jax.Array, behind: jax.Array) -> jax.Array:
-        """Return ways (N, ...) [m] for offsets (2, N, ...) from the box and the direction (2, ...) of its back."""
+        """Return ways (N, ...) [m] for offsets (2, N, ...) from the box and the direction (2, ...) of its rear."""
         cross = offset[0] * behind[1] - offset[1] * behind[0]
         angle = jnp.arctan2(jnp.abs(cross), offset[0] * behind[0] + offset[1] * behind[1])
         around = (self.contact_m + self.body_radius_m) * jnp.maximum(angle - _BESIDE_RAD, 0.0)
         return around + jnp.maximum(_length(offset) - self.contact_m, 0.0)
 
     def _draw_goal(self, key: jax.Array, box: jax.Array) -> jax.Array:
-        """Draw a goal (2,) in any direction of the box (2,), as far as a box there stays off the walls."""
+        """Draw a goal (2,) in any direction from the box (2,), at which the box does not touch the walls."""
         angle_key, way_key = jax.random.split(key)
         angle = jax.random.uniform(angle_key, minval=-jnp.pi, maxval=jnp.pi)
         towards = jnp.stack([jnp.cos(angle), jnp.sin(angle)])
         corner = self.boxes[0].size_m[0] / math.sqrt(2) + _ROOM_M
         limit = jnp.asarray([high - corner for high in self.arena.high_world])
         least, most = self.way_m
-        # a step of at most `limit` along an axis stays inside one way or the other, from any place inside
+        # from any place inside, a step of at most `limit` along an axis stays inside forward or backward
         longest = jnp.minimum(most, jnp.min(limit / (jnp.abs(towards) + 1e-6)))
         step = towards * jax.random.uniform(way_key, minval=least, maxval=longest)
         return box + jnp.where(jnp.abs(box + step) > limit, -step, step)
 
 
 def largest_push_n(spec: RobotSpec) -> float:
-    """Return the force [N] with which a robot of the described kind pushes at full command against a wall.
+    """Return the force [N] with which a nominal robot at full command pushes against a wall.
 
-    Its motors strive for the commanded speed within the lag, up to the limit of acceleration, for the mass with
-    the spinning parts.
+    Its motors accelerate the mass with the rotating parts to the commanded speed within the lag, up to their limit.
     """
     return wheel_inertia(spec)[0] * min(spec.acceleration_limit_m_s2, spec.speed_limit_m_s / spec.velocity_lag_s)
 
@@ -227,3 +227,9 @@ def largest_push_n(spec: RobotSpec) -> float:
 def _length(vector: jax.Array) -> jax.Array:
     """Return the length (...) of vectors (2, ...)."""
     return jnp.sqrt(jnp.sum(vector**2, axis=0) + 1e-12)
+
+
+def _box(scene: Scene) -> BodyState:
+    if scene.bodies is None:
+        raise TestudoError("push_box: found a scene without boxes, expected one box")
+    return scene.bodies

@@ -1,4 +1,4 @@
-"""What a scenario is: start, task signals, reward, success. The physics and the robots are not its business."""
+"""Interface of scenarios (start, task signals, reward, success), their construction and their scoring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.scene import BodyState, Scene
 from testudo_sim.starts import StartDistribution
 
@@ -25,14 +25,14 @@ from testudo_sim.starts import StartDistribution
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class StartState:
-    """Where the robots of each world begin; (D, N, E) [m], (N, E) [rad], the task's own state, and the boxes."""
+    """Start of the robots of each world: (D, N, E) [m], (N, E) [rad], the state of the task, and the boxes."""
 
     position_world: jax.Array
     yaw: jax.Array
     task: Any
     bodies: BodyState | None = None
     velocity: jax.Array | None = None
-    """(D, N, E): see `MotionState.velocity`; None is at rest."""
+    """(D, N, E): see `MotionState.velocity`; None at rest."""
 
 
 class Scenario(Protocol):
@@ -43,24 +43,28 @@ class Scenario(Protocol):
     horizon_s: float
     decision_ticks: int
     boxes: tuple[Box, ...]
-    """Bodies beside the robots."""
     task_signals: tuple[Signal, ...]
     """The signals that the scenario adds to those that every robot has."""
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw the start of one world (no world axis); raises `TestudoError` if the team does not fit."""
+        ...
 
     def for_training(self) -> Scenario:
-        """Return the same task with the starts to learn from, which may be harder than those of the task."""
+        """Return the same task with the starts for training, which may differ from those of the task."""
+        ...
 
     def signals(self, task: Any, scene: Scene) -> Mapping[str, jax.Array]:
         """Return the task signals (component, N, E) by name."""
+        ...
 
     def rewards(self, task: Any, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
         """Return the reward terms (N, E) of one decision, by name."""
+        ...
 
     def success(self, task: Any, scene: Scene) -> jax.Array:
         """Return (E,) bool: the task is done, which ends the episode."""
+        ...
 
 
 def make_scenario(
@@ -72,12 +76,7 @@ def make_scenario(
 ) -> Scenario:
     """Build a registered scenario (entry points `testudo.scenarios`) for a kind of robot.
 
-    Args:
-        name: of the scenario.
-        spec: the kind of robot.
-        shield: margins.
-        obstacles: stand in its arena; a scenario that takes any has a method `with_obstacles`.
-        starts: what its worlds begin from, in place of its own starts; a scenario that can has a method `with_starts`.
+    Obstacles need a scenario with a method `with_obstacles`, and recorded starts one with `with_starts`.
 
     Raises:
         TestudoError: no scenario has this name, or it takes no obstacles or starts.
@@ -85,7 +84,7 @@ def make_scenario(
     points = {point.name: point for point in entry_points(group="testudo.scenarios")}
     if name not in points:
         raise TestudoError(f"scenario {name!r} is not known; known are {', '.join(sorted(points))}")
-    scenario: Scenario = points[name].load().create(spec, shield)
+    scenario: Any = points[name].load().create(spec, shield)
     if obstacles:
         if not hasattr(scenario, "with_obstacles"):
             raise TestudoError(f"--obstacles: found {len(obstacles)} of them, scenario {name!r} takes none")
@@ -117,46 +116,39 @@ class TaskScore:
     success: jax.Array
     """(E,) bool: the task is done."""
     broken: jax.Array
-    """(E,) bool: the scene after the decision holds something that is no number."""
+    """(E,) bool: the scene after the decision is not finite."""
 
 
 @dataclass(frozen=True)
 class TaskScoring:
-    """How decisions of a scenario are scored for one kind of robot."""
+    """Scoring of the decisions of a scenario for one kind of robot."""
 
     scenario: Scenario
     spec: RobotSpec
     change_price: float = 0.0
-    """Reward that a command costs when the shield changes it by the full speed."""
+    """Cost of a command change by the shield of full speed."""
     facing_price: float = 0.0
-    """Reward that each second costs in which a robot looks at right angles to its goal; away from it, twice."""
+    """Cost per second of a heading at right angles to the goal; of the opposite heading, twice."""
 
     @property
     def decision_s(self) -> float:
-        """Time of one decision [s]."""
+        """Return the time of one decision [s]."""
         return self.scenario.decision_ticks * self.spec.control_period_s
 
     @property
     def horizon(self) -> int:
-        """Decisions in an episode."""
+        """Return the decisions in an episode."""
         return int(self.scenario.horizon_s / self.decision_s)
 
     def decision(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array) -> TaskScore:
-        """Return what a decision is worth.
-
-        Args:
-            task: the scenario's state.
-            before: the scene when it began.
-            after: the scene when it ended.
-            change_m_s: (N, E) mean change of the command by the shield in its ticks.
-        """
+        """Return the score of a decision; ``change_m_s`` (N, E) is the mean change of the command by the shield."""
         price = self.change_price * change_m_s / self.spec.control_point_speed_m_s
         terms = {**self.scenario.rewards(task, before, after), CHANGES: -price}
         if self.facing_price:
             goal = self.scenario.signals(task, after)["goal_world"]
             terms[FACING] = -self.facing_price * self.decision_s * looks_away(after.robots, goal)
         broken = not_finite(after)
-        reward = jnp.where(broken, 0.0, sum(terms.values()))
+        reward = jnp.where(broken, 0.0, jnp.asarray(sum(terms.values())))
         return TaskScore(terms, reward, self.scenario.success(task, after), broken)
 
 

@@ -1,8 +1,7 @@
 """`swap`: robots on a ring change places with the one opposite, in the plane or in space.
 
-In space the ring lies flat, leans or stands upright, so that robots meet at one height, or one above another and
-have to fly around: what is above another blows it down. Between robots heights count less than ways across
-(`height_ratio`); an upright ring is higher by as much.
+In space the ring is flat, inclined or upright, so that robots meet at one height, or above another and have to avoid
+its downwash. Heights between robots count 1/`height_ratio`, by which an upright ring is stretched.
 """
 
 from __future__ import annotations
@@ -13,62 +12,39 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.scenarios.goal_scenario import (
-    GoalScenario,
-    GoalTask,
-    arena_height_m,
-    decision_ticks,
-    room_m,
-    spacing_m,
-    yaws,
-)
+from testudo_sim.scenarios.goal_scenario import GoalScenario, GoalTask, room_m, spacing_m, square_arena, yaws
 from testudo_sim.scenarios.scenario import StartState
 
 _RADII = (1.25, 2.25)
 """Least and largest radius of the ring over the spacing: up to 7 robots fit on all, and 14 on the largest."""
 _GONE = 0.9
-"""In training, robots that are on their way have gone this part of it at most."""
+"""Largest share of the way that robots have gone at the start in training."""
 _TRAINING_SHARE = 0.5
-"""Of the time limit: a team that is stuck teaches little."""
+"""Share of the time limit in training: a deadlocked team teaches little."""
 _UPRIGHT = 0.8
-"""Half the height of an upright ring over the spacing: four robots fit (0.71), and a little more."""
+"""Half the height of an upright ring over the spacing; four robots need 0.71."""
 _FLAT_SHARE, _UPRIGHT_SHARE = 0.4, 0.3
-"""Of the worlds in space; the other rings lean."""
+"""Shares of the worlds in space; the other rings are inclined."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swap(GoalScenario):
     """Implements `Scenario`."""
 
-    room_m: float
-    """Least distance of starts and goals from floor and ceiling."""
-    height_ratio: float
-    """How much farther than beside another a robot has to be above another."""
     on_the_way: float = 0.0
-    """Share of worlds in which the robots have gone a part of the way around, to the left as seen along it."""
+    """Share of worlds in which the robots start part of the way round the ring, anticlockwise."""
     name: str = "swap"
 
     @classmethod
     def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Swap:
-        """Return the scenario for a kind of robot; the arena lets robots pass outside of the largest ring."""
-        spacing, room, up = spacing_m(shield), room_m(spec, shield), shield.height_ratio
+        """Return the scenario for a kind of robot; the arena has space outside the largest ring."""
+        spacing, room = spacing_m(shield), room_m(spec, shield)
         side = _RADII[1] * spacing + max(room, spacing)
-        low, high = (-side, -side), (side, side)
-        if spec.dimension == 3:
-            low = (*low, 0.0)
-            high = (*high, arena_height_m(2 * (_UPRIGHT * up * spacing + room)))
-        return cls(
-            arena=Arena(low, high),
-            spec=spec,
-            spacing_m=spacing,
-            decision_ticks=decision_ticks(spec),
-            room_m=room,
-            height_ratio=up,
-        )
+        height = 2 * (_UPRIGHT * shield.height_ratio * spacing + room)
+        return cls.in_arena(square_arena(spec, side, height), spec, shield)
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw a ring and the place of each robot on it."""
@@ -97,17 +73,17 @@ class Swap(GoalScenario):
         return StartState(start, yaws(heading, self.spec, team_size), GoalTask(goal))
 
     def for_training(self) -> Swap:
-        """See `Scenario.for_training`: half of the teams are on their way, so that going around is seen to pay."""
+        """See `Scenario.for_training`: half of the teams start on the way, so that going round earns rewards."""
         return replace(self, on_the_way=0.5, horizon_s=_TRAINING_SHARE * self.horizon_s)
 
     def _axes(self, key: jax.Array, radius: jax.Array, team_size: int) -> jax.Array:
-        """Return the half axes (3, 2) [m] of a ring in space, which leans about the first of them.
+        """Return the half axes (3, 2) [m] of a ring in space, inclined about the first of them.
 
         Stretching an axis brings no two places nearer, so that the ring may be lower than it is wide.
         """
         kind, how, about = jax.random.split(key, 3)
         half_m = min(_UPRIGHT * self.spacing_m, (self.arena.high_world[2] / 2 - self.room_m) / self.height_ratio)
-        # where robots above one another do not fit below the ceiling, the ring leans as far as it lets it
+        # below a low ceiling the ring is inclined as far as possible
         steepest = min(1.0, 2 * half_m * math.sin(math.pi / team_size) / self.spacing_m)
         leaning = jax.random.uniform(how, minval=0.0, maxval=steepest)
         chance = jax.random.uniform(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,8 +12,8 @@ from testudo_deploy.contract.onnx_policy import open_session
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
 
-BatchPolicy = Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]
-"""(signals (B, ...), hidden (B, M)) -> (velocity (B, D), hidden (B, M)); B robots of all worlds."""
+BatchPolicy = Callable[[Mapping[str, jax.Array], jax.Array], tuple[Any, Any]]
+"""(signals (B, ...), hidden (B, M)) -> arrays (velocity (B, D), hidden (B, M)); B robots of all worlds."""
 
 
 def artefact_policy(artefact: PolicyArtefact) -> BatchPolicy:
@@ -27,7 +28,8 @@ def artefact_policy(artefact: PolicyArtefact) -> BatchPolicy:
 
     def policy(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[np.ndarray, np.ndarray]:
         values = {**signals, HIDDEN: hidden}
-        found = session.run(outputs, {name: np.asarray(values[name], np.float32) for name in inputs})
+        feeds = {name: np.asarray(values[name], np.float32) for name in inputs}
+        found = [np.asarray(value) for value in session.run(outputs, feeds)]
         return found[0], found[1] if contract.hidden_size else np.asarray(hidden)
 
     return policy

@@ -6,6 +6,7 @@ The tick in `team_tick` has layer 1 and perfect clocks, for training; this one s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,20 +16,20 @@ import jax.numpy as jnp
 from testudo_deploy.control.peer_tracker import left_reserved_segments
 from testudo_deploy.control.pose_validator import follow_pose
 from testudo_deploy.control.state_prediction import predict_state
-from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, begin_brake_monitor
-from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs, reserved_at_rest
+from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, begin_brake_monitor, update_brake_monitor
+from testudo_deploy.shield.reservations import ShieldInputs
+from testudo_deploy.shield.reserved_space import ReservedSpace, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.motion_model import actuator_command, effective_command
 from testudo_hardware.motion.motion_state import length
-from testudo_sim import pytrees  # noqa: F401  (registers the types)
+from testudo_hardware.spec import RobotSpec
+from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Slots, WorldParameters
-from testudo_sim.team.brake_monitor import earlier_slots, update_brake_monitors
-from testudo_sim.team.fault_schedule import CHASER, LIAR, Faults
-from testudo_sim.team.lost_link import LostLinkVehicle, coasted, listening, receive
+from testudo_sim.team.fault_schedule import CHASER, LIAR, Faults, LostLinkVehicle, coasted, listening, receive
 from testudo_sim.team.message_radio import (
     MessageRadio,
     by_slot,
@@ -41,14 +42,11 @@ from testudo_sim.team.message_radio import (
 from testudo_sim.team.team_tick import (
     SimulatedTeam,
     advanced,
-    delayed_measurements,
-    held_velocity,
+    initial_motion,
     measure,
-    motion_history,
     no_turns,
     per_robot,
     split_command,
-    stationary_history,
     stopping_segment,
     turned_on,
 )
@@ -122,21 +120,12 @@ def start_deployed(
     velocity: jax.Array | None = None,
 ) -> DeployedTeamState:
     """Return the initial state, with all first messages received, at rest or at velocities (D, N, E)."""
-    slots = Slots.create(team.model.spec, team.channels)
-    physics = team.physics.reset(position_world, yaw, None, velocity)
-    motion = team.physics.scene(physics).robots
-    held = jnp.zeros_like(position_world) if velocity is None else motion.velocity
-    sent = jnp.broadcast_to(held, (slots.commands, *held.shape))
-    past, seen, estimate = stationary_history(motion, slots.states), motion, motion
-    if velocity is not None:
-        past = motion_history(team.model, motion, slots.states)
-        seen = delayed_measurements(past, parameters)
-        estimate = predict_state(team.model, seen, sent, per_robot(parameters.pending))
-    stop = team.model.stopping_point(estimate)
+    begin = initial_motion(team, position_world, yaw, parameters, None, velocity)
+    sent, seen, estimate = begin.sent, begin.measured, begin.estimate
     space = reserved_at_rest(position_world) if velocity is None else stopping_segment(team.model, seen, estimate)
-    control = jnp.zeros_like(position_world) if velocity is None else held_velocity(team.model, stop, estimate)
-    radio = receive_messages(message(stop.position_world, control, space), deployment.longest_message_ticks + 1)
-    size = yaw.shape[0]
+    first = message(begin.stop.position_world, begin.control, space)
+    radio = receive_messages(first, deployment.longest_message_ticks + 1)
+    size, slots = yaw.shape[0], Slots.create(team.model.spec, team.channels)
     last = (jnp.arange(size) + 1 + jnp.arange(size - 1)[:, None]) % size == size - 1
     flagged = last[..., None] & (faults.stranger == CHASER)
     zero = jnp.zeros(yaw.shape, jnp.int32)
@@ -144,15 +133,15 @@ def start_deployed(
     table = neighbour_table(radio, number, team.model.spec.control_period_s, faults)
     table = replace(table, untrusted=flagged) if deployment.strangers else table
     return DeployedTeamState(
-        physics,
+        begin.physics,
         sent,
-        past,
+        begin.past,
         table,
         estimate,
         seen,
         seen,
         zero == 0,
-        jnp.broadcast_to(held, (earlier_slots(team.model.spec, slots), *held.shape)),
+        jnp.broadcast_to(sent[0], (earlier_slots(team.model.spec, slots), *sent.shape[1:])),
         begin_brake_monitor(team.model.spec, seen, zero == 0),
         zero > 0,
         space,
@@ -235,7 +224,8 @@ def _moved(
     after = team.physics.advance(state.physics, vehicle.reached, state.parameters)
     if not isinstance(team.physics, KinematicPhysics):  # the other tiers have only vehicles that brake by themselves
         return after, vehicle
-    return coasted(team, state.physics, after, vehicle, loss), vehicle
+    floor_m = team.arena.low_world[2] if team.arena else 0.0
+    return coasted(team.model.spec, floor_m, state.physics, after, vehicle, loss), vehicle
 
 
 def _shielded(
@@ -337,3 +327,43 @@ def _watch(
         age_s=jnp.where(flagged, age, table.age_s),
         untrusted=flagged,
     ), flagged
+
+
+def earlier_slots(spec: RobotSpec, slots: Slots) -> int:
+    """Return the number of commands beyond ``slots.commands`` that can have acted on a pose."""
+    return max(slots.states - 1 + math.ceil(_delays(spec)[-1]) + 1 - slots.commands, 1)
+
+
+def update_brake_monitors(
+    spec: RobotSpec,
+    watch: BrakeMonitorState,
+    measured: MotionState,
+    located: jax.Array,
+    sent: jax.Array,
+    parameters: WorldParameters,
+) -> tuple[BrakeMonitorState, jax.Array]:
+    """Return the monitor after a tick, and the robots (N, E) that exceeded the predicted braking distance.
+
+    ``measured`` is the pose of this tick, from odometry where it was not accepted (``located`` (N, E)); ``sent`` are
+    effective commands (H, D, N, E), newest first.
+    """
+    acting = [
+        (share, [_sent_ago(sent, m + delay) for delay in _delays(spec)])
+        for m, share in enumerate(parameters.age_weights)
+    ]
+    after, excess = update_brake_monitor(spec, watch, measured, located, acting, jnp.float32(spec.control_period_s))
+    return after, excess > 0
+
+
+def _delays(spec: RobotSpec) -> list[float]:
+    """Return delays in ticks that include the one with the weakest braking; commands between ticks are mixtures."""
+    delay = spec.quantities["dynamics.command_delay"]
+    low, high = delay.low / spec.control_period_s, delay.high / spec.control_period_s
+    return sorted({low, high, *range(math.ceil(low), math.floor(high) + 1)})
+
+
+def _sent_ago(sent: jax.Array, ticks: float) -> jax.Array:
+    """Return the command sent ``ticks`` ago, interpolated."""
+    whole = math.floor(ticks)
+    part = ticks - whole
+    return sent[whole] if part == 0 else (1 - part) * sent[whole] + part * sent[whole + 1]

@@ -1,4 +1,4 @@
-"""Schedules faults in simulated worlds: ticks, messages, localisation, and hostile neighbours.
+"""Schedules faults in simulated worlds: ticks, messages, localisation, hostile neighbours, lost links of drones.
 
 Arrays have the worlds E last. Times are control ticks since the start; `NEVER` is a tick that is not reached.
 """
@@ -10,13 +10,18 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from testudo_hardware.motion import MotionState
+from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
+from testudo_hardware.spec import RobotSpec
+
 NEVER = 1 << 20
+_ON_FLOOR_M = 1e-4
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class RadioLoss:
-    """Loss of set-points to drones, and the reactions of the drones (`lost_link.py`)."""
+    """Loss of set-points to drones, and the reactions of the drones, see `receive` and `coasted`."""
 
     burst_chance: jax.Array
     """(E,): probability that a burst of loss begins at a tick."""
@@ -105,4 +110,68 @@ def no_faults(dimension: int, size: int, worlds: int, driver_ticks: int) -> Faul
         lie_world=jnp.zeros((dimension, worlds)),
         blind_age=none > 0,
         blind_take=none > 0,
+    )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class LostLinkVehicle:
+    """Received set-points of the drones."""
+
+    reached: jax.Array
+    """(H, D, N, E): received effective commands, newest first."""
+    burst: jax.Array
+    """(N, E) int: remaining ticks of a burst of loss."""
+    silent: jax.Array
+    """(N, E) int: ticks since the last set-point."""
+
+
+def listening(sent: jax.Array) -> LostLinkVehicle:
+    """Return vehicles that received all commands (H, D, N, E)."""
+    none = jnp.zeros(sent.shape[2:], jnp.int32)
+    return LostLinkVehicle(sent, none, none)
+
+
+def receive(
+    vehicle: LostLinkVehicle, loss: RadioLoss, sent: jax.Array, number: jax.Array, key: jax.Array
+) -> LostLinkVehicle:
+    """Return the vehicles after tick ``number`` () with sent commands (D, N, E)."""
+    begins = jax.random.uniform(key, vehicle.burst.shape) < loss.burst_chance
+    burst = jnp.where(begins & (vehicle.burst == 0), loss.burst_ticks, jnp.maximum(vehicle.burst - 1, 0))
+    lost = (burst > 0) | ((number >= loss.lost_from) & (number < loss.lost_until))
+    silent = jnp.where(lost, vehicle.silent + 1, 0)
+    last = vehicle.reached[0]
+    # a levelled vehicle keeps its vertical set-point; `coasted` replaces its horizontal motion
+    alone = jnp.where(loss.brakes, 0.0, last)
+    kept = jnp.where(silent < loss.hold_ticks, last, alone)
+    now = jnp.where(lost, kept, sent)
+    return LostLinkVehicle(jnp.concatenate([now[None], vehicle.reached[:-1]]), burst, silent)
+
+
+def coasted(
+    spec: RobotSpec,
+    floor_m: float,
+    before: MotionState,
+    after: MotionState,
+    vehicle: LostLinkVehicle,
+    loss: RadioLoss,
+) -> MotionState:
+    """Return the motion (D, N, E) after a tick, with coasting and falling of levelled drones.
+
+    ``after`` is the motion under the received commands, ``floor_m`` the height [m] of the floor.
+    """
+    period, rest_m = spec.control_period_s, floor_m + spec.body_radius_m
+    levelled = (vehicle.silent >= loss.hold_ticks) & ~loss.brakes
+    falls = (vehicle.silent >= loss.cut_ticks) & ~loss.brakes
+    old = before.velocity
+    flat = old[:2] * (1 - period * loss.drag_per_s) + period * jnp.where(falls, 0.0, loss.drift_m_s2)
+    high = jnp.where(falls, old[2] - period * GRAVITY_M_S2, after.velocity[2])
+    velocity = jnp.concatenate([flat, high[None]])
+    place = before.position_world + period / 2 * (old + velocity)
+    place = place.at[2].set(jnp.where(falls, place[2], after.position_world[2]))
+    down = place[2] <= rest_m
+    place = place.at[2].set(jnp.where(down, rest_m + _ON_FLOOR_M, place[2]))
+    velocity = jnp.where(down & falls, 0.0, velocity)
+    return MotionState(
+        jnp.where(levelled, place, after.position_world), after.yaw, jnp.where(levelled, velocity, after.velocity)
     )

@@ -1,7 +1,7 @@
 """Simulates messages between robots: delay, loss, reordering, and age bounds by echo.
 
 Every robot sends one message at every tick in which its process runs. A receiver keeps the newest by number and
-tells the senders which it has heard; ages are bounded by that echo, never by the arrival (shield.md, "Age").
+acknowledges it to the senders; ages are bounded by that echo, never by the arrival (shield.md, "Age").
 Arrays are (component, robot, world); slot k of robot i is robot i + 1 + k (modulo N).
 """
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable
-from testudo_sim import pytrees  # noqa: F401  (registers the types)
+from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.team.fault_schedule import Faults
 
 
@@ -67,10 +67,10 @@ def exchange(
 
     Args:
         radio: before.
-        announcement: what each robot says now (C, N, E).
-        sends: robots whose process runs and knows where it is (N, E) bool.
-        tick: since the start; the number of this message.
-        loss: probability (E,) that a message is lost.
+        announcement: messages (C, N, E).
+        sends: (N, E) bool: the process runs and its pose is accepted.
+        tick: number of these messages.
+        loss: (E,) probability that a message is lost.
         faults: delays, losses of single links, blackout.
         key: randomness.
     """
@@ -82,7 +82,7 @@ def exchange(
     delay_key, loss_key = jax.random.split(key)
     low, high = faults.message_ticks
     delay = jax.random.randint(delay_key, low.shape, low, high + 1)
-    number = tick + 1 - delay  # a message of one tick is there at the next one
+    number = tick + 1 - delay  # a message time of one tick means arrival at the next tick
     index = jnp.where(number >= 0, number, 0) % slots
 
     def due(ring: jax.Array) -> jax.Array:
@@ -117,21 +117,21 @@ def neighbour_table(radio: MessageRadio, tick: jax.Array, period_s: float, fault
 def peer_spaces(radio: MessageRadio, silent_ticks: float, reserves: jax.Array) -> PeerReservations:
     """Return the reserved and requested segments (2, D, K, N, E) of the peers of each robot."""
     dimension = radio.content.shape[0] // 6
-    lanes = radio.content[2 * dimension :].reshape(2, 2, dimension, *radio.content.shape[1:])
+    segments = radio.content[2 * dimension :].reshape(2, 2, dimension, *radio.content.shape[1:])
     slots, size = radio.heard.shape[:2]
     peer = (jnp.arange(size) + 1 + jnp.arange(slots)[:, None]) % size
     first = jnp.broadcast_to((jnp.arange(size) < peer)[..., None], radio.heard.shape)
-    return PeerReservations(lanes[0], lanes[1], radio.acknowledged, radio.silence > silent_ticks, first, reserves)
+    return PeerReservations(segments[0], segments[1], radio.acknowledged, radio.silence > silent_ticks, first, reserves)
 
 
 def message(control_point_world: jax.Array, velocity_world: jax.Array, space: ReservedSpace) -> jax.Array:
     """Return the messages (6 D, N, E) of the robots."""
-    lanes = jnp.stack([space.owned_world, space.announced_world])
-    return jnp.concatenate([control_point_world, velocity_world, lanes.reshape(-1, *lanes.shape[3:])])
+    segments = jnp.stack([space.owned_world, space.announced_world])
+    return jnp.concatenate([control_point_world, velocity_world, segments.reshape(-1, *segments.shape[3:])])
 
 
 def by_slot(values: jax.Array) -> jax.Array:
-    """Return (C, N-1, N, E): for each robot its peers' values (C, N, E)."""
+    """Return the values (C, N-1, N, E) of the peers of each robot from values (C, N, E)."""
     size = values.shape[1]
     return jnp.stack([jnp.roll(values, -(k + 1), axis=1) for k in range(size - 1)], axis=1)
 
@@ -139,5 +139,5 @@ def by_slot(values: jax.Array) -> jax.Array:
 def _of_receiver(heard: jax.Array) -> jax.Array:
     """Return, per receiver and slot, the message number of the receiver that the peer acknowledged (K, N, E)."""
     slots = heard.shape[0]
-    # slot k of robot i is robot j = i + 1 + k; in j's own table i sits in slot N - 2 - k
+    # slot k of robot i is robot j = i + 1 + k; in the table of j, robot i is in slot N - 2 - k
     return jnp.stack([jnp.roll(heard[slots - 1 - k], -(k + 1), axis=0) for k in range(slots)])

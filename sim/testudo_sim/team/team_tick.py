@@ -1,13 +1,13 @@
 """One control tick of a team in many worlds: measure, shield, send messages, move.
 
-What a robot does here is what it does on the ground: same estimate, same table, same shield.
+Estimate, peer table and shield are those of the robots.
 Arrays are (component, robot, world); neighbour slot k of robot i is robot i + 1 + k (modulo N).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +26,9 @@ from testudo_deploy.shield.velocity_projection import (
 from testudo_hardware.arrays import stacked
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command, control_velocity, effective_command
-from testudo_sim import pytrees  # noqa: F401  (registers MotionState)
+from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.physics.scene import BodyState, Physics
-from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters
+from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters, weighted
 from testudo_sim.team.message_radio import by_slot
 
 _REQUEST_TICKS = 3
@@ -38,7 +38,7 @@ def motion_history(model: MotionModel, motion: MotionState, count: int) -> Motio
     """Return the present and past states (M, D, N, E) of a motion at constant velocity, newest first."""
     spec = model.spec
     tick = LagResponse.create(jnp.full(motion.yaw.shape, spec.control_period_s), jnp.float32(spec.velocity_lag_s))
-    states, back = [motion], replace(motion, velocity=-motion.velocity)  # driving backwards follows the same arc
+    states, back = [motion], replace(motion, velocity=-motion.velocity)  # the same arc backwards
     for _ in range(1, count):
         back = model.step(back, back.velocity, tick)
         states.append(replace(back, velocity=motion.velocity))
@@ -47,13 +47,7 @@ def motion_history(model: MotionModel, motion: MotionState, count: int) -> Motio
 
 def delayed_measurements(past: MotionState, parameters: WorldParameters) -> MotionState:
     """Return the poses (D, N, E) with the sensor age of each world, without noise, from ``past`` (M, D, N, E)."""
-    weights = parameters.age_weights
-    return jax.tree.map(lambda x: sum(weights[m] * x[m] for m in range(x.shape[0])), past)
-
-
-def stationary_history(motion: MotionState, count: int) -> MotionState:
-    """Return the past states (M, D, N, E) of robots at rest."""
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), motion)
+    return jax.tree.map(lambda x: weighted(parameters.age_weights, x), past)
 
 
 def held_velocity(model: MotionModel, stop: StoppingPoint, motion: MotionState) -> jax.Array:
@@ -122,6 +116,45 @@ class TeamState:
     """(H, N, E) [rad/s]: yaw rates sent, newest first; None where none is commanded."""
 
 
+class InitialMotion(NamedTuple):
+    """Motion, measurements and commands that precede a simulated start."""
+
+    physics: Any
+    sent: jax.Array
+    """(H, D, N, E): effective commands, newest first."""
+    past: MotionState
+    """(M, D, N, E): true states, newest first."""
+    measured: MotionState
+    estimate: MotionState
+    stop: StoppingPoint
+    control: jax.Array
+    """(D, N, E) [m/s]: velocities of the control points."""
+
+
+def initial_motion(
+    team: SimulatedTeam,
+    position_world: jax.Array,
+    yaw: jax.Array,
+    parameters: WorldParameters,
+    bodies: BodyState | None,
+    velocity: jax.Array | None,
+) -> InitialMotion:
+    """Return the motion of robots that begin at rest, or at velocities (D, N, E)."""
+    model, slots = team.model, Slots.create(team.model.spec, team.channels)
+    physics = team.physics.reset(position_world, yaw, bodies, velocity)
+    motion = team.physics.scene(physics).robots
+    held = jnp.zeros_like(position_world) if velocity is None else motion.velocity
+    sent = jnp.broadcast_to(held, (slots.commands, *held.shape))
+    if velocity is None:
+        past = jax.tree.map(lambda x: jnp.broadcast_to(x, (slots.states, *x.shape)), motion)
+        return InitialMotion(physics, sent, past, motion, motion, model.stopping_point(motion), held)
+    past = motion_history(model, motion, slots.states)
+    measured = delayed_measurements(past, parameters)
+    estimate = predict_state(model, measured, sent, per_robot(parameters.pending))
+    stop = model.stopping_point(estimate)
+    return InitialMotion(physics, sent, past, measured, estimate, stop, held_velocity(model, stop, estimate))
+
+
 def start(
     team: SimulatedTeam,
     position_world: jax.Array,
@@ -131,26 +164,16 @@ def start(
     velocity: jax.Array | None = None,
 ) -> TeamState:
     """Return the initial state, with all first messages received, at rest or at velocities (D, N, E)."""
-    slots = Slots.create(team.model.spec, team.channels)
-    physics = team.physics.reset(position_world, yaw, bodies, velocity)
-    motion = team.physics.scene(physics).robots
-    held = jnp.zeros_like(position_world) if velocity is None else motion.velocity
-    sent = jnp.broadcast_to(held, (slots.commands, *held.shape))
-    past, estimate = stationary_history(motion, slots.states), motion
-    if velocity is not None:
-        past = motion_history(team.model, motion, slots.states)
-        estimate = predict_state(
-            team.model, delayed_measurements(past, parameters), sent, per_robot(parameters.pending)
-        )
-    stop = team.model.stopping_point(estimate)
-    control = jnp.zeros_like(stop.position_world) if velocity is None else held_velocity(team.model, stop, estimate)
-    announcement = jnp.concatenate([stop.position_world, control])
-    announced = jnp.broadcast_to(announcement, (slots.messages, *announcement.shape))
+    begin = initial_motion(team, position_world, yaw, parameters, bodies, velocity)
+    announcement = jnp.concatenate([begin.stop.position_world, begin.control])
+    messages = Slots.create(team.model.spec, team.channels).messages
+    announced = jnp.broadcast_to(announcement, (messages, *announcement.shape))
     heard = by_slot(announcement)
     age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
     dimension = position_world.shape[0]
     table = PeerTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
-    return TeamState(physics, sent, past, announced, table, estimate, parameters, no_turns(team, sent))
+    turns = no_turns(team, begin.sent)
+    return TeamState(begin.physics, begin.sent, begin.past, announced, table, begin.estimate, parameters, turns)
 
 
 def no_turns(team: SimulatedTeam, sent: jax.Array) -> jax.Array | None:
@@ -175,14 +198,10 @@ def turned_on(turns: jax.Array | None, yaw_rate: jax.Array | None, braked: jax.A
 def tick(
     team: SimulatedTeam, state: TeamState, nominal_world: jax.Array, key: jax.Array
 ) -> tuple[TeamState, ShieldResult]:
-    """Return the state one control period later and what the shield did.
+    """Return the state one control period later and the result of the shield.
 
-    Args:
-        team: the fixed part.
-        state: the state at the start of the tick.
-        nominal_world: wanted control-point velocities (D, N, E) [m/s], with a yaw rate [rad/s] as last number where
-            the team turns.
-        key: randomness of noise and loss in this tick.
+    ``nominal_world`` (D, N, E) [m/s] are nominal control-point velocities, with a yaw rate [rad/s] as last number where
+    the team turns; ``key`` is the randomness of noise and loss.
     """
     nominal_world, yaw_rate = split_command(team, nominal_world)
     stop = team.model.stopping_point(state.estimate)
@@ -261,12 +280,12 @@ def _message_age(team: SimulatedTeam, parameters: WorldParameters) -> jax.Array:
 
 def _hear(team: SimulatedTeam, announced: jax.Array, parameters: WorldParameters, key: jax.Array) -> PeerTable:
     """Return the messages received in this tick; ``valid`` marks slots without loss."""
-    ticks = parameters.message_ticks
-    values = sum(jnp.where(ticks == k + 1, 1.0, 0.0) * announced[k] for k in range(announced.shape[0]))
+    ticks = jnp.arange(1, announced.shape[0] + 1)[:, None]
+    values = weighted(jnp.where(parameters.message_ticks == ticks, 1.0, 0.0), announced)
     heard = by_slot(values)
     dimension = values.shape[0] // 2
     chance = jax.random.bits(key, heard.shape[1:], jnp.uint8)
-    # not as bytes, in which a loss of 1 would read as 255: one message in 256 would arrive
+    # as integers: in bytes a loss of 1 would be 255, and one message in 256 would arrive
     arrived = chance.astype(jnp.int32) >= (parameters.message_loss * 256).astype(jnp.int32)
     age = jnp.broadcast_to(_message_age(team, parameters), arrived.shape)
     return PeerTable(heard[:dimension], heard[dimension:], age, arrived)

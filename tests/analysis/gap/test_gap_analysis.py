@@ -14,7 +14,8 @@ from testudo_analysis.gap.statistics.margin_checks import _check
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
-from testudo_runs.recording import Recording, RobotRecording, recording_of_run
+from testudo_runs.recording.load import recording_of_run
+from testudo_runs.recording.recording import Recording, RobotRecording
 
 
 @pytest.fixture(scope="module")

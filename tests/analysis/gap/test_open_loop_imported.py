@@ -13,7 +13,7 @@ from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
-from testudo_runs.recording import write_recording
+from testudo_runs.recording.write import write_recording
 
 SPEC = load_robot("gritsbot_x")
 

@@ -6,7 +6,8 @@ from tests.sim.real_data import utias_folder
 from testudo_analysis.gap.gap_analysis import analyse
 from testudo_runs.alignment import prepare
 from testudo_runs.importing.run_import import ImportRequest, import_run
-from testudo_runs.recording import Recording, RobotRecording, Series, load_recording
+from testudo_runs.recording.load import load_recording
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
 
 FROM_S, TO_S = 100.0, 400.0
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from testudo_runs.recording import Recording, RobotRecording, Series
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
 
 
 def utias_recording(folder, robots=range(1, 6), seconds=None):

@@ -8,7 +8,7 @@ from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import AlignedRobot, Commands, RobotReport, TeamRecording, Trajectory
-from testudo_runs.recording import Recording, RobotRecording, Series
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
 
 SPEC = load_robot("gritsbot_x")
 

@@ -25,7 +25,8 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
-from testudo_runs.recording import Recording, RobotRecording, Series, write_recording
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
+from testudo_runs.recording.write import write_recording
 from testudo_sim.go_to_goal import write_go_to_goal_policy
 
 

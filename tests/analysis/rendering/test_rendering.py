@@ -11,7 +11,7 @@ from testudo_analysis.rendering.scene_renderer import SceneRenderer, working_bac
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.robot_bodies import Box
 
 SPEC = load_robot("gritsbot_x")
 ARENA = Arena((-1.6, -1.0), (1.6, 1.0))

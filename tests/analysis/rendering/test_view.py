@@ -30,7 +30,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import body_up, from_angles
 from testudo_hardware.links.wire import OdometryReading, fill_odometry
 from testudo_hardware.spec import load_robot
-from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.robot_bodies import Box
 from testudo_runs.run_reader import RunError, Track, _read_truth
 
 SPEC = load_robot("gritsbot_x")

@@ -19,7 +19,7 @@ from testudo_deploy.shield.segment_distance import squeezed
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_sim.physics_choice import PhysicsChoice
-from testudo_sim.team.lost_link import coasted, listening, receive
+from testudo_sim.team.fault_schedule import coasted, listening, receive
 
 CELLS = drone_cells("crazyflie_2x")
 BY_NAME = {cell.name: cell for cell in CELLS if cell.claim is not Claim.CONTROL}
@@ -80,7 +80,7 @@ def flown(brakes, seconds, velocity):
     for number in range(round(seconds / stage.spec.control_period_s)):
         vehicle = receive(vehicle, loss, told, jnp.asarray(number), jax.random.key(number))
         after = MotionState(state.position_world + 0.02 * vehicle.reached[0], state.yaw, vehicle.reached[0])
-        state = coasted(stage.team, state, after, vehicle, loss)
+        state = coasted(stage.team.model.spec, stage.team.arena.low_world[2], state, after, vehicle, loss)
         path.append((*np.asarray(state.position_world)[:, 0, 0], *np.asarray(state.velocity)[:, 0, 0]))
     return np.array(path), stage
 

@@ -18,8 +18,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
-from testudo_hardware.strict_files import read_as
-from testudo_sim import pytrees  # noqa: F401  (lets JAX compile the robot side's types)
+from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
 ROBOTS = sorted(robot_files())
 REUSED_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)

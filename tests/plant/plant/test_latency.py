@@ -2,7 +2,7 @@
 
 import pytest
 
-from testudo_plant.plant import LatencyMeter
+from testudo_plant.plant.odometry_sensor import LatencyMeter
 
 
 def test_a_command_counts_from_the_odometry_that_began_its_tick():

@@ -12,7 +12,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.links.wire import CommandReading, OdometryReading
 from testudo_hardware.spec import load_robot
-from testudo_plant.plant import LinkEmulation
+from testudo_plant.plant.link_emulation import LinkEmulation
 
 ROS_S, NOW_S = 1.7e9, 400.0
 EMPTY = {"odom": plain.odometry, "pose": plain.pose_stamped, "amcl_pose": plain.pose_with_covariance_stamped}

@@ -8,7 +8,9 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import body_forward_command
 from testudo_hardware.spec import load_robot
-from testudo_plant.plant import CommandVerdict, DriverReason, OdometryModel, Plant, PlantRobot
+from testudo_plant.plant.driver import CommandVerdict, DriverReason
+from testudo_plant.plant.odometry_sensor import OdometryModel
+from testudo_plant.plant.plant import Plant, PlantRobot
 
 SPEC = load_robot("gritsbot_x")
 DRONE = load_robot("crazyflie_2x")

@@ -10,18 +10,11 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 from testudo_hardware.spec import load_robot
-from testudo_plant.plant import (
-    CommandVerdict,
-    DriverReason,
-    DroneOptions,
-    Plant,
-    PlantRobot,
-    RadioModel,
-    RobotFaults,
-    drone_fleet,
-    read_faults,
-    read_radio,
-)
+from testudo_plant.plant import drone_fleet
+from testudo_plant.plant.driver import CommandVerdict, DriverReason
+from testudo_plant.plant.drone_fleet import DroneOptions
+from testudo_plant.plant.injected_faults import RadioModel, RobotFaults, read_faults, read_radio
+from testudo_plant.plant.plant import Plant, PlantRobot
 
 SPEC = load_robot("crazyflie_2x")
 NO_BRAKE = dataclasses.replace(SPEC.silence["silence.onboard_brake"], value=0.0, low=0.0, high=0.0)

@@ -5,7 +5,8 @@ import pytest
 from tests.sim.points import load_point
 
 from testudo_hardware.errors import TestudoError
-from testudo_plant.plant import Plant, PlantRobot, RobotFaults, read_faults, read_start_faults
+from testudo_plant.plant.injected_faults import RobotFaults, read_faults, read_start_faults
+from testudo_plant.plant.plant import Plant, PlantRobot
 
 SPECS = {name: load_point(name) for name in ("gritsbot_x", "turtlebot4", "robomaster_s1", "crazyflie_2x")}
 WHEELED = ("gritsbot_x", "turtlebot4")

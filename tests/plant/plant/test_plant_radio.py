@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from testudo_hardware.errors import TestudoError
-from testudo_plant.plant.setpoint_radio import RadioModel, SetPointRadio
+from testudo_plant.plant.injected_faults import RadioModel, SetPointRadio
 
 
 def carried(model, seed=0, count=3, duration_s=60.0, period_s=0.02):

@@ -15,7 +15,8 @@ from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
-from testudo_plant.worlds import MujocoWorld, WorldRobot, build_world_spec
+from testudo_plant.worlds.world import MujocoWorld
+from testudo_plant.worlds.world_builder import WorldRobot, build_world_spec
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.scene import count_contacts
 from testudo_sim.physics.world_parameters import Channels, draw_parameters

@@ -18,7 +18,7 @@ from testudo_hardware.links.wire import (
     read_odometry,
 )
 from testudo_hardware.spec import load_robot
-from testudo_plant.plant import Plant, PlantRobot
+from testudo_plant.plant.plant import Plant, PlantRobot
 
 SPEC = load_robot("robomaster_s1")
 ARENA = Arena((-3.0, -3.0), (3.0, 3.0))

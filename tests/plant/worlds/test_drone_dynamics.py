@@ -17,7 +17,8 @@ from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters, rest
 from testudo_hardware.motion.attitude_drone import step as attitude_step
 from testudo_hardware.motion.firmware_controllers import CascadeParameters, attitude_command, settled
 from testudo_hardware.spec import load_robot
-from testudo_plant.worlds import MujocoWorld, PlantParameters, WorldRobot
+from testudo_plant.worlds.world import MujocoWorld
+from testudo_plant.worlds.world_builder import PlantParameters, WorldRobot
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 
 pytestmark = pytest.mark.usefixtures("quick")

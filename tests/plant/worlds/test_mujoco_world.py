@@ -11,13 +11,8 @@ from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import robot_files
-from testudo_plant.worlds import (
-    MujocoWorld,
-    PlantParameters,
-    WorldRobot,
-    build_world_spec,
-    physics_step_s,
-)
+from testudo_plant.worlds.world import MujocoWorld
+from testudo_plant.worlds.world_builder import PlantParameters, WorldRobot, build_world_spec, physics_step_s
 
 ROBOTS = sorted(robot_files())
 WHEELED = [name for name in ROBOTS if load_point(name).kind == DIFFERENTIAL_DRIVE]

@@ -16,7 +16,7 @@ from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluate
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config, save_config
-from testudo_runs.recording import write_recording
+from testudo_runs.recording.write import write_recording
 from testudo_sim.go_to_goal import write_go_to_goal_policy
 from testudo_sim.starts import load_starts, starts_text
 

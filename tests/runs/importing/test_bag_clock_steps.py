@@ -8,7 +8,7 @@ from tests.runs.importing.bag_maker import NANO, START_NS, drive, mapping, messa
 
 from testudo_deploy.cli import main
 from testudo_runs.importing.bags import propose_map, read_bags
-from testudo_runs.recording import load_recording
+from testudo_runs.recording.load import load_recording
 
 COUNT, SET_AT = 600, 300
 RATE = 50.0

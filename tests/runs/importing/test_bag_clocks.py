@@ -57,7 +57,7 @@ def test_messages_that_both_recorded_give_offset_and_drift(tmp_path, offset_s, d
     assert abs(clock["offset_s"] - (offset_s + drift * middle)) < 1e-3
     assert clock["drift"] == pytest.approx(drift, abs=5e-6)
     assert clock["within_s"] < 1e-3
-    assert "messages that stand in both" in clock["how"]
+    assert "common messages" in clock["how"]
     believed, seen = found.robots["b"].find("odometry"), found.robots["b"].find("pose")
     assert len(seen) == COUNT  # each message once, though two bags hold it
     np.testing.assert_allclose(believed.stamp_s, seen.stamp_s, atol=1e-3)
@@ -105,7 +105,7 @@ def test_motion_that_both_saw_gives_the_offset(tmp_path, offset_s, drift):
 def test_nothing_in_common_is_refused_unless_the_offset_is_given(tmp_path):
     paths = two_bags(tmp_path, 1.0, 0.0, shared=False)
     text = "\n".join(line for line in TEXT.splitlines() if "mocap" not in line)
-    with pytest.raises(BagError, match=r"the clock of two cannot be laid to that of one: .* --offset two=SECONDS"):
+    with pytest.raises(BagError, match=r"the clock of two cannot be related to that of one: .* --offset two=SECONDS"):
         read(paths, text)
     found = read(paths, text, offsets={"two": 1.0})
     np.testing.assert_allclose(found.robots["b"].find("odometry").stamp_s, np.arange(COUNT) / RATE, atol=1e-6)

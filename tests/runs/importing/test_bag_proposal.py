@@ -5,7 +5,7 @@ import pytest
 from tests.runs.importing.bag_maker import NANO, START_NS, drive, message, write_bag
 
 from testudo_runs.importing.bags import BagError, is_complete_mapping, propose_map, read_bags
-from testudo_runs.importing.bags.topic_names import robot_of, robots_of
+from testudo_runs.importing.bags.topic_candidates import robot_of, robots_of
 
 COUNT = 700
 
@@ -111,7 +111,7 @@ def test_a_usual_robot_with_sensors_of_other_names(tmp_path):
         ("robot", "command"): "/cmd_vel",
         ("robot", "imu"): "/depth_cam/imu",
     }
-    assert any("says what the odometry says" in text for text in proposal.unused)
+    assert any("same as the odometry" in text for text in proposal.unused)
     assert not proposal.ambiguous
 
 
@@ -216,7 +216,7 @@ def test_what_was_not_seen_is_not_given_the_body_of_another(tmp_path, seed):
     ("topics", "says"),
     [
         ({"odom": "/odom", "other": "/cmd_vel"}, "motion hardly follows /cmd_vel"),
-        ({"odom": "/a/odom", "pose": "/b/pose", "other": "/cmd_vel"}, "the names tell no robot"),
+        ({"odom": "/a/odom", "pose": "/b/pose", "other": "/cmd_vel"}, "the names contain no robot"),
         ({"pose": "/amcl_pose", "command": "/cmd_vel", "odom": "/ground_truth/odom"}, ""),
         ({"command": "/cmd_vel"}, "no topic shows where a robot was"),
     ],
@@ -263,7 +263,7 @@ def test_names_that_tell_little_and_motion_make_whole_robots(tmp_path, first, se
 def test_a_robot_that_was_only_told_something_is_ambiguous(tmp_path, topics):
     proposal = propose_map(bag_of(tmp_path / "lab", rows_of(1, topics)))
     assert {text.partition(":")[0] for text in proposal.ambiguous} == {"a", "b"}
-    with pytest.raises(BagError, match=r"b: has commands and nothing that shows where it was.*a: has odometry and no"):
+    with pytest.raises(BagError, match=r"b: has commands and no poses.*a: has odometry and no"):
         is_complete_mapping(proposal)
 
 

@@ -7,7 +7,7 @@ from tests.sim.real_data import utias_folder
 from testudo_deploy.files.bag_writer import BagWriter, RecordedTopic
 from testudo_runs.importing.bags import propose_map
 from testudo_runs.recording.message_codec import NANO, MessageLayout, typestore
-from testudo_runs.recording.roles import ROLES
+from testudo_runs.recording.recording import ROLES
 
 ROWS = 9000
 BODIES = {1: "alpha", 2: "beta", 3: "gamma", 4: "delta", 5: "epsilon"}

@@ -10,10 +10,9 @@ from tests.runs.importing.made_logs import write_team
 from testudo_analysis.commands.import_run import import_verb
 from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
-from testudo_runs.importing.bag_import import parse_offsets
 from testudo_runs.importing.inspection import inspect_recording
-from testudo_runs.importing.run_import import ImportRequest, import_run
-from testudo_runs.recording import load_recording
+from testudo_runs.importing.run_import import ImportRequest, import_run, parse_offsets
+from testudo_runs.recording.load import load_recording
 
 COUNT = 600
 

@@ -13,7 +13,9 @@ from testudo_deploy.cli import main
 from testudo_runs.importing.bags import BagError, looks_like_bag, read_bags
 from testudo_runs.importing.mapping.mapping_file import MapError, parse_map
 from testudo_runs.importing.mapping.topic_mapping import parse_topics
-from testudo_runs.recording import ROLES, load_recording, write_recording
+from testudo_runs.recording.load import load_recording
+from testudo_runs.recording.recording import ROLES
+from testudo_runs.recording.write import write_recording
 
 LATE_NS = 3_000_000
 KINDS = {

@@ -6,7 +6,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from tests.runs.importing.bag_maker import START_NS, STORE, mapping
 
 from testudo_runs.importing.bags import read_bags
-from testudo_runs.recording.roles import ROLES
+from testudo_runs.recording.recording import ROLES
 
 pytestmark = pytest.mark.ros
 ROLE = {

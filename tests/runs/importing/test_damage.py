@@ -9,7 +9,7 @@ from tests.runs.importing.made_logs import block_log, event_log, ground_text, wr
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.mapping.mapping_file import MapError, load_map, parse_map
 from testudo_runs.importing.run_import import ImportRequest, import_run, read_sources
-from testudo_runs.recording import load_recording
+from testudo_runs.recording.load import load_recording
 from testudo_runs.recording.recording import RecordingError
 
 LINES = 200

@@ -15,7 +15,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.inspection import inspect_recording
 from testudo_runs.importing.mapping.mapping_file import load_map, parse_map
 from testudo_runs.importing.run_import import REPORT_FILE, ImportRequest, import_run, parse_robot_types
-from testudo_runs.recording import load_recording
+from testudo_runs.recording.load import load_recording
 from testudo_runs.recording.recording import RecordingError
 
 OWN = """
@@ -93,7 +93,7 @@ def test_a_binary_log_goes_before_the_text_made_of_it(tmp_path):
     np.testing.assert_allclose(robot.find("pose").values[7, :3], [0.1, -0.2, 0.007])
     np.testing.assert_allclose(robot.find("setpoint").values[7, :3], [0.11, -0.21, 0.012])
     np.testing.assert_allclose(robot.find("battery").values[0], [3.8])
-    assert any("taken from the original flight_cf3.usddeck.bin" in note for note in result.notes)
+    assert any("series that are also in flight_cf3.csv are taken from flight_cf3.usddeck.bin" in note for note in result.notes)
     assert any("odometry: the column 'vy[m/s]' is missing" in str(loss) for loss in result.losses)
 
 
@@ -128,7 +128,7 @@ def test_two_logs_of_the_same_time_are_refused_and_two_halves_joined(tmp_path):
     joined = import_run(ImportRequest((tmp_path,)), tmp_path / "run").recording.robots["r1"].find("pose")
     np.testing.assert_allclose(joined.stamp_s, 0.02 * np.arange(200), atol=1e-9)
     second.write_bytes(b"".join(whole))
-    with pytest.raises(TestudoError, match=r"r1: pose stands in .* over the same time"):
+    with pytest.raises(TestudoError, match=r"r1: found pose in .* at the same time"):
         import_run(ImportRequest((first.parent, second.parent)), tmp_path / "other")
 
 
@@ -221,7 +221,7 @@ def test_clocks_since_boot_begin_with_those_that_know_the_time_of_day(tmp_path):
         "cf1": "crazyflie_2x",
         "r1": "turtlebot4",
     }
-    assert any("clocks since boot are laid so that they begin with the others" in note for note in result.notes)
+    assert any("clocks since boot are moved to begin with the others" in note for note in result.notes)
 
 
 def two_clocks(folder, boot_s, moves=True):
@@ -254,7 +254,7 @@ def test_a_clock_since_boot_is_laid_by_a_motion_that_stands_in_both_logs(tmp_pat
     result = import_run(request, tmp_path / "run")
     odometry = result.recording.robots["r0"].find("odometry")
     np.testing.assert_allclose(odometry.stamp_s, 0.02 * np.arange(500, 3000), atol=0.01)
-    assert any("r0: its clock since boot is laid to the time of day within" in note for note in result.notes)
+    assert any("r0: its clock since boot is related to the time of day within" in note for note in result.notes)
     assert not any("not checked" in note for note in result.notes)
 
 
@@ -270,7 +270,7 @@ def test_offsets_of_robots_are_applied_to_their_logs(tmp_path, capsys):
         (tmp_path / "logs").mkdir(exist_ok=True)
         (tmp_path / "logs" / f"{name}.usddeck.bin").write_bytes(block_log(50, first=first))
     plain = import_run(ImportRequest((tmp_path / "logs",)), tmp_path / "plain")
-    assert any("cf1, cf2: clocks since boot are taken as one, which is not checked" in note for note in plain.notes)
+    assert any("cf1, cf2: clocks since boot are treated as one, which is not checked" in note for note in plain.notes)
     assert plain.recording.robots["cf2"].find("pose").stamp_s[0] == pytest.approx(0.3)
     line = ["import", str(tmp_path / "logs"), str(tmp_path / "run"), "--offset"]
     assert main([*line, "cf2=-0.3"]) == 0

@@ -17,7 +17,8 @@ from testudo_deploy.cli import main
 from testudo_deploy.launch.run_folder import RunWriter
 from testudo_runs.importing.bags import BagError, read_bags
 from testudo_runs.importing.bags.bag_recovery import recover_bag
-from testudo_runs.recording import load_recording, write_recording
+from testudo_runs.recording.load import load_recording
+from testudo_runs.recording.write import write_recording
 from testudo_runs.run_reader import read_run
 
 TICKS = 120

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from testudo_runs.importing.logs.log_stamps import in_order, longest_rise, to_ns
-from testudo_runs.importing.mapping.import_losses import FileLosses, ranges
+from testudo_runs.importing.mapping.column_conversion import FileLosses, ranges
 from testudo_runs.importing.mapping.mapping_file import TimeMap
-from testudo_runs.recording import Series
+from testudo_runs.recording.recording import Series
 from testudo_runs.recording.statistics import series_facts
 
 

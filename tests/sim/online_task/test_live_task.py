@@ -18,8 +18,8 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.environment import Environment
-from testudo_sim.online_task import OnlineTask, Pose, PoseTrack, goals_of, make_task, scoring_of
-from testudo_sim.online_task.task_status import (
+from testudo_sim.online_task.online_task import (
+    OnlineTask,
     body_markers,
     finish_values,
     goal_views,
@@ -27,10 +27,10 @@ from testudo_sim.online_task.task_status import (
     waiting_values,
     waits_for,
 )
+from testudo_sim.online_task.task_state import Pose, PoseTrack, goals_of, make_task, scoring_of
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels
-from testudo_sim.scenarios import StartState, make_scenario
-from testudo_sim.scenarios.scenario import CHANGES, TaskScoring
+from testudo_sim.scenarios.scenario import CHANGES, StartState, TaskScoring, make_scenario
 from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -281,9 +281,9 @@ def test_an_episode_waits_until_all_are_measured_and_active(navigation):
     modes = {"r0": "active", "r1": "armed"}
     topics = {name: f"/{name}/odom" for name in live.robots}
     assert waits_for(live, topics, modes, "active", 5.0) == (
-        "r1: no pose on /r1/odom: neither rewards nor success can be told",
+        "r1: no pose on /r1/odom: rewards and success are unknown",
         "r1: armed",
-        "r2: its mode was not heard",
+        "r2: its mode is not known",
     )
     feed(live, scene, 4.95)
     assert waits_for(live, topics, {}, "poses", 5.0) == ()

@@ -13,15 +13,15 @@ from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.battery import HOVER_S, minimum_charge
 from testudo_hardware.spec import load_robot
-from testudo_plant.plant import DroneOptions, Plant, PlantRobot
-from testudo_plant.plant.drone_fleet import Battery
+from testudo_plant.plant.drone_fleet import Battery, DroneOptions
+from testudo_plant.plant.plant import Plant, PlantRobot
 from testudo_sim.environment import Environment
 from testudo_sim.physics.drone_bodies import Batteries
 from testudo_sim.physics.drone_tier import make_drone_tier
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
-from testudo_sim.scenarios import make_scenario
+from testudo_sim.scenarios.scenario import make_scenario
 from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")

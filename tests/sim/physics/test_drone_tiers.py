@@ -11,7 +11,7 @@ from testudo_hardware.motion import attitude_drone, firmware_controllers, motion
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.firmware_controllers import CascadeParameters
 from testudo_hardware.spec import load_robot
-from testudo_plant.worlds.arena_bodies import Box
+from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.drone_tier import make_drone_tier
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters, uncertain
 from testudo_sim.physics_choice import PhysicsChoice, make_physics

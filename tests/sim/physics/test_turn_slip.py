@@ -15,7 +15,7 @@ from testudo_deploy.shield.velocity_projection import RETREAT_SHARE
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_model import apply_turn_slip, effective_command, slip_ratio, turn_slip_m_s
 from testudo_hardware.spec import load_robot, parse_robot, robot_files
-from testudo_plant.worlds.plant_parameters import PlantParameters
+from testudo_plant.worlds.world_builder import PlantParameters
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.team.team_tick import SimulatedTeam, start, tick

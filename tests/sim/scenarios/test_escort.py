@@ -52,5 +52,5 @@ def test_success_needs_the_leader_at_its_goal_and_the_drone_above_it(leader_x, d
 
 def test_robots_on_the_ground_are_refused():
     spec = load_robot("gritsbot_x")
-    with pytest.raises(TestudoError, match="escort: gritsbot_x drives on the ground"):
+    with pytest.raises(TestudoError, match="escort: found gritsbot_x, which drives on the ground"):
         Escort.create(spec, projection_parameters(spec))

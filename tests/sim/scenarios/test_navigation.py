@@ -12,8 +12,8 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_sim.physics.scene import Scene
-from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.goal_scenario import GoalTask
+from testudo_sim.scenarios.scenario import make_scenario
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -13,12 +13,12 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
-from testudo_plant.worlds.arena_bodies import friction_n
+from testudo_plant.worlds.robot_bodies import friction_n
 from testudo_sim.physics.scene import BodyState, Scene
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
-from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.push_box import PushTask, largest_push_n
+from testudo_sim.scenarios.scenario import make_scenario
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -90,7 +90,7 @@ def test_two_robots_fit_beside_each_other_on_one_side_of_the_box(name):
 
 @pytest.mark.parametrize("size", [1, 5])
 def test_other_teams_are_refused_with_the_reason(size):
-    with pytest.raises(TestudoError, match=f"push_box: found {size} robots, expected 2 to 4; one alone cannot move"):
+    with pytest.raises(TestudoError, match=f"push_box: found {size} robots, expected 2 to 4; one cannot move"):
         scenario_of().start(jax.random.key(0), size)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testudo_deploy.shield.segment_distance import squeezed
-from testudo_sim.scenarios.start_grid import Grid
+from testudo_sim.scenarios.goal_scenario import Grid
 
 
 @settings(deadline=None, max_examples=40)

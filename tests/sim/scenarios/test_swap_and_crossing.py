@@ -9,8 +9,8 @@ import pytest
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_sim.scenarios import make_scenario
 from testudo_sim.scenarios.goal_scenario import spacing_m
+from testudo_sim.scenarios.scenario import make_scenario
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -18,7 +18,8 @@ from testudo_hardware.links.wire import body_forward_command
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
-from testudo_plant.plant import Plant, PlantRobot, RobotFaults
+from testudo_plant.plant.injected_faults import RobotFaults
+from testudo_plant.plant.plant import Plant, PlantRobot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
 from testudo_sim.team.team_tick import SimulatedTeam, measure

@@ -15,8 +15,8 @@ from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import TOLERANCE, reinfer
 from testudo_analysis.replay.counterfactual import _check_policy
-from testudo_crazyflie.flight.commanders import decode_set_point
-from testudo_crazyflie.services.crtp_packets import GENERIC, Packet
+from testudo_crazyflie.firmware.commanders import decode_set_point
+from testudo_crazyflie.firmware.crtp_packets import GENERIC, Packet
 from testudo_deploy.contract.command_types import CommandTypeError
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -25,7 +25,9 @@ from testudo_deploy.shield.velocity_projection import Arena, ShieldStatus
 from testudo_hardware.links.crazyflie.vehicle_messages import compressed
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
-from testudo_plant.plant import CommandVerdict, DroneOptions, Plant, PlantRobot
+from testudo_plant.plant.driver import CommandVerdict
+from testudo_plant.plant.drone_fleet import DroneOptions
+from testudo_plant.plant.plant import Plant, PlantRobot
 from testudo_sim.go_to_goal import write_go_to_goal_policy
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters

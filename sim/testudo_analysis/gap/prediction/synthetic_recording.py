@@ -12,7 +12,7 @@ from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.recording import Recording, RobotRecording, Series
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
 from testudo_runs.recording.write import IMPORTED
 
 _TICK_S = 0.01

@@ -11,7 +11,7 @@ from testudo_analysis.report.report_data import FleetSection
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.launch.run_folder import FLEET_FILE
 from testudo_hardware.errors import TestudoError
-from testudo_runs.recording import Recording
+from testudo_runs.recording.recording import Recording
 from testudo_runs.recording.write import IMPORTED
 from testudo_runs.run_reader import RecordedRun, read_run
 

@@ -10,7 +10,7 @@ from testudo_hardware.frames import rotate_back
 from testudo_hardware.motion import rotor_drone
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters, RotorDroneState
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.recording import Recording, RobotRecording, Series
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
 
 _STEP_S = 0.002
 _PERIOD_S = 0.01

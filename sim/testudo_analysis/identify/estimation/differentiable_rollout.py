@@ -18,7 +18,7 @@ from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motio
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES
 from testudo_hardware.spec import RobotSpec
-from testudo_sim import pytrees  # noqa: F401  (registers the types)
+from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
 DELAY, SLIP = "dynamics.command_delay", "dynamics.turn_slip"
 _TOGETHER = 16

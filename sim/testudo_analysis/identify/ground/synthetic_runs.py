@@ -10,7 +10,7 @@ from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motio
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_runs.recording import Recording, RobotRecording, Series
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
 
 _START_NS = 1_700_000_000_000_000_000
 """Some time of day."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ from testudo_runs.importing.bags.motion_matching import motion_of
 from testudo_runs.importing.bags.topic_decoding import TopicSamples
 from testudo_runs.importing.mapping.mapping_file import ReadMap
 from testudo_runs.importing.mapping.topic_mapping import TopicMap, parse_topics
-from testudo_runs.recording.recording import Recording, RobotRecording, Series
-from testudo_runs.recording.roles import ROLES
+from testudo_runs.recording.recording import ROLES, Recording, RobotRecording, Series
 
 _CLEARLY_NS = 5_000_000
 
@@ -126,17 +125,17 @@ def read_bags(
     msg_path: Sequence[str | Path] = (),
     offsets: Mapping[str, float] | None = None,
 ) -> Recording:
-    """Read one bag, or several that recorded the same run, as one recording.
+    """Read one bag, or several of the same run, as one recording on the clock of the first bag.
 
     Its ``info`` holds ``notes`` (choices made) and ``clocks`` (of several bags, with uncertainty).
 
     Args:
-        paths: folders or files; the first one is the reference clock.
+        paths: folders or files.
         mapping: with a section `topics`.
         tell: called with the completed fraction.
         damage: collects a sentence for each loss.
         msg_path: folders with .msg files of custom messages.
-        offsets: seconds to add to the times of a bag, by its name; estimated where not given.
+        offsets: seconds to add to the times of a bag, by its name; estimated if not given.
 
     Raises:
         BagError: no bag, a missing topic or one of an unsuitable type, or clocks without a common reference.
@@ -165,7 +164,7 @@ def read_bags(
             {
                 "bag": bag.name,
                 "whose": step.whose,
-                "at_s": float(clocks[bag.name].apply(step.at_ns) - start_ns) / NANO,
+                "at_s": float(clocks[bag.name].apply(np.array(step.at_ns)) - start_ns) / NANO,
                 "by_s": step.by_ns / NANO,
                 "cut": step.cut,
             }
@@ -185,7 +184,7 @@ def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mappi
             )
     notes = [note for source in sources for note in source.folder.notes]
     notes += [
-        f"{source.name}: {CLOCK} is left aside: several bags are laid together by their times of recording"
+        f"{source.name}: {CLOCK} is not used: several bags are aligned by their times of recording"
         for source in sources
         if len(sources) > 1 and source.contents.counts.get(CLOCK)
     ]
@@ -193,7 +192,7 @@ def _info(sources: Sequence[BagSource], bags: Sequence[BagSeries], clocks: Mappi
     return {
         "notes": notes,
         "origins": origins,
-        "clocks": {name: clock.to_dict() for name, clock in clocks.items()},
+        "clocks": {name: asdict(clock) for name, clock in clocks.items()},
         "clock_sentences": [clock.sentence() for clock in list(clocks.values())[1:]],
         "files": [str(file) for source in sources for file in source.folder.files],
     }
@@ -208,7 +207,9 @@ def _collect(
     found: dict[BagTopic, list[BagMessage]] = {}
     marks: dict[int, tuple[int, int]] = {}
     for message in source.messages((lambda _: True) if several else (lambda topic: topic.name in wanted), tell):
-        if several and len(message.data) >= _LEAST_HASHED and not _is_latched(message.topic):
+        # a recorder gets latched messages at its start, so that their times are meaningless
+        latched = message.topic.name.endswith("_static") or bool(_LATCHED.search(message.topic.qos))
+        if several and len(message.data) >= _LEAST_HASHED and not latched:
             mark = hash((message.topic.type, message.data))
             marks[mark] = (0, 0) if mark in marks else (message.log_ns, message.order)
         if message.topic.name in wanted:
@@ -216,11 +217,6 @@ def _collect(
     once = {mark: seen for mark, seen in marks.items() if seen[0]}
     log_ns, order = np.array(list(once.values()), np.int64).reshape(-1, 2).T
     return found, (np.fromiter(once, np.int64, len(once)), log_ns, order)
-
-
-def _is_latched(topic: BagTopic) -> bool:
-    """Return whether a recorder gets old messages of a topic at its start, so that their times are meaningless."""
-    return topic.name.endswith("_static") or bool(_LATCHED.search(topic.qos))
 
 
 def _entries_for(source: BagSource, entries: Sequence[TopicMap]) -> list[TopicMap]:

@@ -11,15 +11,15 @@ from typing import Any
 
 import yaml
 from mcap.writer import CompressionType, Writer
-from rosbags.interfaces import Qos
 from rosbags.rosbag2.metadata import dump_qos_v9, parse_qos
 
 from testudo_deploy.files.bag_writer import BAG_FILE, BAG_VERSION, CLOSED_KEY, METADATA_FILE
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE, versions
-from testudo_runs.atomic_folder import whole_folder
 from testudo_runs.bags.bag_contents import NANO, BagContents, BagError, BagTopic, Tell, clock_time
 from testudo_runs.bags.bag_source import BagSource
-from testudo_runs.bags.message_definitions import Types
+from testudo_runs.bags.cdr import Types
+from testudo_runs.recording.write import whole_folder
+from testudo_runs.run_reader import is_imported
 
 REPORT_FILE = "recovered.json"
 RECOVERED_KEY = "testudo_recovered"
@@ -51,10 +51,6 @@ class Recovered:
     missing: tuple[str, ...]
     """Files of a Testudo run that are missing."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, JSON-ready."""
-        return asdict(self)
-
     @property
     def span_text(self) -> str:
         """Return the recovered time span as text."""
@@ -67,13 +63,9 @@ class Recovered:
 def recover_bag(
     source: str | Path, folder: str | Path, *, msg_path: tuple[Path, ...] = (), tell: Tell = lambda _: None
 ) -> Recovered:
-    """Rebuild a bag or a Testudo run in a new folder; the source is only read.
+    """Rebuild a bag or a Testudo run (folder or file) in a new folder; the source is only read.
 
-    Args:
-        source: run folder, folder of a bag, or one file of it.
-        folder: target; absent or empty.
-        msg_path: folders with .msg files, for old bags without definitions.
-        tell: called with the completed fraction.
+    ``msg_path`` are folders with .msg files, for old bags without definitions; ``tell`` gets the completed fraction.
 
     Raises:
         BagError: no bag, nothing readable in it, a target that is not empty, or a failed write.
@@ -104,7 +96,7 @@ def _rebuilt(bag: BagSource, made: Path, folder: Path, msg_path: tuple[Path, ...
         if not contents.count:
             raise BagError(f"{bag.folder.path}: no message can be read" + "".join(f"; {text}" for text in bag.damage))
         kept = _files_beside(bag, made)
-        ours = FLEET_FILE in kept or (INFO_FILE in kept and not _is_imported(made / INFO_FILE))
+        ours = FLEET_FILE in kept or (INFO_FILE in kept and not is_imported(made))
         missing = [name for name in (FLEET_FILE, INFO_FILE, POLICY_FILE) if ours and name not in kept]
         found = Recovered(
             _SCHEMA,
@@ -123,7 +115,7 @@ def _rebuilt(bag: BagSource, made: Path, folder: Path, msg_path: tuple[Path, ...
         _note_in_run(made / INFO_FILE, found)
         writer.finish(made, kept)
     _write_metadata(made, contents, writer.qos)
-    (made / REPORT_FILE).write_text(json.dumps(found.to_dict(), indent=2) + "\n", encoding="utf-8")
+    (made / REPORT_FILE).write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
     return found
 
 
@@ -164,7 +156,11 @@ class _BagCopy:
         key = (topic.type, kind, text)
         if key not in self._schemas:
             self._schemas[key] = self._writer.register_schema(topic.type, kind, text.encode())
-        self.qos.setdefault(topic.name, profiles := _profiles(topic.qos))
+        try:  # the text form of version 9, from an old or new form
+            profiles: list[Any] = list(dump_qos_v9(parse_qos(topic.qos))) if topic.qos else []
+        except Exception:  # noqa: BLE001 -- any error of a broken text; a bag without profiles is valid
+            profiles = []
+        self.qos.setdefault(topic.name, profiles)
         words = yaml.safe_dump(profiles, default_flow_style=False) if profiles else ""
         return self._writer.register_channel(
             topic.name,
@@ -216,13 +212,6 @@ def _holds(name: str, data: bytes | None) -> bool:
         return False
 
 
-def _is_imported(file: Path) -> bool:
-    try:
-        return "kind" in json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError):
-        return False
-
-
 def _note_in_run(file: Path, found: Recovered) -> None:
     """Record the recovery and its losses in `run.json`."""
     if not file.is_file():
@@ -234,15 +223,6 @@ def _note_in_run(file: Path, found: Recovered) -> None:
     if isinstance(info, dict):
         info["recovered"] = {"messages": found.messages, "expected": found.expected, "lost": list(found.lost)}
         file.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
-
-
-def _profiles(text: str) -> list[Any]:
-    """Return offered QoS profiles in the text form of version 9, from their old or new form."""
-    try:
-        found: list[Qos] = parse_qos(text) if text else []
-        return list(dump_qos_v9(found))
-    except Exception:  # noqa: BLE001 -- any error of a broken text; a bag without profiles is valid
-        return []
 
 
 def _write_metadata(folder: Path, contents: BagContents, qos: Mapping[str, list[Any]]) -> None:

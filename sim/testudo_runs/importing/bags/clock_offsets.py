@@ -7,8 +7,7 @@ without common messages are aligned by the motion of a robot in both: speed and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import t as student
@@ -54,30 +53,15 @@ class BagClock:
         at_ns = np.array([round(self.at_s * NANO)])
         moved = float(other.apply(self.apply(at_ns))[0] - at_ns[0]) / NANO
         within = float(np.hypot(self.within_s, other.within_s))
-        return BagClock(
-            self.bag,
-            other.to,
-            moved,
-            self.drift + other.drift,
-            self.at_s,
-            within,
-            max(self.spread_s, other.spread_s),
-            f"{self.how}, by way of {other.bag}",
-            min(self.count, other.count),
-        )
-
-    def back(self) -> BagClock:
-        """Return the inverse conversion."""
-        return BagClock(
-            self.to,
-            self.bag,
-            -self.offset_s,
-            -self.drift,
-            self.at_s + self.offset_s,
-            self.within_s,
-            self.spread_s,
-            self.how,
-            self.count,
+        return replace(
+            self,
+            to=other.to,
+            offset_s=moved,
+            drift=self.drift + other.drift,
+            within_s=within,
+            spread_s=max(self.spread_s, other.spread_s),
+            how=f"{self.how}, by way of {other.bag}",
+            count=min(self.count, other.count),
         )
 
     def sentence(self) -> str:
@@ -85,10 +69,6 @@ class BagClock:
         drift = f", drift {self.drift * 1e6:+.1f} ppm" if self.drift else ""
         known = "as given" if self.how == _GIVEN else f"within {1e3 * self.within_s:.1f} ms (95 %), {self.how}"
         return f"clock of {self.bag}: {self.offset_s:+.4f} s to that of {self.to}{drift}, {known}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, JSON-ready."""
-        return asdict(self)
 
 
 _GIVEN = "given by --offset"
@@ -140,9 +120,9 @@ def clocks_of(bags: Sequence[ClockMarks], given: Mapping[str, float]) -> dict[st
     missing = [name for name in names if name not in found]
     if missing:
         raise BagError(
-            f"the clock of {', '.join(missing)} cannot be laid to that of {first}: no message stands in "
-            "both, and no robot was clearly seen moving in both; if you know it, say by how much it is to "
-            f"be put forward: --offset {missing[0]}=SECONDS (0 for the same clock)"
+            f"the clock of {', '.join(missing)} cannot be related to that of {first}: they have no common message and "
+            "no clear common motion of a robot; give the seconds to add, if you know them: "
+            f"--offset {missing[0]}=SECONDS (0 for the same clock)"
         )
     return found
 
@@ -156,12 +136,12 @@ def _by_messages(bag: ClockMarks, other: ClockMarks) -> BagClock | None:
     _, mine, theirs = np.intersect1d(bag.hashes, other.hashes, assume_unique=True, return_indices=True)
     if len(mine) < _LEAST_COMMON:
         return None
-    times_s, ahead_s = _seconds(bag.log_ns[mine]), (other.log_ns[theirs] - bag.log_ns[mine]) / NANO
+    times_s, ahead_s = bag.log_ns[mine] / NANO, (other.log_ns[theirs] - bag.log_ns[mine]) / NANO
     if np.ptp(times_s) < _LEAST_SPAN_S:  # such as the latched messages at the start of a recorder
         return None
     clear = np.abs(ahead_s - np.median(ahead_s)) < 10 * max(_spread(ahead_s), 1e-4)
     times_s, ahead_s = times_s[clear], ahead_s[clear]
-    clock = _fit(bag.name, other.name, times_s, ahead_s, f"from {len(times_s)} messages that stand in both")
+    clock = _fit(bag.name, other.name, times_s, ahead_s, f"from {len(times_s)} common messages")
     return clock if clock.spread_s < _MAX_SPREAD_S and len(times_s) >= _LEAST_COMMON else None
 
 
@@ -184,15 +164,11 @@ def _motion_clock(name: str, to: str, robot: str, mine: SampledMotion, theirs: S
     steps = round(_WINDOW_S / STEP_S)
     times, lags = [], []
     for begin in range(0, mine.steps - steps // 2, steps):
-        part = SampledMotion(
-            mine.begin_s + begin * STEP_S, {key: values[begin : begin + steps] for key, values in mine.channels.items()}
-        )
+        part = mine.part(begin, begin + steps)
         at = part.begin_s + whole.lag_s - theirs.begin_s
         low = max(0, round((at - 1.0) / STEP_S))
         high = max(0, round((at + _WINDOW_S + 1.0) / STEP_S))
-        beside = SampledMotion(
-            theirs.begin_s + low * STEP_S, {key: values[low:high] for key, values in theirs.channels.items()}
-        )
+        beside = theirs.part(low, high)
         if beside.steps < steps // 2:
             continue
         match = follow(part, beside, (whole.lag_s - 1.0, whole.lag_s + 1.0))
@@ -239,7 +215,3 @@ def _error(left: np.ndarray, parameters: int) -> float:
 
 def _spread(values: np.ndarray) -> float:
     return float(np.median(np.abs(values - np.median(values))))
-
-
-def _seconds(times_ns: np.ndarray) -> np.ndarray:
-    return times_ns / NANO

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_runs.bags.bag_contents import NANO, BagMessage, BagTopic, clock_time
-from testudo_runs.bags.cdr import groups
-from testudo_runs.bags.message_definitions import Types
+from testudo_runs.bags.cdr import Types, groups
 from testudo_runs.importing.bags.topic_decoding import TF
 
 _LEAST_NS = NANO // 10
@@ -51,16 +50,6 @@ class ClockStep:
 
 
 @dataclass(frozen=True)
-class _Change:
-    """A permanent change of the delay of one topic between two messages."""
-
-    before: int
-    """Index in the bag of the last message before it."""
-    after: int
-    by_ns: int
-
-
-@dataclass(frozen=True)
 class _Times:
     """Messages of one topic in the order of the file."""
 
@@ -70,12 +59,7 @@ class _Times:
 
 
 def delay_changes(log_ns: np.ndarray, stamp_ns: np.ndarray) -> list[tuple[int, int]]:
-    """Return the steps of the delay from stamp to record between flat levels: index and change [ns].
-
-    Args:
-        log_ns: (T,) times of recording, in the order of the file.
-        stamp_ns: (T,).
-    """
+    """Return the steps of the delay from stamp (T,) to record (T,) between flat levels: index and change [ns]."""
     late = log_ns - stamp_ns
     if len(late) < 2 * _FEWEST or not (np.diff(stamp_ns) > 0).mean() > 0.5:  # such stamps are not times
         return []
@@ -109,14 +93,9 @@ def falls(times_ns: np.ndarray) -> list[int]:
 
 
 def continuous(log_ns: np.ndarray, stamp_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int, bool]]]:
-    """Return times of recording and stamps (T,) of one sender without clock steps, and the steps.
+    """Return times of recording and stamps (T,) of one sender, in the order of the file, without clock steps.
 
-    Args:
-        log_ns: (T,) in the order of the file.
-        stamp_ns: (T,).
-
-    Returns:
-        Both, and for each step its index, its size [ns], and whether it was of the stamps.
+    Also returns for each step its index, its size [ns], and whether it was of the stamps.
     """
     log_ns, stamp_ns, changes = log_ns.copy(), stamp_ns.copy(), []
     for k, by_ns in delay_changes(log_ns, stamp_ns):
@@ -154,13 +133,7 @@ def recorder_steps(found: Mapping[BagTopic, Sequence[BagMessage]], types: Types)
 
 
 def record_times(log_ns: np.ndarray, order: np.ndarray, steps: Sequence[ClockStep]) -> np.ndarray:
-    """Return times of recording (T,) without the steps of the recorder.
-
-    Args:
-        log_ns: (T,).
-        order: (T,) indices of the messages in the bag.
-        steps: of the recorder; cuts change nothing.
-    """
+    """Return times of recording (T,) without the steps of the recorder; ``order`` (T,) are indices in the bag."""
     log_ns = log_ns.copy()
     for step in steps:
         if not step.cut and step.order is not None:
@@ -173,15 +146,11 @@ def without_recorder_steps(
 ) -> dict[BagTopic, list[BagMessage]]:
     """Return messages without the steps of the recorder; of a cut bag the largest part.
 
-    Args:
-        found: messages by topic.
-        steps: of the recorder.
-        name: of the bag.
-        lost: takes a sentence for each part left out.
+    ``name`` is that of the bag, ``lost`` collects a sentence for each part left out.
     """
     if not steps:
         return {topic: list(messages) for topic, messages in found.items()}
-    edges = [step.order for step in steps if step.cut]
+    edges = [step.order for step in steps if step.cut and step.order is not None]
     orders = np.array([message.order for messages in found.values() for message in messages])
     parts = np.bincount(np.searchsorted(edges, orders, side="right"), minlength=len(edges) + 1)
     best = int(parts.argmax())
@@ -189,7 +158,7 @@ def without_recorder_steps(
         side = "before it" if k < best else "from then on"
         text = (
             f"{name}: the clock of the recorder was set back by about {abs(step.by_ns) / NANO:.1f} s at "
-            f"{clock_time(step.at_ns)}, and no stamps tell by how much: cut there; {parts[k + (k >= best)]} "
+            f"{clock_time(step.at_ns)}, and no stamps show the size: cut there; {parts[k + (k >= best)]} "
             f"messages {side} are left out"
         )
         lost += [] if text in lost else [text]
@@ -204,14 +173,17 @@ def without_recorder_steps(
 
 def _by_stamps(times: Sequence[_Times], order: np.ndarray, log_ns: np.ndarray) -> list[ClockStep]:
     """Return the steps of the recorder that continuous stamps reveal."""
-    changes = []
+    changes: list[tuple[int, int, int]] = []  # last message before, first message after, change of the delay [ns]
     for one in times:
-        for k, by_ns in delay_changes(one.log_ns, one.stamp_ns) if one.stamp_ns is not None else ():
-            if one.stamp_ns[k] - one.stamp_ns[k - 1] > -_LEAST_NS:
-                changes.append(_Change(int(one.order[k - 1]), int(one.order[k]), by_ns))
+        stamp_ns = one.stamp_ns
+        if stamp_ns is None:
+            continue
+        for k, by_ns in delay_changes(one.log_ns, stamp_ns):
+            if stamp_ns[k] - stamp_ns[k - 1] > -_LEAST_NS:
+                changes.append((int(one.order[k - 1]), int(one.order[k]), by_ns))
     steps, jumps = [], np.diff(log_ns, prepend=log_ns[0])
-    for before, after in _common([(one.before, one.after) for one in changes]):
-        sizes = [one.by_ns for one in changes if one.before <= before and one.after >= after]
+    for before, after in _common([change[:2] for change in changes]):
+        sizes = [by_ns for first, last, by_ns in changes if first <= before and last >= after]
         by_ns = int(np.median(sizes))
         inside = np.flatnonzero((order > before) & (order <= after))
         k = int(inside[jumps[inside].argmin() if by_ns < 0 else jumps[inside].argmax()])
@@ -268,12 +240,7 @@ _FEWEST_TICKS = 10
 def convert_to_sim_time(
     found: Mapping[BagTopic, Sequence[BagMessage]], types: Types
 ) -> tuple[dict[BagTopic, list[BagMessage]], list[str]]:
-    """Return messages with times of recording in simulated time, and a note about it.
-
-    Args:
-        found: messages by topic, `/clock` among them if the bag has it.
-        types: of the bag.
-    """
+    """Return messages with times of recording in simulated time, if the bag has `/clock`, and a note about it."""
     same = {topic: list(messages) for topic, messages in found.items()}
     topic = next((one for one in same if one.name == CLOCK and one.type == _TYPE), None)
     if topic is None or not types.knows(topic) or len(same[topic]) < _FEWEST_TICKS:
@@ -282,20 +249,16 @@ def convert_to_sim_time(
     if len(sim_ns) < _FEWEST_TICKS or sim_ns[-1] <= sim_ns[0]:
         return same, []
     if (np.diff(sim_ns) < 0).any():
-        return same, [f"{CLOCK}: simulated time goes back within the bag: it is left aside; times of recording stay"]
+        return same, [f"{CLOCK}: simulated time goes back within the bag: it is not used; times of recording stay"]
     recorded, simulated = (log_ns - log_ns[0]).astype(float), (sim_ns - sim_ns[0]).astype(float)
     rate = simulated[-1] / recorded[-1]
-    moved = {
-        one: [
-            message._replace(log_ns=int(log_ns[0]) + round(at))
-            for message, at in zip(
-                messages,
-                _simulated_time(np.array([m.log_ns - log_ns[0] for m in messages], float), recorded, simulated, rate),
-                strict=True,
-            )
-        ]
-        for one, messages in same.items()
-    }
+    moved: dict[BagTopic, list[BagMessage]] = {}
+    for one, messages in same.items():
+        at = np.array([message.log_ns - log_ns[0] for message in messages], float)
+        # at the mean rate before the first and after the last message of /clock
+        outside = np.minimum(at, 0.0) + np.maximum(at - recorded[-1], 0.0)
+        times = np.interp(at, recorded, simulated) + rate * outside
+        moved[one] = [m._replace(log_ns=int(log_ns[0]) + round(t)) for m, t in zip(messages, times, strict=True)]
     note = (
         f"{CLOCK}: simulated time ran at {rate:.4g} of the recorder's; all times are simulated, from the time of "
         "day of its first message on"
@@ -309,16 +272,9 @@ def _marks(messages: Sequence[BagMessage], topic: BagTopic, types: Types) -> tup
     sim = np.zeros(len(messages), np.int64)
     read = np.zeros(len(messages), bool)
     for group in groups(types.store(topic), topic.type, [message.data for message in messages]):
-        sim[group.index] = group.column("clock.sec").astype(np.int64) * NANO + group.column("clock.nanosec").astype(
-            np.int64
-        )
+        seconds, rest = (group.column(f"clock.{part}").astype(np.int64) for part in ("sec", "nanosec"))
+        sim[group.index] = seconds * NANO + rest
         read[group.index] = True
     log, sim = log[read], sim[read]
     grows = np.r_[True, log[1:] > np.maximum.accumulate(log)[:-1]] if len(log) else np.zeros(0, bool)
     return log[grows], sim[grows]
-
-
-def _simulated_time(at: np.ndarray, recorded: np.ndarray, simulated: np.ndarray, rate: float) -> np.ndarray:
-    """Return simulated times, extrapolated at the mean rate before the first and after the last one."""
-    outside = np.minimum(at, 0.0) + np.maximum(at - recorded[-1], 0.0)
-    return np.interp(at, recorded, simulated) + rate * outside

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from testudo_runs.bags.bag_contents import BagError, Tell
 from testudo_runs.importing.bags.motion_matching import IN_BODY, IN_WORLD, follow
@@ -23,10 +24,9 @@ from testudo_runs.importing.bags.robot_grouping import (
     names_of,
 )
 from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSearch, candidates_of
-from testudo_runs.importing.bags.topic_names import plain_name
-from testudo_runs.importing.mapping.mapping_file import ReadMap, parse_map
+from testudo_runs.importing.mapping.mapping_file import ReadMap, parse_map, plain_name
 from testudo_runs.importing.mapping.topic_mapping import topics_text
-from testudo_runs.recording.roles import ROLES
+from testudo_runs.recording.recording import ROLES
 
 _SAME = 0.98
 _EQUAL = 0.02
@@ -58,7 +58,7 @@ def propose_map(
     """Propose the section `topics` of a mapping.
 
     Args:
-        paths: a bag, or several that recorded the same run.
+        paths: a bag, or several of the same run.
         tell: called with the completed fraction.
         damage: collects a sentence for each loss.
         msg_path: folders with .msg files of custom messages.
@@ -67,12 +67,12 @@ def propose_map(
     Raises:
         BagError: there is no bag.
     """
-    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    bags = [paths] if isinstance(paths, (str, Path)) else list(paths)
     lost = damage if damage is not None else []
     folders = [Path(folder) for folder in msg_path]
     found = [
-        candidates_of(path, folders, lambda share, k=k: tell((k + share) / len(paths)), lost)
-        for k, path in enumerate(paths)
+        candidates_of(path, folders, lambda share, k=k: tell((k + share) / len(bags)), lost)
+        for k, path in enumerate(bags)
     ]
     team = grouped(found)
     for robot, candidates in team.robots.items():
@@ -85,7 +85,7 @@ def _choose(team: RobotTopics, robot: str, candidates: Sequence[Candidate], *, s
     for role in ROLES:
         mine = [one for one in candidates if one.role == role]
         if role == "pose" and any(one.role == "odometry" for one in candidates):
-            team.left += [f"{one.topic} to {one.child} (says what the odometry says)" for one in mine if one.reckoned]
+            team.left += [f"{one.topic} to {one.child} (same as the odometry)" for one in mine if one.reckoned]
             mine = [one for one in mine if not one.reckoned]
         by_topic: dict[tuple[str, str], list[Candidate]] = {}
         for one in mine:
@@ -94,7 +94,10 @@ def _choose(team: RobotTopics, robot: str, candidates: Sequence[Candidate], *, s
             continue
         firsts = [ones[0] for ones in by_topic.values()]
         if role == "command":
-            firsts, doubtful = _commands(firsts, candidates)
+            # a name as a command takes precedence over correlated motion
+            motions, named = bodies(candidates), [one for one in firsts if not one.unsure]
+            possible = named or [one for one in firsts if any(follows(match_of(one, motion)) for motion in motions)]
+            doubtful, firsts = [one for one in firsts if one not in possible], possible
             team.left += [
                 f"{one.topic} (a velocity that is measured, or of no robot, by its name and the motion)"
                 for one in doubtful
@@ -123,19 +126,9 @@ def _ranked(team: RobotTopics, robot: str, mine: Sequence[Candidate]) -> tuple[C
     others = names_of(ranked[1:])
     if ranked[1].rank == best.rank:
         rivals = [one for one in ranked if one.rank == best.rank]
-        team.ambiguous.append(
-            f"{robot}: its {best.role} could be {names_of(rivals)}; {best.topic} stands in the mapping"
-        )
+        team.ambiguous.append(f"{robot}: its {best.role} could be {names_of(rivals)}; {best.topic} is in the mapping")
         return best, f"AMBIGUOUS: could be {others} as well"
     return best, f"by its name or kind before {others}"
-
-
-def _commands(mine: Sequence[Candidate], candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
-    """Return possible commands and the others; a name as a command takes precedence over correlated motion."""
-    named = [one for one in mine if not one.unsure]
-    motions = bodies(candidates)
-    taken = named or [one for one in mine if any(follows(match_of(one, motion)) for motion in motions)]
-    return taken, [one for one in mine if one not in taken]
 
 
 def _command(
@@ -152,15 +145,16 @@ def _command(
         for one in mine
     }
     # equal correlations are ordered by name
-    ranked = sorted(mine, key=lambda one: (-round(matches[one].score / _EQUAL) if matches[one] else 1, one.rank))
+    scores = {one: -round(match.score / _EQUAL) if match else 1 for one, match in matches.items()}
+    ranked = sorted(mine, key=lambda one: (scores[one], one.rank))
     best, match = ranked[0], matches[ranked[0]]
     if match is None:
         if len(ranked) > 1:
             team.ambiguous.append(
-                f"{robot}: its commands could be {names_of(ranked)}, and nothing moves by which to "
-                f"tell; {best.topic} stands in the mapping"
+                f"{robot}: its commands could be {names_of(ranked)}, and there is no motion to decide; "
+                f"{best.topic} is in the mapping"
             )
-        return best, "nothing moves by which to check it" if len(ranked) == 1 else "AMBIGUOUS"
+        return best, "there is no motion to check it" if len(ranked) == 1 else "AMBIGUOUS"
     when = f"{abs(match.lag_s):.2f} s {'later' if match.lag_s >= 0 else 'before it'}"
     why = f"the motion follows it (correlation {match.score:.2f}, {when})"
     if match.score < CLEAR:
@@ -182,12 +176,12 @@ def _command(
             why = f"AMBIGUOUS, {why}"
             team.ambiguous.append(
                 f"{robot}: its motion follows {best.topic} ({match.score:.2f}) and {other.topic} "
-                f"({score:.2f}) alike; {best.topic} stands in the mapping"
+                f"({score:.2f}) alike; {best.topic} is in the mapping"
             )
     return best, why
 
 
-def _command_frame(command: Candidate, candidates: Sequence[Candidate]) -> str:
+def _command_frame(command: Candidate, candidates: Sequence[Candidate]) -> Literal["", "body", "world"]:
     """Return `body` or `world` for commands with a lateral part, by correlation; empty if undecided."""
     asked = command.motion
     if asked is None or "left" not in asked.lively():
@@ -213,7 +207,7 @@ def _alike(first: Candidate, second: Candidate) -> bool:
 def _written(found: Sequence[CandidateSearch], team: RobotTopics, unused: Sequence[str], robot_type: str) -> Proposal:
     names = [one.source.name for one in found]
     head = [
-        f"proposed by `testudo inspect` for {', '.join(names)}: look it over, then",
+        f"proposed by `testudo inspect` for {', '.join(names)}: check it, then",
         "testudo import BAG RUN --map FILE",
     ]
     lines = [f"# {line}\n" for line in head]
@@ -243,6 +237,6 @@ def is_complete_mapping(proposal: Proposal) -> ReadMap:
     if proposal.ambiguous:
         raise BagError(
             "the mapping is ambiguous: " + "; ".join(proposal.ambiguous) + "; save the proposal that "
-            "`testudo inspect` prints, settle it, and give it with --map"
+            "`testudo inspect` prints, correct it, and give it with --map"
         )
     return proposal.mapping

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testudo_hardware.quaternions import heading
+
 STEP_S = 0.02
 _SMOOTH_S = 0.1
 _QUIET = {"forward": 0.01, "left": 0.01, "turn": 0.02, "speed": 0.01, "east": 0.01, "north": 0.01, "up": 0.01}
@@ -28,6 +30,11 @@ class SampledMotion:
         """Return the number of grid points."""
         return len(next(iter(self.channels.values()))) if self.channels else 0
 
+    def part(self, begin: int, end: int) -> SampledMotion:
+        """Return the motion from one grid point up to another."""
+        channels = {name: values[begin:end] for name, values in self.channels.items()}
+        return SampledMotion(self.begin_s + begin * STEP_S, channels)
+
     def lively(self) -> set[str]:
         """Return the channels with enough variation for a match."""
         return {name for name, values in self.channels.items() if values.std() > _QUIET[name]}
@@ -47,13 +54,7 @@ class MotionMatch:
 
 
 def motion_of(role: str, times_s: np.ndarray, values: np.ndarray) -> SampledMotion | None:
-    """Return the motion of a series; None for a role without motion or a short series.
-
-    Args:
-        role: pose, odometry, setpoint, command or imu.
-        times_s: (T,) of the samples.
-        values: (T, C) as `ROLES` orders them.
-    """
+    """Return the motion of samples (T, C) of a role at times (T,); None for a role without motion or few samples."""
     times_s, keep = np.unique(times_s, return_index=True)
     values = values[keep]
     if len(times_s) < 10:
@@ -70,15 +71,8 @@ def motion_of(role: str, times_s: np.ndarray, values: np.ndarray) -> SampledMoti
     if role == "command":
         # a command acts until the next one
         held = values[np.clip(np.searchsorted(times_s, grid, side="right") - 1, 0, None)].T
-        found = {
-            "forward": held[0],
-            "left": held[1],
-            "turn": held[5],
-            "east": held[0],
-            "north": held[1],
-            "up": held[2],
-            "speed": np.hypot(held[0], held[1]),
-        }
+        found = {"forward": held[0], "left": held[1], "turn": held[5], "speed": np.hypot(held[0], held[1])}
+        found |= {"east": held[0], "north": held[1], "up": held[2]}
     elif role == "imu":
         found = {"turn": even[5]}
     elif role in ("pose", "odometry", "setpoint"):
@@ -101,11 +95,8 @@ def follow(
 ) -> MotionMatch | None:
     """Return the lag with the best correlation of ``second`` with ``first``; None without a common usable channel.
 
-    Args:
-        first: earlier motion, such as a command.
-        second: later motion, such as that of the robot.
-        lags_s: range of lags; None for all with an overlap of at least a third of the shorter motion.
-        channels: candidates; those usable in both motions are compared.
+    ``lags_s`` is the range of lags; None for all with an overlap of at least a third of the shorter motion. Of the
+    ``channels`` those usable in both motions are compared.
     """
     names = tuple(name for name in channels if name in first.lively() & second.lively())
     if not names:
@@ -125,20 +116,13 @@ def follow(
 
 
 def _from_poses(times_s: np.ndarray, values: np.ndarray, grid: np.ndarray, even: np.ndarray) -> dict[str, np.ndarray]:
-    x, y, z, w = values[:, 3:7].T
-    yaw = np.interp(grid, times_s, np.unwrap(np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))))
+    yaw = np.interp(grid, times_s, np.unwrap(heading(values[:, 3:7].T)))
     velocity = np.stack([np.gradient(_smooth(column), STEP_S) for column in even[:3]])
     forward = velocity[0] * np.cos(yaw) + velocity[1] * np.sin(yaw)
     left = velocity[1] * np.cos(yaw) - velocity[0] * np.sin(yaw)
-    return {
-        "forward": forward,
-        "left": left,
-        "turn": np.gradient(_smooth(yaw), STEP_S),
-        "east": velocity[0],
-        "north": velocity[1],
-        "up": velocity[2],
-        "speed": np.hypot(velocity[0], velocity[1]),
-    }
+    found = {"forward": forward, "left": left, "turn": np.gradient(_smooth(yaw), STEP_S)}
+    found |= {"east": velocity[0], "north": velocity[1], "up": velocity[2]}
+    return found | {"speed": np.hypot(velocity[0], velocity[1])}
 
 
 def _correlations(first: np.ndarray, second: np.ndarray, least: int) -> np.ndarray:

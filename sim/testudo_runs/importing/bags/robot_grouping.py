@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from testudo_runs.importing.bags.motion_matching import (
-    ANY_FRAME,
-    IN_BODY,
-    MotionMatch,
-    SampledMotion,
-    follow,
-)
-from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSearch
-from testudo_runs.importing.bags.topic_names import plain_name, robot_of, robots_of
+from testudo_runs.importing.bags.motion_matching import ANY_FRAME, IN_BODY, MotionMatch, follow
+from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSearch, robot_of, robots_of
+from testudo_runs.importing.mapping.mapping_file import plain_name
 from testudo_runs.importing.mapping.topic_mapping import TopicMap
 
 LAGS_S = (-0.1, 2.0)
@@ -38,7 +32,13 @@ class RobotTopics:
 def grouped(found: Sequence[CandidateSearch]) -> RobotTopics:
     """Return candidates by robot, by names and motion; undecided ones are in the lists of the result."""
     team = _by_names(found)
-    loose = _loose(team)
+    loose: list[Candidate] = []  # velocities without a body that are not named as commands make no robot
+    for name in list(team.robots):
+        if all(one.unsure for one in _moving(team.robots[name])):
+            loose += [one for one in team.robots[name] if one.unsure]
+            team.robots[name] = [one for one in team.robots[name] if not one.unsure]
+            if not team.robots[name]:
+                team.robots.pop(name)
     _join_parts(team)
     _join_nameless(team)
     _join_commands(team)
@@ -62,18 +62,6 @@ def _by_names(found: Sequence[CandidateSearch]) -> RobotTopics:
                 name = alone
             team.robots.setdefault(name, []).append(candidate)
     return team
-
-
-def _loose(team: RobotTopics) -> list[Candidate]:
-    """Remove and return velocities without a body that are not named as commands: they make no robot."""
-    loose: list[Candidate] = []
-    for name in list(team.robots):
-        if all(one.unsure for one in _moving(team.robots[name])):
-            loose += [one for one in team.robots[name] if one.unsure]
-            team.robots[name] = [one for one in team.robots[name] if not one.unsure]
-            if not team.robots[name]:
-                team.robots.pop(name)
-    return loose
 
 
 def _join_parts(team: RobotTopics) -> None:
@@ -101,7 +89,7 @@ def _join_nameless(team: RobotTopics) -> None:
     owner, reason = _owner(team, nameless)
     if owner is None:
         team.ambiguous.append(
-            f"{names_of(nameless)}: the names tell no robot, and {reason}; there are {', '.join(team.robots)}"
+            f"{names_of(nameless)}: the names contain no robot, and {reason}; there are {', '.join(team.robots)}"
         )
         team.left += [f"{candidate.topic} (of no certain robot)" for candidate in nameless]
         return
@@ -140,7 +128,7 @@ def _join_commands(team: RobotTopics) -> None:
     for (name, other), score in alike.items():
         if score >= CLEAR and not _rivals(alike, name, other):
             for candidate in team.robots.pop(name):
-                candidate.note = candidate.note or f"{other} moves as {name} is told (correlation {score:.2f})"
+                candidate.note = candidate.note or f"{other} follows the commands of {name} (correlation {score:.2f})"
                 team.robots[other].append(candidate)
 
 
@@ -164,7 +152,7 @@ def _join_loose(team: RobotTopics, loose: Sequence[Candidate]) -> None:
             )
             continue
         used.add(k)
-        loose[int(k)].note = "a command by the motion alone, its name tells nothing"
+        loose[int(k)].note = "a command by the motion only, not by its name"
         team.robots[name].append(loose[int(k)])
     team.left += [
         f"{one.topic} (a velocity that no robot's motion clearly follows)"
@@ -179,14 +167,13 @@ def _report_incomplete(team: RobotTopics) -> None:
     for name in commanded:
         if not any(text.startswith(f"{name}: ") for text in team.ambiguous):
             team.ambiguous.append(
-                f"{name}: has commands and nothing that shows where it was; is it one with another "
-                "robot, or was it not recorded?"
+                f"{name}: has commands and no poses; is it the same as another robot, or were its poses not recorded?"
             )
     for name, mine in team.robots.items():
         if commanded and any(one.role == "odometry" for one in mine) and not _commands(mine):
             team.ambiguous.append(
-                f"{name}: has odometry and no commands, while {', '.join(commanded)} has commands alone; "
-                "nothing tells whether they are one"
+                f"{name}: has odometry and no commands, while {', '.join(commanded)} has commands only; "
+                "it is unknown whether they are the same"
             )
 
 
@@ -266,12 +253,7 @@ def match_of(first: Candidate, second: Candidate) -> MotionMatch | None:
     lags = LAGS_S if first.role == "command" else (-1.0, 1.0)
     if first.bag != second.bag:
         lags = None
-    return _best(one, other, lags, (IN_BODY, ANY_FRAME) if first.role == "command" else (ANY_FRAME,))
-
-
-def _best(
-    one: SampledMotion, other: SampledMotion, lags: tuple[float, float] | None, kinds: Sequence[tuple[str, ...]]
-) -> MotionMatch | None:
+    kinds = (IN_BODY, ANY_FRAME) if first.role == "command" else (ANY_FRAME,)
     matches = [match for names in kinds if (match := follow(one, other, lags, names))]
     return max(matches, key=lambda match: match.score, default=None)
 

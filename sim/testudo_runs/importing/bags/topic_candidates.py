@@ -1,21 +1,20 @@
-"""Finds the topics of a bag that can be a role of a robot, by type, name and frames."""
+"""Finds the topics of a bag that can be a role of a robot, by type, name, content and frames."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic, Tell
-from testudo_runs.bags.bag_source import BagSource, survey
-from testudo_runs.bags.cdr import groups
-from testudo_runs.bags.message_definitions import Types
-from testudo_runs.importing.bags.bag_series import read_series
+from testudo_runs.bags.bag_source import BagSource
+from testudo_runs.bags.cdr import Types, groups
+from testudo_runs.importing.bags.bag_series import Link, chain, read_links, read_series
 from testudo_runs.importing.bags.motion_matching import SampledMotion, motion_of
 from testudo_runs.importing.bags.topic_decoding import TF, TopicSamples, is_named_poses, roles_of, texts_of
-from testudo_runs.importing.bags.topic_names import is_body, is_command, is_goal, is_truth, robot_of, robot_of_frame
-from testudo_runs.importing.bags.transforms import Link, chain, read_links
 from testudo_runs.importing.mapping.topic_mapping import TopicMap
 
 _MOTOR_JOINTS, _FEWEST_MOTORS = ("motor", "rotor", "prop", "m1"), 4
@@ -43,7 +42,7 @@ class Candidate:
     unsure: bool = False
     """A velocity that is not named as a command and may be measured."""
 
-    def entry(self, robot: str, bag: str = "", frame: str = "") -> TopicMap:
+    def entry(self, robot: str, bag: str = "", frame: Literal["", "body", "world"] = "") -> TopicMap:
         """Return its entry of a mapping."""
         return TopicMap(self.topic, robot, self.role, bag=bag, child=self.child, parent=self.parent, frame=frame)
 
@@ -79,7 +78,9 @@ def candidates_of(path: str | Path, folders: Sequence[Path], tell: Tell, damage:
     Raises:
         BagError: no bag.
     """
-    source, messages = survey(path, damage, lambda topic: bool(roles_of(topic.type)), tell)
+    source, messages = BagSource(path, damage), {}
+    for message in source.messages(lambda topic: bool(roles_of(topic.type)), tell):
+        messages.setdefault(message.topic, []).append(message)
     types = Types(source.contents.topics.values(), folders, source.folder.distribution)
     found = CandidateSearch(source, [], [])
     for topic in source.contents.topics.values():
@@ -102,7 +103,10 @@ def candidates_of(path: str | Path, folders: Sequence[Path], tell: Tell, damage:
 def _of_topic(bag: str, topic: BagTopic, messages: Sequence[BagMessage], types: Types) -> list[Candidate]:
     name, robot = topic.name, robot_of(topic.name)
     if is_named_poses(topic.type):
-        return [Candidate(bag, name, topic.type, "pose", body, child=body) for body in _bodies(topic, messages, types)]
+        bodies: dict[str, None] = {}
+        for group in groups(types.store(topic), topic.type, [message.data for message in messages]):
+            bodies.update(dict.fromkeys(text for _, text in texts_of(group, ".name")))
+        return [Candidate(bag, name, topic.type, "pose", body, child=body) for body in bodies]
     role, rank = roles_of(topic.type)[0], 0
     if role == "command":
         rank = 0 if name.endswith("/cmd_vel") else 1
@@ -118,13 +122,6 @@ def _of_topic(bag: str, topic: BagTopic, messages: Sequence[BagMessage], types: 
     elif role == "imu":
         rank = 0 if name.endswith(("/data", "/imu")) else 1
     return [Candidate(bag, name, topic.type, role, robot, rank, unsure=role == "command" and not is_command(name))]
-
-
-def _bodies(topic: BagTopic, messages: Sequence[BagMessage], types: Types) -> list[str]:
-    names: dict[str, None] = {}
-    for group in groups(types.store(topic), topic.type, [message.data for message in messages]):
-        names.update(dict.fromkeys(text for _, text in texts_of(group, ".name")))
-    return list(names)
 
 
 def _is_motors(topic: BagTopic, messages: Sequence[BagMessage], types: Types) -> bool:
@@ -149,22 +146,10 @@ def _of_transforms(source: BagSource, messages: Mapping[BagTopic, list[BagMessag
             frames = chain(links, child, "")
             root = links[frames[-1]].parent
             odometric = root.rpartition("/")[2] == _DEAD_RECKONED
-            note = "dead reckoning: nothing above odom" if odometric else ""
-            robot = robot_of_frame(child) or robot_of(name)
-            found.append(
-                Candidate(
-                    source.name,
-                    name,
-                    TF,
-                    "pose",
-                    robot,
-                    3 if odometric else 2,
-                    child,
-                    root,
-                    note=note,
-                    reckoned=odometric,
-                )
-            )
+            one = Candidate(source.name, name, TF, "pose", robot_of_frame(child) or robot_of(name), 2, child, root)
+            if odometric:
+                one.rank, one.note, one.reckoned = 3, "dead reckoning: nothing above odom", True
+            found.append(one)
     return found
 
 
@@ -204,3 +189,107 @@ def _add_samples(
         else:
             found.unused.append(f"{candidate.topic} (no sample of {candidate.child or candidate.topic} can be read)")
     found.candidates[:] = kept
+
+
+_CAPTURE_WORDS = """
+    mocap vrpn vrpn_mocap vrpn_client_node natnet natnet_ros natnet_ros2 vicon optitrack qualisys mocap4r2
+    motion_capture phasespace rigid_bodies rigid_body tracking tracker
+"""
+_CAPTURE = frozenset(_CAPTURE_WORDS.split())
+"""Namespaces of motion capture systems."""
+_PARTS_WORDS = """
+    odom odometry odometry_filtered filtered raw pose pose_stamped poses cmd_vel cmd_vel_nav cmd_vel_raw
+    cmd_vel_teleop cmd_vel_joy cmd_vel_smoothed cmd_vel_stamped cmd_vel_unstamped cmd_pose command commands imu data
+    data_raw imu_raw battery battery_state battery_status joint_states joint_state tf tf_static goal goal_pose
+    target setpoint setpoint_raw setpoint_velocity setpoint_position velocity twist twist_stamped state local
+    local_position mavros wheel wheels wheel_odom diff_drive diff_drive_controller base_controller mobile_base
+    controller ekf ekf_node amcl amcl_pose slam ground_truth truth gazebo model sensors robot_base vel_cmd motors
+    motor thrust cmd reference desired world map base_link base_footprint base_stabilized body transform kinematics
+    nav navigation teleop joy mux cmd_vel_mux twist_mux key_vel velocity_smoother collision_monitor status gt
+    teleop_twist ins camera realsense t265 zed oak lidar front rear left right sample accel gyro bno055 mpu sensor
+    driver create3 robot_description platform chassis base
+"""
+_PARTS = frozenset(_PARTS_WORDS.split())
+"""Parts of topic names that name no robot."""
+_GOAL = re.compile(r"goal|target|set_?point|desired|reference|cmd_pos|command_pos|cmd_full|plan")
+_TRUTH = re.compile(r"ground_?truth|truth|/gt\b|_gt\b")
+_COMMAND = re.compile(r"cmd|command|set_?point|teleop|joy|key_vel|vel_ref|reference")
+_TOPIC_WORD = re.compile(r"odom|cmd|vel|pose|twist|imu|battery|command|set_?point|goal|motors|joint")
+"""Words that begin or end the last part of a topic name; the rest of that part names the robot."""
+
+
+def robot_of(topic: str) -> str:
+    """Return the robot that a topic name contains; empty if it contains none."""
+    parts = [part for part in topic.split("/") if part]
+    known = [part for part in parts if part.lower() not in _PARTS and part.lower() not in _CAPTURE]
+    return known[0] if known else ""
+
+
+def robots_of(topics: Mapping[str, str]) -> dict[str, str]:
+    """Return the robot of each topic name, read from all names together: `r0` for `/odom_r0`, `a` for `/fleet/a/odom`.
+
+    Args:
+        topics: types by name.
+    """
+    found = {name: robot_of(name) for name in topics}
+    heads = {name: parts for name in topics if name.endswith(f"/{found[name]}") and (parts := _apart(found[name]))}
+    for name, (robot, _) in heads.items():
+        others = {kind for other, (one, kind) in heads.items() if one == robot}
+        # /odom_combined names no robot; /odom_r0 does, and so do /odom_a and /cmd_vel_a together
+        found[name] = robot if len(others) > 1 or robot[-1:].isdigit() else ""
+    for first in set(found.values()) - {""}:
+        below = {name: _below(name, first) for name in topics if found[name] == first}
+        tails: dict[tuple[str, str], set[str]] = {}
+        for name, (robot, tail) in below.items():
+            tails.setdefault((tail, topics[name]), set()).add(robot)
+        if all(robot for robot, _ in below.values()) and any(len(robots) > 1 for robots in tails.values()):
+            found.update({name: robot for name, (robot, _) in below.items()})
+    return found
+
+
+def robot_of_frame(frame: str) -> str:
+    """Return the robot that a frame name contains; empty for a plain name such as `base_link`."""
+    parts = [part for part in frame.split("/") if part and part.lower() not in _PARTS]
+    if parts:
+        return re.sub(r"[_.-]?(base_link|base_footprint|base)$", "", parts[0])
+    return ""
+
+
+def is_body(frame: str) -> bool:
+    """Return whether a frame name is that of a robot body."""
+    return frame.rpartition("/")[2].rpartition(".")[2].endswith(("base_link", "base_footprint", "base_stabilized"))
+
+
+def is_goal(topic: str) -> bool:
+    """Return whether a topic name is that of a goal or set-point."""
+    return bool(_GOAL.search(topic.lower()))
+
+
+def is_truth(topic: str) -> bool:
+    """Return whether a topic name is that of ground truth or motion capture."""
+    return bool(_TRUTH.search(topic.lower())) or any(part in _CAPTURE for part in topic.lower().split("/"))
+
+
+def is_command(topic: str) -> bool:
+    """Return whether a velocity topic is named as a command; others are taken as measured."""
+    return bool(_COMMAND.search(topic.lower()))
+
+
+def _apart(part: str) -> tuple[str, str] | None:
+    """Return the robot and the known word in `odom_r0` or `r0_odom`; None if there is no such word."""
+    words = part.lower().split("_")
+    for count in range(len(words) - 1, 0, -1):
+        for known, rest in ((words[:count], words[count:]), (words[-count:], words[:-count])):
+            if "_".join(known) in _PARTS and _TOPIC_WORD.search("_".join(known)):
+                robot = "_".join(rest)
+                return "" if robot in _PARTS else robot, "_".join(known)
+    return None
+
+
+def _below(topic: str, first: str) -> tuple[str, str]:
+    """Return the part of a name that names a robot below the namespace ``first``, and the rest of the name."""
+    parts = [part for part in topic.split("/") if part]
+    for k in range(parts.index(first) + 1 if first in parts else len(parts), len(parts)):
+        if parts[k].lower() not in _PARTS and parts[k].lower() not in _CAPTURE:
+            return parts[k], "/".join(parts[k + 1 :])
+    return "", ""

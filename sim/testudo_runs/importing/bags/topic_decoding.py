@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic
-from testudo_runs.bags.cdr import CdrGroup, groups
-from testudo_runs.bags.message_definitions import Types
-from testudo_runs.importing.mapping.channels import ANGLES, QUATERNION
+from testudo_runs.bags.cdr import CdrGroup, Types, groups
 from testudo_runs.importing.mapping.column_conversion import from_angles
 from testudo_runs.importing.mapping.topic_mapping import TopicMap
-from testudo_runs.recording.roles import ROLES
+from testudo_runs.recording.recording import ANGLES, QUATERNION, ROLES
 
 TF = "tf2_msgs/msg/TFMessage"
 NAMED_POSES = "NamedPoseArray"
@@ -95,14 +93,7 @@ def is_named_poses(kind: str) -> bool:
 def read_samples(
     topic: BagTopic, messages: Sequence[BagMessage], entry: TopicMap, types: Types, lost: list[str]
 ) -> TopicSamples:
-    """Return the series of one topic.
-
-    Args:
-        topic: of the bag; for transforms see `transforms`.
-        messages: of the topic.
-        entry: of the mapping.
-        types: of the bag.
-        lost: takes a sentence for each loss.
+    """Return the series of one topic; ``lost`` collects a sentence for each loss. For transforms see `read_links`.
 
     Raises:
         BagError: unknown type, or a type that cannot have the role.
@@ -132,7 +123,7 @@ def read_samples(
             continue
         values, stamp = made
         has_stamp = has_stamp and stamp is not None
-        frame = frame or _frame(group)
+        frame = frame or group.layout.texts.get(f"{_HEADER}.frame_id", "")
         parts.append((group.index, values, log[group.index] if stamp is None else stamp))
     index = np.concatenate([part[0] for part in parts]) if parts else np.zeros(0, int)
     unreadable = len(messages) - without - len(index)
@@ -157,7 +148,11 @@ def _values(kind: str, entry: TopicMap, group: CdrGroup) -> tuple[np.ndarray, np
     if entry.fields:
         columns = {channel: path for channel, path in entry.fields.items() if channel != "stamp"}
         stamp = _stamp(group, entry.fields["stamp"]) if "stamp" in entry.fields else _header_stamp(group)
-        return _of_fields(group, columns, role.channels), stamp
+        values = _table(group, [columns.get(channel) for channel in role.channels])
+        if set(QUATERNION) <= set(role.channels) and not set(QUATERNION) & set(columns):
+            at = [role.channels.index(name) for name in QUATERNION]  # level with heading 0 without an attitude
+            values[:, at] = from_angles(*_table(group, [columns.get(name) for name in ANGLES]).T)
+        return values, stamp
     if is_named_poses(kind):
         where = next(
             (path for path, text in group.layout.texts.items() if path.endswith(".name") and text == entry.child), None
@@ -165,15 +160,16 @@ def _values(kind: str, entry: TopicMap, group: CdrGroup) -> tuple[np.ndarray, np
         if where is None:
             return None
         base = where.removesuffix(".name") + ".pose"
-        paths: list[str | None] = _pose(base, ("position", "orientation"))
-        return _table(group, _filled(paths, role.channels)), _header_stamp(group)
+        return _table(group, _filled(_pose(base, ("position", "orientation")), role.channels)), _header_stamp(group)
     part = STANDARD[kind]
     stamp = None if part.header is None else _header_stamp(group)
-    if entry.role == "motors":
-        return _table(group, _motors(group)), stamp
+    if entry.role == "motors":  # thrusts by the names m1 to m4 if given, else the first four
+        names = {text: path for path, text in group.layout.texts.items() if path.startswith("name[")}
+        named = [f"effort[{names[name].removeprefix('name[')}" for name in _MOTORS if name in names]
+        return _table(group, named if len(named) == len(_MOTORS) else role.paths), stamp
     if entry.role in ("imu", "battery"):
-        return _table(group, list(role.paths)), stamp
-    paths = []
+        return _table(group, role.paths), stamp
+    paths: list[str] = []
     if entry.role != "command":
         paths += _pose(part.pose or "", part.position)
     if entry.role != "pose" and part.twist is not None:
@@ -181,40 +177,22 @@ def _values(kind: str, entry: TopicMap, group: CdrGroup) -> tuple[np.ndarray, np
     return _table(group, _filled(paths, role.channels)), stamp
 
 
-def _of_fields(group: CdrGroup, columns: Mapping[str, str], channels: Sequence[str]) -> np.ndarray:
-    """Return values (T, C) at the paths of a mapping; level with heading 0 without an attitude."""
-    values = _table(group, [columns.get(channel) for channel in channels])
-    if set(QUATERNION) <= set(channels) and not set(QUATERNION) & set(columns):
-        at = [channels.index(name) for name in QUATERNION]
-        values[:, at] = from_angles(*_table(group, [columns.get(name) for name in ANGLES]).T)
-    return values
-
-
 def _table(group: CdrGroup, paths: Sequence[str | None]) -> np.ndarray:
     nothing = np.zeros(len(group.index))
     return np.stack([nothing if path is None else group.column(path).astype(float) for path in paths], axis=1)
 
 
-def _filled(paths: list[str | None], channels: Sequence[str]) -> list[str | None]:
-    return paths + [None] * (len(channels) - len(paths))
+def _filled(paths: Sequence[str], channels: Sequence[str]) -> list[str | None]:
+    return [*paths, *[None] * (len(channels) - len(paths))]
 
 
-def _pose(base: str, names: tuple[str, str]) -> list[str | None]:
-    return [_joined(base, f"{names[0]}.{axis}") for axis in "xyz"] + [
-        _joined(base, f"{names[1]}.{axis}") for axis in "xyzw"
-    ]
+def _pose(base: str, names: tuple[str, str]) -> list[str]:
+    axes = [*(f"{names[0]}.{axis}" for axis in "xyz"), *(f"{names[1]}.{axis}" for axis in "xyzw")]
+    return [_joined(base, axis) for axis in axes]
 
 
 def _joined(base: str, rest: str) -> str:
     return f"{base}.{rest}" if base else rest
-
-
-def _motors(group: CdrGroup) -> list[str | None]:
-    """Return the paths of the thrusts: by the names m1 to m4 if given, else the first four."""
-    names = {text: path for path, text in group.layout.texts.items() if path.startswith("name[")}
-    if set(_MOTORS) <= set(names):
-        return [f"effort[{names[name].removeprefix('name[')}" for name in _MOTORS]
-    return [f"effort[{k}]" for k in range(4)]
 
 
 def _header_stamp(group: CdrGroup) -> np.ndarray | None:
@@ -224,10 +202,6 @@ def _header_stamp(group: CdrGroup) -> np.ndarray | None:
 def _stamp(group: CdrGroup, path: str) -> np.ndarray:
     seconds, rest = (group.column(f"{path}.{part}").astype(np.int64) for part in ("sec", "nanosec"))
     return seconds * NANO + rest
-
-
-def _frame(group: CdrGroup) -> str:
-    return group.layout.texts.get(f"{_HEADER}.frame_id", "")
 
 
 def texts_of(group: CdrGroup, ending: str) -> list[Any]:

@@ -15,13 +15,13 @@ import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from testudo_runs.importing.logs.log_stamps import MOST_COUNTS, unwrapped
-from testudo_runs.importing.mapping.column_conversion import LogTable
-from testudo_runs.importing.mapping.import_losses import FileLosses, losses_text
+from testudo_runs.importing.mapping.column_conversion import FileLosses, LogTable, losses_text
 
 _EVENTS_MARK = 0xBC
 _VARIABLE = re.compile(rb"([\w. \-]+)\(([bBhHiIlLqQefd?])\)")
@@ -52,11 +52,7 @@ def looks_like_usd(head: bytes) -> bool:
 
 
 def read_usd(file: Path, losses: FileLosses) -> list[LogTable]:
-    """Read a log; one table with stamps for each record type.
-
-    Args:
-        file: the log.
-        losses: collects unreadable records; its `word` becomes "record".
+    """Read a log; one table with stamps for each record type; ``losses`` collects unreadable records.
 
     Raises:
         OSError: the file cannot be read at all.
@@ -130,7 +126,8 @@ def _next_block(data: bytes, at: int, kind: _Kind, after: np.ndarray | None) -> 
     """
     starts = np.arange(at, len(data) - 5 - kind.dtype.itemsize)
     if after is not None and _TICK in kind.names:
-        field = kind.dtype.fields[f"v{kind.names.index(_TICK)}"]
+        fields: Any = kind.dtype.fields
+        field = fields[f"v{kind.names.index(_TICK)}"]
         windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), field[0].itemsize)
         ticks = windows[starts + 1 + field[1]].copy().view(field[0])[:, 0].astype(np.int64)
         last = after[f"v{kind.names.index(_TICK)}"].astype(np.int64)
@@ -159,20 +156,18 @@ def _read_events(data: bytes, losses: FileLosses) -> list[LogTable]:
         return []
     version, kinds, at = head
     stamp, end = struct.Struct("<HI" if version == 1 else "<HQ"), len(data)
-    if crc32(data[:-4]) == int.from_bytes(data[-4:], "little"):
+    sealed = crc32(data[:-4]) == int.from_bytes(data[-4:], "little")
+    if sealed:
         end -= 4
-        sealed = True
     else:
         losses.add("the checksum at the end is wrong or cut off: values may be damaged")
-        sealed = False
     found: dict[int, tuple[list[int], list[int], list[int]]] = {number: ([], [], []) for number in kinds}
     record = 1
     while at + stamp.size <= end:
         number, time = stamp.unpack_from(data, at)
         kind = kinds.get(number)
         if kind is None:
-            tail = end - at <= 4 and not sealed
-            if not tail:
+            if sealed or end - at > 4:
                 losses.add("an event of a kind that the header does not name; what follows cannot be read", [record])
             break
         if at + stamp.size + kind.dtype.itemsize > end:

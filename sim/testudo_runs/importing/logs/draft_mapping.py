@@ -15,8 +15,8 @@ import numpy as np
 import yaml
 
 from testudo_runs.importing.logs.text_log import DELIMITERS, column_names, fields_of
-from testudo_runs.importing.mapping.channels import units_of
-from testudo_runs.importing.mapping.mapping_file import SCHEMA, TextMap
+from testudo_runs.importing.mapping.mapping_file import SCHEMA, TextMap, TimeMap
+from testudo_runs.recording.recording import units_of
 
 _HEAD_BYTES = 1 << 18
 _LEAST_ROWS, _NEARLY = 3, 0.1
@@ -113,7 +113,7 @@ def _number(text: str | bytes) -> float:
 
 
 def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delimiter: str, rows: np.ndarray) -> Draft:
-    part = TextMap("", None, {}, delimiter, sign)
+    part = TextMap("", TimeMap(1, "s", "unix"), {}, delimiter, sign)
     header, names = "none", ()
     for where, line in (("line", plain[0]), ("comment", comments[-1] if comments else "")):
         found = column_names(line.encode(), part)
@@ -122,8 +122,10 @@ def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delim
             header, names = where, found
             break
     keys: list[int | str] = list(names) or list(range(1, rows.shape[1] + 1))
-    low = [float(np.nanmin(column)) if np.isfinite(column).any() else np.nan for column in rows.T]
-    high = [float(np.nanmax(column)) if np.isfinite(column).any() else np.nan for column in rows.T]
+    low, high = (
+        [float(best(column)) if np.isfinite(column).any() else np.nan for column in rows.T]
+        for best in (np.nanmin, np.nanmax)
+    )
     columns = tuple((k + 1, names[k] if names else "", low[k], high[k]) for k in range(rows.shape[1]))
     time = _time(rows, names)
     roles = _roles(names)

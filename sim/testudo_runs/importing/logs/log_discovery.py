@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testudo_runs.importing.bags.topic_names import plain_name
 from testudo_runs.importing.logs.crazyflie_sd_log import looks_like_usd
-from testudo_runs.importing.mapping.mapping_file import ReadMap, TextMap, UsdMap, load_map, shipped_maps
+from testudo_runs.importing.mapping.mapping_file import ReadMap, TextMap, UsdMap, load_map, plain_name, shipped_maps
 from testudo_runs.recording.recording import RecordingError
 
 _HEAD_BYTES = 8192
@@ -29,15 +28,6 @@ class LogFile:
     """Text that matched `{run}`; empty where the file name has no run."""
     how: str
     """Why this mapping was chosen, as a sentence."""
-
-
-@dataclass(frozen=True)
-class LogSource:
-    """The files to import."""
-
-    logs: tuple[LogFile, ...]
-    ignored: tuple[Path, ...]
-    """Files that are not logs."""
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
@@ -61,23 +51,20 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> LogSource:
-    """Find the logs among files.
+def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> tuple[list[LogFile], list[Path]]:
+    """Return the logs of one run among files, and the files that are not logs.
 
-    Args:
-        files: candidates.
-        given: the mapping to use; None to choose one by the header of each file.
-        pick: name of the run, where the files belong to several.
+    ``given`` is the mapping; None chooses one by the header of each file. ``pick`` is the name of the run, if the files
+    belong to several.
 
     Raises:
         RecordingError: no log, none of the run, or logs of several runs.
     """
-    maps = [given] if given else [load_map(name) for name in shipped_maps()]
-    found = [(file, _recognised(file, maps, given is not None)) for file in files]
-    logs = [log for _, log in found if log is not None]
-    if not logs:
+    by_run = runs_of(files, given)
+    if not by_run:
         raise RecordingError(_nothing(files, given))
-    runs = sorted({log.run for log in logs if log.run})
+    logs = {log.file: log for found in by_run.values() for log in found}
+    runs = sorted(run for run in by_run if run)
     if pick is not None and pick not in runs:
         raise RecordingError(
             f"--pick: found {pick!r}, expected one of {', '.join(runs) or 'none: the file names contain no run'}"
@@ -87,8 +74,8 @@ def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> 
             f"the files belong to {len(runs)} runs: {', '.join(runs)}; choose one with --pick {runs[0]}, "
             "or give the files of one run"
         )
-    chosen = [log for log in logs if pick is None or log.run == pick]
-    return LogSource(tuple(chosen), tuple(file for file, log in found if log is None))
+    chosen = [logs[file] for file in files if file in logs and (pick is None or logs[file].run == pick)]
+    return chosen, [file for file in files if file not in logs]
 
 
 def runs_of(files: Sequence[Path], given: ReadMap | None) -> dict[str, list[LogFile]]:
@@ -117,7 +104,8 @@ def _recognised(file: Path, maps: Sequence[ReadMap], asked: bool) -> LogFile | N
     for one in maps:
         for part in (*one.text, *one.usd):
             fields = _matched(part.files, file)
-            mine = looks_like_usd(head) if isinstance(part, UsdMap) else _detected(part, head)
+            text = isinstance(part, TextMap)
+            mine = bool(part.detect) and part.detect.encode() in head if text else looks_like_usd(head)
             log = LogFile(
                 file,
                 one,
@@ -133,10 +121,6 @@ def _recognised(file: Path, maps: Sequence[ReadMap], asked: bool) -> LogFile | N
     first, second = (by_name, by_head) if asked else (by_head, by_name)
     candidates = [log for log in first if log in second] or first or second
     return candidates[0] if len(candidates) == 1 or (asked and candidates) else None
-
-
-def _detected(part: TextMap, head: bytes) -> bool:
-    return bool(part.detect) and part.detect.encode() in head
 
 
 def _matched(pattern: str, file: Path) -> dict[str, str] | None:
@@ -156,7 +140,8 @@ def _robot(one: ReadMap, file: Path, named: dict[str, str] | None) -> str:
 
 
 def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
-    shown = ", ".join(file.name + " (0 bytes)" * _is_empty(file) for file in files[:4])
+    sizes = [file.stat().st_size if file.is_file() else None for file in files[:4]]
+    shown = ", ".join(file.name + " (0 bytes)" * (size == 0) for file, size in zip(files, sizes, strict=False))
     shown += f" and {len(files) - 4} more" if len(files) > 4 else ""
     if not files:
         return "the source holds no file"
@@ -167,10 +152,3 @@ def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
         f"no file is recognised by its header: found {shown}; write a mapping file and give it with --map; "
         f"Testudo provides {', '.join(shipped_maps())}"
     )
-
-
-def _is_empty(file: Path) -> bool:
-    try:
-        return file.stat().st_size == 0
-    except OSError:
-        return False

@@ -14,11 +14,17 @@ from testudo_runs.importing.logs.crazyflie_sd_log import read_usd
 from testudo_runs.importing.logs.log_discovery import LogFile
 from testudo_runs.importing.logs.log_stamps import in_order, to_ns, with_unit
 from testudo_runs.importing.logs.text_log import read_text
-from testudo_runs.importing.mapping.channels import ATTITUDE, PWM16
-from testudo_runs.importing.mapping.column_conversion import NO_ATTITUDE, LogTable, frame_of, missing_columns, values_of
-from testudo_runs.importing.mapping.import_losses import FileLosses, Loss
+from testudo_runs.importing.mapping.column_conversion import (
+    NO_ATTITUDE,
+    FileLosses,
+    LogTable,
+    Loss,
+    frame_of,
+    missing_columns,
+    values_of,
+)
 from testudo_runs.importing.mapping.mapping_file import AUTO, RoleMap, TextMap, check_type
-from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
+from testudo_runs.recording.recording import ATTITUDE, PWM16, Recording, RecordingError, RobotRecording, Series
 
 _NANO = 1_000_000_000
 _APART_S = 600.0
@@ -62,7 +68,7 @@ def read_logs(
 
     Args:
         logs: of one run.
-        robot_types: type by robot; the empty name means all others. Default: the type of the mapping.
+        robot_types: type by robot; the empty name means all others; by default the type of the mapping.
         tell: called with the completed fraction.
         offsets: seconds to add to all times of a robot, by its name.
 
@@ -141,8 +147,8 @@ def _roles(
         segments.append(LogSegment(log, role, way, clock, time_ns[keep], values))
         if role == "pose" and not set(ATTITUDE) & set(way.channels):
             notes.append(f"{log.robot}: {role}: {NO_ATTITUDE}")
-        if any(channel.unit == PWM16.unit for channel in way.channels.values()):
-            notes.append(f"{log.robot}: motors: thrust is the nominal curve of the PWM duty cycle, battery left aside")
+        if any(channel.unit == PWM16 for channel in way.channels.values()):
+            notes.append(f"{log.robot}: motors: thrust is the nominal curve of the PWM duty cycle, without the battery")
     if not segments and tables and not isinstance(log.part, TextMap):
         losses.add("logs none of the variables that the mapping names", (), ", ".join(tables[0][0].names[:4]))
     return segments
@@ -170,15 +176,13 @@ def _on_one_clock(segments: Sequence[LogSegment], offsets: Mapping[str, float], 
     loose = sorted({segment.log.robot for segment in segments if segment.clock == "boot"} - set(laid) - set(offsets))
     if len(loose) > 1:
         notes.append(
-            f"{', '.join(loose)}: clocks since boot are taken as one, which is not checked; if you know "
-            f"better, put one forward: --offset {loose[-1]}=SECONDS"
+            f"{', '.join(loose)}: clocks since boot are treated as one, which is not checked; if they differ, give "
+            f"the seconds to add: --offset {loose[-1]}=SECONDS"
         )
     if "unix" not in first:
         notes.append("the time of day is not known: the run begins at the stamp of the clock since boot")
     elif loose:
-        notes.append(
-            f"{', '.join(loose)}: clocks since boot are laid so that they begin with the others, which is not checked"
-        )
+        notes.append(f"{', '.join(loose)}: clocks since boot are moved to begin with the others, which is not checked")
     moved = []
     for segment in segments:
         time_ns = segment.time_ns
@@ -214,7 +218,7 @@ def _laid(segments: Sequence[LogSegment], notes: list[str]) -> dict[str, BagCloc
         if clock is not None:
             found[robot] = clock
             notes.append(
-                f"{robot}: its clock since boot is laid to the time of day within "
+                f"{robot}: its clock since boot is related to the time of day within "
                 f"{1e3 * clock.within_s:.0f} ms (95 %), {clock.how}"
             )
     return found
@@ -241,7 +245,9 @@ def _assembled(
             "map": used[0].log.map.name,
             "clock": used[0].clock,
             "columns": {
-                name: _words(channel.column, channel.unit, channel.scale)
+                name: f"{channel.column}"
+                + (f" [{channel.unit}]" if channel.unit else "")
+                + (f" times {channel.scale:g}" if channel.scale != 1 else "")
                 for name, channel in used[0].way.channels.items()
             },
             **({"velocity": used[0].way.velocity} if used[0].way.velocity else {}),
@@ -266,22 +272,20 @@ def _agreed(robot: str, role: str, segments: list[LogSegment], notes: list[str])
     binary = [segment for segment in segments if not isinstance(segment.log.part, TextMap)]
     if binary and len(binary) < len(segments):
         other = next(segment for segment in segments if segment not in binary)
-        notes.append(
-            f"{robot}: what {other.log.file.name} has, too, is taken from the original {binary[0].log.file.name}"
-        )
+        notes.append(f"{robot}: series that are also in {other.log.file.name} are taken from {binary[0].log.file.name}")
         segments = binary
     segments = sorted(segments, key=lambda segment: int(segment.time_ns[0]))
     for one, other in pairwise(segments):
         if other.time_ns[0] < one.time_ns[-1]:
             raise RecordingError(
-                f"{robot}: {role} stands in {_path(one)} and in {_path(other)} over the same time; "
-                "name the files of one run, or give a mapping that tells robots apart"
+                f"{robot}: found {role} in {_path(one)} and in {_path(other)} at the same time; "
+                "give the files of one run, or a mapping that separates the robots"
             )
         apart_s = float(other.time_ns[0] - one.time_ns[-1]) / _NANO
         if apart_s > _APART_S:
             raise RecordingError(
-                f"{robot}: {role} stands in {_path(one)} and, {apart_s:.0f} s later, in "
-                f"{_path(other)}: these are two runs; name the files of one"
+                f"{robot}: found {role} in {_path(one)} and, {apart_s:.0f} s later, in "
+                f"{_path(other)}: these are two runs; give the files of one"
             )
     return segments
 
@@ -289,7 +293,3 @@ def _agreed(robot: str, role: str, segments: list[LogSegment], notes: list[str])
 def _path(segment: LogSegment) -> str:
     """Return file name with folder name, as logs of several runs often have the same name."""
     return f"{segment.log.file.absolute().parent.name}/{segment.log.file.name}"
-
-
-def _words(column: int | str, unit: str, scale: float) -> str:
-    return f"{column}" + (f" [{unit}]" if unit else "") + (f" times {scale:g}" if scale != 1 else "")

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from testudo_runs.importing.mapping.import_losses import FileLosses
-from testudo_runs.importing.mapping.mapping_file import AUTO, TimeMap, time_factor
+from testudo_runs.importing.mapping.column_conversion import FileLosses
+from testudo_runs.importing.mapping.mapping_file import AUTO, TimeMap
+from testudo_runs.recording.recording import TIME_UNITS
 
 _NANO = 1_000_000_000
 _UNIX_NS = (100_000_000 * _NANO, 4_102_444_800 * _NANO)
@@ -24,19 +25,16 @@ MOST_COUNTS = 500
 
 
 def with_unit(values: np.ndarray, time: TimeMap, losses: FileLosses) -> TimeMap:
-    """Return the time column with its unit; `auto` is derived from the median step of the stamps.
+    """Return the time column with its unit; `auto` is derived from the median step of the logged numbers (R,).
 
-    Args:
-        values: (R,) logged numbers.
-        time: unit, clock and width of the counter.
-        losses: takes a note of an impossible unit.
+    ``losses`` collects an impossible unit.
     """
     steps = np.abs(np.diff(values[np.isfinite(values)]))
     step = float(np.median(steps[steps > 0])) if (steps > 0).any() else 1.0
     if time.unit == AUTO:
         fits = (unit for unit, most in (("s", MOST_COUNTS / 1e3), ("ms", MOST_COUNTS)) if step <= most)
         return replace(time, unit=next(fits, "us"))
-    rate_hz = _NANO / (step * time_factor(time))
+    rate_hz = _NANO / (step * TIME_UNITS[time.unit])
     if rate_hz > _FASTEST_HZ:
         losses.add(
             f"{rate_hz:.0f} records a second by the unit {time.unit} of the mapping: it is another one; `auto` finds it"
@@ -47,7 +45,7 @@ def with_unit(values: np.ndarray, time: TimeMap, losses: FileLosses) -> TimeMap:
 def to_ns(values: np.ndarray, time: TimeMap) -> np.ndarray:
     """Return stamps (R,) [ns] of logged numbers (R,), to the precision of a double; -1 for impossible stamps."""
     values = np.asarray(values, float)
-    factor = time_factor(time)
+    factor = TIME_UNITS[time.unit]
     low, high = _UNIX_NS if time.clock == "unix" else (0, _LONGEST_NS)
     with np.errstate(over="ignore"):
         rough = values * float(factor)
@@ -74,12 +72,9 @@ def unwrapped(ns: np.ndarray, period_ns: int, fits: np.ndarray) -> np.ndarray:
 
 
 def in_order(time_ns: np.ndarray, places: np.ndarray, losses: FileLosses) -> np.ndarray:
-    """Return the indices of the largest set of samples whose stamps never decrease.
+    """Return the indices of the largest set of samples whose stamps (R,) never decrease; -1 is no stamp.
 
-    Args:
-        time_ns: (R,), -1 for no stamp.
-        places: (R,) line or record of each.
-        losses: collects the samples left out.
+    ``losses`` collects the others by their lines or records ``places`` (R,).
     """
     keep = np.flatnonzero(time_ns >= 0)
     if len(keep) < len(time_ns):

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_runs.importing.mapping.column_conversion import LogTable, index_of
-from testudo_runs.importing.mapping.import_losses import FileLosses, losses_text
+from testudo_runs.importing.mapping.column_conversion import FileLosses, LogTable, index_of, losses_text
 from testudo_runs.importing.mapping.mapping_file import TextMap
 
 QUOTE = b'"'
@@ -79,11 +78,7 @@ _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 def read_text(file: Path, kind: TextMap, losses: FileLosses, tell: Callable[[int], None] = lambda _: None) -> LogTable:
     """Read the columns of a log that its mapping names.
 
-    Args:
-        file: the log.
-        kind: its layout.
-        losses: collects unreadable lines.
-        tell: called with the number of bytes of each block.
+    ``losses`` collects unreadable lines, ``tell`` is called with the number of bytes of each block.
 
     Raises:
         OSError: the file cannot be read at all.
@@ -97,15 +92,9 @@ def read_text(file: Path, kind: TextMap, losses: FileLosses, tell: Callable[[int
 
 def column_names(line: bytes, kind: TextMap) -> tuple[str, ...]:
     """Return the column names in a header line."""
-    text = line.strip()
-    if kind.comment and text.startswith(kind.comment.encode()):
-        text = text[len(kind.comment.encode()) :].strip()
-    if not text:
-        return ()
-    return tuple(
-        name.strip().strip("\"'")
-        for name in (part.decode("utf-8", "replace") for part in fields_of(text, kind.delimiter))
-    )
+    text = line.strip().removeprefix(kind.comment.encode()).strip()
+    names = fields_of(text, kind.delimiter) if text else ()
+    return tuple(name.decode("utf-8", "replace").strip().strip("\"'") for name in names)
 
 
 def _blocks(
@@ -176,12 +165,14 @@ class _Reader:
         if not self._used:
             return
         wrong = counts[at] != self._count
-        for k in at[wrong]:
-            self._losses.add(
-                f"fields are missing or too many, expected {self._count}", [numbers[k]], losses_text(lines[k])
-            )
+        for k in at[wrong].tolist():
+            why = f"fields are missing or too many, expected {self._count}"
+            self._losses.add(why, [int(numbers[k])], losses_text(lines[k]))
         at = at[~wrong]
-        self._keep(*self._parsed([lines[k] for k in at], numbers[at]))
+        rows, absent, places = self._parsed([lines[k] for k in at], numbers[at])
+        self._rows.append(rows)
+        self._absent.append(absent)
+        self._places.append(places)
 
     def table(self) -> LogTable:
         """Return the rows read."""
@@ -218,7 +209,7 @@ class _Reader:
                 return counts[:k]
             record = b"\n".join(lines[k : end + 1]) if end is not None and end < len(lines) else b""
             count = len(fields_of(record, self._kind.delimiter))
-            if record and count == (self._count or count):
+            if record and end is not None and count == (self._count or count):
                 lines[k], counts[k], counts[k + 1 : end + 1], self._spans = record, count, 0, True
         return counts
 
@@ -233,12 +224,12 @@ class _Reader:
                 self._names, at = column_names(lines[at[0]], self._kind), at[1:]
             else:
                 self._names = column_names(self._last_comment, self._kind)
-            self._count = self._count or len(self._names)
+            self._count = self._count or len(self._names or ())
         if not self._count and len(at):
             found, often = np.unique(counts[at], return_counts=True)
             self._count = int(found[often.argmax()])
         if self._count:
-            self._used = _used(self._kind, self._names, self._count)
+            self._used = _used(self._kind, self._names or (), self._count)
         if self._count == 1 and not self._kind.columns:
             self._tell_delimiter(head)
         return at
@@ -292,11 +283,6 @@ class _Reader:
             places.append(number)
         shape = (len(rows), len(self._used))
         return np.array(rows).reshape(shape), np.array(absent, bool).reshape(shape), np.array(places, np.int64)
-
-    def _keep(self, rows: np.ndarray, absent: np.ndarray, places: np.ndarray) -> None:
-        self._rows.append(rows)
-        self._absent.append(absent)
-        self._places.append(places)
 
 
 def _is_header(line: bytes, kind: TextMap) -> bool:

@@ -2,15 +2,99 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from testudo_hardware import quaternions
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
-from testudo_runs.importing.mapping.channels import ANGLES, PACKED, PWM16, QUATERNION, STANDARD_GRAVITY, UNITS, units_of
-from testudo_runs.importing.mapping.import_losses import FileLosses
 from testudo_runs.importing.mapping.mapping_file import Channel, RoleMap
-from testudo_runs.recording.roles import ROLES
+from testudo_runs.recording.recording import (
+    ANGLES,
+    PACKED,
+    PWM16,
+    QUATERNION,
+    ROLES,
+    STANDARD_GRAVITY,
+    UNITS,
+    pwm_force,
+    units_of,
+)
+
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One reason with all its places in one file."""
+
+    file: str
+    """File name; empty where the reason contains it."""
+    why: str
+    count: int
+    """Lines, records or files."""
+    places: str
+    """Text such as ``lines 12-15, 80``; empty for a whole file."""
+    example: str = ""
+
+    def __str__(self) -> str:
+        where = "".join(f"{part}: " for part in (self.file, self.places) if part)
+        return f"{where}{self.why}" + (f", such as {self.example}" if self.example else "")
+
+
+@dataclass
+class _Place:
+    numbers: list[int] = field(default_factory=list)
+    example: str = ""
+
+
+@dataclass
+class FileLosses:
+    """Collects the losses of one file by reason."""
+
+    file: Path
+    word: str = "line"
+    """Unit that is counted: line or record."""
+    _by_reason: dict[str, _Place] = field(default_factory=dict, repr=False)
+
+    def add(self, why: str, numbers: Iterable[int] = (), example: str = "") -> None:
+        """Add lines or records, counted from 1; no number means the whole file."""
+        place = self._by_reason.setdefault(why, _Place())
+        place.numbers.extend(int(number) for number in numbers)
+        place.example = place.example or example
+
+    def add_where(self, why: str, numbers: Iterable[int]) -> None:
+        """Add lines or records if there are any."""
+        found = list(numbers)
+        if found:
+            self.add(why, found)
+
+    def all(self) -> list[Loss]:
+        """Return one loss for each reason."""
+        return [
+            Loss(self.file.name, why, len(place.numbers) or 1, ranges(place.numbers, self.word), place.example)
+            for why, place in self._by_reason.items()
+        ]
+
+
+def ranges(numbers: Iterable[int], word: str) -> str:
+    """Return numbers as text with ranges: ``lines 12-15, 80 and 3 more``."""
+    found = np.unique(np.fromiter(numbers, np.int64))
+    if not len(found):
+        return ""
+    breaks = np.flatnonzero(np.diff(found) > 1)
+    first, last = found[np.r_[0, breaks + 1]], found[np.r_[breaks, len(found) - 1]]
+    texts = [f"{a}" if a == b else f"{a}-{b}" for a, b in zip(first[:_SHOWN], last[:_SHOWN], strict=True)]
+    more = int((last[_SHOWN:] - first[_SHOWN:] + 1).sum())
+    return f"{word}{'s' if len(found) > 1 else ''} {', '.join(texts)}" + (f" and {more} more" if more else "")
+
+
+def losses_text(text: bytes) -> str:
+    """Return the first bytes of a text in printable form."""
+    plain = text[:24].strip().decode("ascii", "backslashreplace")
+    return "'" + "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in plain) + "'" + "..." * (len(text) > 24)
 
 
 @dataclass(frozen=True)
@@ -48,6 +132,16 @@ class LogTable:
         """Return the index from 0 of a column given by number from 1 or by name; None if there is none."""
         return index_of(column, self.names, self.count)
 
+    def needed_index(self, column: int | str) -> int:
+        """Return the index of a column that the table has.
+
+        Raises:
+            KeyError: it has not.
+        """
+        if (index := self.index(column)) is None:
+            raise KeyError(column)
+        return index
+
 
 def index_of(column: int | str, names: tuple[str, ...], count: int) -> int | None:
     """Return the index from 0 of a column given by number from 1 or by name; None if there is none."""
@@ -70,21 +164,18 @@ def missing_columns(way: RoleMap, table: LogTable) -> list[str]:
 
 
 def values_of(role: str, way: RoleMap, table: LogTable, losses: FileLosses) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows (R', C) of a role in SI units and the role's frames, and the indices (R',) of their samples.
+    """Return the rows (R', C) of a role in its units and frames, and the indices (R',) of their samples.
 
-    Args:
-        role: a key of `ROLES`.
-        way: its columns; the table has all of them.
-        table: the log.
-        losses: collects unusable samples.
+    The table has all columns of ``way``; ``losses`` collects unusable samples.
     """
     channels = {name: _si(role, name, channel, table) for name, channel in way.channels.items()}
     stacked = np.stack(list(channels.values()), axis=1)
-    empty = _empty(way, table)
+    marks = [table.absent.get(table.needed_index(channel.column)) for channel in way.channels.values()]
+    # where all fields of a role are empty, the log has no sample, so that none is lost
+    empty = np.all([np.zeros(len(table), bool) if mark is None else mark for mark in marks], axis=0)
     sound = np.isfinite(stacked).all(axis=1)
     sizes = np.where(np.isfinite(stacked), np.abs(stacked), 0.0)
-    packed = [k for k, name in enumerate(channels) if name == PACKED]
-    sizes[:, packed] = 0.0
+    sizes[:, [k for k, name in enumerate(channels) if name == PACKED]] = 0.0
     huge = (sizes > LARGEST).any(axis=1)
     attitude = _attitude(channels, len(table))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -105,7 +196,7 @@ def frame_of(role: str, way: RoleMap, robot: str) -> str:
 
 
 def unpacked(packed: np.ndarray) -> np.ndarray:
-    """Return quaternions (R, 4), x y z w, unpacked from the compression of the Crazyflie; NaN where invalid.
+    """Return quaternions (R, 4), x y z w, from the compression of the Crazyflie; NaN where invalid.
 
     Two bits give the index of the largest element, which is positive and not stored. Each other element, the last
     one first, has nine bits of magnitude over sqrt(1/2) and one sign bit.
@@ -130,45 +221,28 @@ def unpacked(packed: np.ndarray) -> np.ndarray:
 
 def from_angles(roll: np.ndarray, pitch: np.ndarray, yaw: np.ndarray) -> np.ndarray:
     """Return quaternions (R, 4), x y z w, of rotations [rad] about the fixed axes x, then y, then z (REP-103)."""
-    (cr, sr), (cp, sp), (cy, sy) = ((np.cos(a / 2), np.sin(a / 2)) for a in (roll, pitch, yaw))
-    return np.stack(
-        [
-            sr * cp * cy - cr * sp * sy,
-            cr * sp * cy + sr * cp * sy,
-            cr * cp * sy - sr * sp * cy,
-            cr * cp * cy + sr * sp * sy,
-        ],
-        axis=1,
-    )
+    return quaternions.from_angles(np.stack([roll, pitch, yaw])).T
 
 
-def into_body(vectors: np.ndarray, quaternions: np.ndarray) -> np.ndarray:
+def into_body(vectors: np.ndarray, attitude: np.ndarray) -> np.ndarray:
     """Return world vectors (R, 3) in body frames with attitudes (R, 4), x y z w."""
-    return rotated(vectors, quaternions * np.array([-1.0, -1.0, -1.0, 1.0]))
+    return rotated(vectors, attitude * np.array([-1.0, -1.0, -1.0, 1.0]))
 
 
-def rotated(vectors: np.ndarray, quaternions: np.ndarray) -> np.ndarray:
+def rotated(vectors: np.ndarray, attitude: np.ndarray) -> np.ndarray:
     """Return vectors (R, 3) rotated by unit quaternions (R, 4), x y z w."""
-    axis, w = quaternions[:, :3], quaternions[:, 3:]
+    axis, w = attitude[:, :3], attitude[:, 3:]
     twice = 2.0 * np.cross(axis, vectors)
     return vectors + w * twice + np.cross(axis, twice)
 
 
 def _si(role: str, name: str, channel: Channel, table: LogTable) -> np.ndarray:
-    column = table.columns[table.index(channel.column)]
+    column = table.columns[table.needed_index(channel.column)]
     with np.errstate(over="ignore", invalid="ignore"):
-        if channel.unit == PWM16.unit:
-            return PWM16.force(column) * channel.scale
+        if channel.unit == PWM16:
+            return pwm_force(column) * channel.scale
         unit = units_of(role)[name]
         return column * (UNITS[unit][channel.unit or unit] * channel.scale)
-
-
-def _empty(way: RoleMap, table: LogTable) -> np.ndarray:
-    """Return where all fields of a role are empty: the log has no sample there, so none is lost."""
-    marks = [table.absent.get(table.index(channel.column)) for channel in way.channels.values()]
-    if any(mark is None for mark in marks):
-        return np.zeros(len(table), bool)
-    return np.logical_and.reduce(marks)
 
 
 def _attitude(channels: dict[str, np.ndarray], count: int) -> np.ndarray:
@@ -191,12 +265,8 @@ def _composed(role: str, way: RoleMap, channels: dict[str, np.ndarray], attitude
 
     native = {"odometry": "body", "setpoint": "world"}.get(role)
     if native and way.velocity not in (None, native):
-        rotated_vector = (
-            into_body(vector("vx", "vy", "vz"), attitude)
-            if native == "body"
-            else rotated(vector("vx", "vy", "vz"), attitude)
-        )
-        channels.update(zip(("vx", "vy", "vz"), rotated_vector.T, strict=True))
+        turn = into_body if native == "body" else rotated
+        channels.update(zip(("vx", "vy", "vz"), turn(vector("vx", "vy", "vz"), attitude).T, strict=True))
     if role == "imu" and way.acceleration != "body":
         force = vector("ax", "ay", "az")
         if way.acceleration == "world_without_gravity":

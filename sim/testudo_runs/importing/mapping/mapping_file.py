@@ -13,28 +13,27 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from testudo_deploy.files.strict_yaml import parse_yaml
+from testudo_deploy.files.strict_yaml import parse_yaml, read_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_hardware.strict_files import OPTIONAL, read_as
-from testudo_runs.importing.mapping.channels import (
+from testudo_runs.recording.recording import (
     ANGLES,
     ATTITUDE,
     PACKED,
     PWM16,
     QUATERNION,
-    TIME_UNITS,
+    ROLES,
     UNITS,
     needed_of,
     units_of,
 )
-from testudo_runs.recording.roles import ROLES
 
 SCHEMA = "testudo/map/1"
 MAPS = Path(__file__).parent / "maps"
 """Folder of the mappings provided by Testudo."""
 AUTO = "auto"
 """The unit of time is derived from the stamps."""
+_NOT_IN_A_NAME = re.compile(r"[^a-z0-9_]+")
 _FIELD = re.compile(r"\{(\w*)\}")
 _DELIMITER = re.compile(r"[\t !#$%&*,/:;<=>?@^_|~]")
 _FIELDS = ("robot", "run")
@@ -143,10 +142,7 @@ def shipped_maps() -> dict[str, Path]:
 
 
 def load_map(name_or_path: str | Path) -> ReadMap:
-    """Read and check a mapping.
-
-    Args:
-        name_or_path: a mapping provided by Testudo, or the path of a .yaml file.
+    """Read and check a mapping provided by Testudo, or in a .yaml file.
 
     Raises:
         MapError: no such mapping, or an invalid one.
@@ -165,13 +161,7 @@ def _load(file: Path, known: Iterable[str]) -> ReadMap:
         raise MapError(
             f"--map: {str(file)!r} is not known; known are {', '.join(known)}, or give the path of a .yaml file"
         )
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise MapError(f"{file}: no such mapping file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise MapError(f"{file}: cannot be read: {error}") from error
-    return parse_map(text, str(file))
+    return parse_map(read_text(file, "mapping file", MapError, "a mapping file"), str(file))
 
 
 def parse_map(text: str, file: str) -> ReadMap:
@@ -254,7 +244,7 @@ def _check_way(role: str, way: RoleMap, part: TextMap | UsdMap, where: str) -> N
         here = f"{where}.channels.{name}"
         if name not in units:
             raise MapError(f"{here}: unknown channel; a {role} has {', '.join(units)}")
-        known = (*UNITS[units[name]], *((PWM16.unit,) if role == "motors" else ()))
+        known = (*UNITS[units[name]], *((PWM16,) if role == "motors" else ()))
         if channel.unit and channel.unit not in known:
             raise MapError(f"{here}.unit: found {channel.unit!r}, expected one of {', '.join(known)}")
         _check_column(channel.column, part, f"{here}.column")
@@ -302,7 +292,7 @@ def _check_pattern(pattern: str, known: tuple[str, ...], where: str) -> None:
     if not pattern or set(found) - set(known) or len(found) != len(set(found)):
         raise MapError(
             f"{where}: found {pattern!r}, expected a name in which "
-            f"{' and '.join('{' + name + '}' for name in known)} may stand once"
+            f"{' and '.join('{' + name + '}' for name in known)} may occur once"
         )
 
 
@@ -319,6 +309,7 @@ def check_type(kind: str, where: str) -> None:
         raise MapError(f"{where}: {error}") from error
 
 
-def time_factor(time: TimeMap) -> int:
-    """Return the nanoseconds of one unit of a time column."""
-    return TIME_UNITS[time.unit]
+def plain_name(text: str) -> str:
+    """Return a valid robot name: lower-case letters, digits and _, a letter first."""
+    name = _NOT_IN_A_NAME.sub("_", text.lower()).strip("_")
+    return name if name[:1].isalpha() else f"r{name}"

@@ -19,9 +19,8 @@ import yaml
 
 from testudo_hardware.strict_files import OPTIONAL, read_as
 from testudo_runs.bags.bag_contents import BagError
-from testudo_runs.importing.mapping.channels import ANGLES, QUATERNION, needed_of
 from testudo_runs.importing.mapping.mapping_file import MapError, ReadMap
-from testudo_runs.recording.roles import ROLES
+from testudo_runs.recording.recording import ANGLES, QUATERNION, ROLES, needed_of
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 

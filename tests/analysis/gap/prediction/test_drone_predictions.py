@@ -17,7 +17,8 @@ from testudo_hardware.motion.rotor_drone import RotorDroneParameters, RotorDrone
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
 from testudo_runs.importing.run_import import ImportRequest, import_run
-from testudo_runs.recording import Recording, RobotRecording, Series, load_recording
+from testudo_runs.recording.load import load_recording
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
 from testudo_runs.recording.write import IMPORTED
 
 PERIOD_S = 0.01

@@ -12,7 +12,8 @@ from testudo_analysis.gap.prediction.synthetic_recording import synthetic_record
 from testudo_bench.performance.recorded_runs import measure
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_runs.recording import load_recording, write_recording
+from testudo_runs.recording.load import load_recording
+from testudo_runs.recording.write import write_recording
 
 
 @pytest.fixture(scope="module")

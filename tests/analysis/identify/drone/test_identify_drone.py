@@ -29,8 +29,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import rotor_drone
 from testudo_hardware.motion.rotor_drone import RotorDroneState
 from testudo_hardware.spec import load_robot, parse_robot
-from testudo_runs.recording import Series
-from testudo_runs.recording.recording import RecordingError
+from testudo_runs.recording.recording import RecordingError, Series
 
 TRUTH = {"thrust_scale": 0.92, "thrust_lag": 0.05, "thrust_delay": 0.014}
 

@@ -17,7 +17,8 @@ from testudo_bench.accuracy.identification import draw_truth, recover
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
-from testudo_runs.recording import Recording, RobotRecording, Series, write_recording
+from testudo_runs.recording.recording import Recording, RobotRecording, Series
+from testudo_runs.recording.write import write_recording
 
 TRUTH = Truth(0.14, 0.11, 1.04, 0.95, 1.2, clock_offset_s=3.7, clock_drift=3e-5)
 

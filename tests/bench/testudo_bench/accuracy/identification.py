@@ -22,9 +22,10 @@ from testudo_deploy.commands.report import BenchResult, machine
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_runs.alignment import prepare
-from testudo_runs.alignment.clock_fit import LATEST_S
+from testudo_runs.alignment.sample_cleaning import LATEST_S
 from testudo_runs.importing.run_import import ImportRequest, import_run
-from testudo_runs.recording import Recording, load_recording
+from testudo_runs.recording.load import load_recording
+from testudo_runs.recording.recording import Recording
 
 _SHOWN = {
     "velocity_lag_s": "dynamics.velocity_lag",

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from testudo_crazyflie.cflib_flight import CflibFlight, fly_with_cflib
-from testudo_crazyflie.flight.firmware_supervisor import State
-from testudo_crazyflie.services import crtp_packets
-from testudo_crazyflie.services.crtp_packets import Packet, encode
+from testudo_crazyflie.firmware import crtp_packets
+from testudo_crazyflie.firmware.crtp_packets import Packet, encode
+from testudo_crazyflie.firmware.firmware_supervisor import State
 from testudo_crazyflie.simulated_crazyflie import MELLINGER, SimulatedCrazyflieSettings
 from testudo_crazyflie.udp_server import CrazyflieServer, RadioConditions
 from testudo_hardware.errors import TestudoError

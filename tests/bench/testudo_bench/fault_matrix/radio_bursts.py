@@ -83,7 +83,7 @@ def drive(
     Args:
         robot: name or file.
         team_size: drones.
-        radio: parameter of the plant, see `testudo_plant.plant.setpoint_radio.read_radio`.
+        radio: parameter of the plant, see `testudo_plant.plant.injected_faults.read_radio`.
         module: of the policies' processes.
         seed: of places, radio and plant.
         limit_s: longest simulated time [s].

@@ -22,7 +22,8 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
 from testudo_runs.importing.run_import import ImportRequest, import_run
-from testudo_runs.recording import Recording, load_recording
+from testudo_runs.recording.load import load_recording
+from testudo_runs.recording.recording import Recording
 from testudo_sim.devices import devices
 
 DATA_VARIABLE = "TESTUDO_REAL_DATA"

@@ -8,13 +8,13 @@ from tests.sim.real_data import crazyflie_folder
 from testudo_runs.importing.logs.crazyflie_sd_log import looks_like_usd, read_usd, tick_unit
 from testudo_runs.importing.logs.text_log import read_text
 from testudo_runs.importing.mapping.column_conversion import (
+    FileLosses,
     from_angles,
     into_body,
     missing_columns,
     unpacked,
     values_of,
 )
-from testudo_runs.importing.mapping.import_losses import FileLosses
 from testudo_runs.importing.mapping.mapping_file import load_map
 
 

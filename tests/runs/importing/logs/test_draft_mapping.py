@@ -95,7 +95,7 @@ def test_several_logs_of_one_kind_have_one_draft_and_its_guesses_are_marked(tmp_
     report.show(None)
     said = capsys.readouterr().out
     assert said.count("schema: testudo/map/1") == 1
-    assert "to begin with for r0.csv, r1.csv: look over" in said
+    assert "Draft of a mapping for r0.csv, r1.csv: check" in said
 
 
 @pytest.mark.parametrize(

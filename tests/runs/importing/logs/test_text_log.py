@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testudo_runs.importing.logs import text_log
 from testudo_runs.importing.logs.text_log import fields_of, is_open, read_text, without_comment
-from testudo_runs.importing.mapping.import_losses import FileLosses
+from testudo_runs.importing.mapping.column_conversion import FileLosses
 from testudo_runs.importing.mapping.mapping_file import parse_map
 
 MAP = """schema: testudo/map/1

@@ -29,15 +29,11 @@ from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status,
 from testudo_nodes.common.qos import OFFERED
 from testudo_nodes.plant.lock_step_server import LockStepServer
 from testudo_nodes.plant.robot_topics import PlantClock, RobotTopics
-from testudo_plant.plant import (
-    DroneOptions,
-    LinkEmulation,
-    OdometryModel,
-    Plant,
-    PlantRobot,
-    read_radio,
-    read_start_faults,
-)
+from testudo_plant.plant.drone_fleet import DroneOptions
+from testudo_plant.plant.injected_faults import read_radio, read_start_faults
+from testudo_plant.plant.link_emulation import LinkEmulation
+from testudo_plant.plant.odometry_sensor import OdometryModel
+from testudo_plant.plant.plant import Plant, PlantRobot
 from testudo_plant.run_monitor import RunLimits, RunMonitor
 
 _STEP_S = 0.005

@@ -27,7 +27,10 @@ from testudo_nodes.common.messages import (
 from testudo_nodes.common.node_runner import WARN_EVERY_S
 from testudo_nodes.common.qos import OFFERED, REQUESTED, measured
 from testudo_nodes.plant.lock_step_server import LockStepServer
-from testudo_plant.plant import LatencyMeter, LinkEmulation, Plant, read_faults
+from testudo_plant.plant.injected_faults import read_faults
+from testudo_plant.plant.link_emulation import LinkEmulation
+from testudo_plant.plant.odometry_sensor import LatencyMeter
+from testudo_plant.plant.plant import Plant
 from testudo_plant.worlds.drone_dynamics import flies
 
 _WARM_UP_S = 10.0

@@ -33,10 +33,10 @@ from testudo_nodes.common.messages import envelope_bytes, status_values
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
 from testudo_nodes.station.markers_node import marker_array
-from testudo_sim.online_task import OnlineTask, Pose, make_task, scoring_of
-from testudo_sim.online_task.task_status import (
+from testudo_sim.online_task.online_task import (
     ACTIVE,
     START_ON,
+    OnlineTask,
     body_markers,
     finish_values,
     goal_views,
@@ -44,6 +44,7 @@ from testudo_sim.online_task.task_status import (
     waiting_values,
     waits_for,
 )
+from testudo_sim.online_task.task_state import Pose, make_task, scoring_of
 
 _STEP_S = 0.05
 _GOALS_PERIOD_S = 1.0

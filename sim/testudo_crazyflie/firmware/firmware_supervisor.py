@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from testudo_crazyflie.services.crtp_packets import SUPERVISOR, Packet
+from testudo_crazyflie.firmware.crtp_packets import SUPERVISOR, Packet
 
 LEVEL_AFTER_S, CUT_AFTER_S = 0.5, 2.0
 WATCHDOG_S = 1.0
@@ -42,15 +42,6 @@ class State(IntEnum):
 
 _ARMED_STATES = (State.ARMING, State.READY, State.FLYING, State.LEVEL_OUT, State.LANDED)
 _CAN_FLY = (State.READY, State.FLYING, State.LEVEL_OUT, State.LANDED)
-
-
-@dataclass(frozen=True)
-class SupervisedBody:
-    """Sensed state of the vehicle."""
-
-    motors_on: bool
-    up: float
-    """Acceleration along the body's z axis in units of gravity: 1 upright at rest, -1 upside down, 0 in free fall."""
 
 
 @dataclass(frozen=True)
@@ -168,12 +159,18 @@ class FirmwareSupervisor:
         )
         return sum(1 << k for k, flag in enumerate(flags) if flag)
 
-    def update(self, body: SupervisedBody, set_point_age_s: float, now_s: float) -> None:
-        """Change to the state that follows from the conditions."""
-        self.tumbled = self._is_tumbled(body, now_s)
+    def update(self, set_point_age_s: float, now_s: float, *, motors_on: bool, up: float) -> None:
+        """Change to the state that follows from the conditions.
+
+        ``up`` is the acceleration along the z axis of the body in units of gravity: 1 upright at rest, -1 upside down,
+        0 in free fall.
+        """
+        self.tumbled = self._is_tumbled(up, now_s)
+        if motors_on:
+            self._thrust_s = now_s
         seen = _Seen(
             armed=self.armed,
-            flies=self._flies(body, now_s),
+            flies=self._thrust_s is not None and now_s - self._thrust_s < _FLIES_ON_S,
             tumbled=self.tumbled,
             crashed=self.crashed,
             stopped=self.emergency or (self._watchdog_s is not None and now_s >= self._watchdog_s + WATCHDOG_S),
@@ -183,7 +180,7 @@ class FirmwareSupervisor:
             landed_long=now_s - self._landed_at_s > self.landed_s,
         )
         before = self.state
-        self.state = self._next(seen)
+        self.state = next((state for holds, state in _TABLE[before] if holds(seen)), before)
         if self.state != before:
             self._enter(now_s)
 
@@ -191,20 +188,20 @@ class FirmwareSupervisor:
         """Return the answers to a packet of the client."""
         if not packet.data:
             return []
-        command, rest, said = packet.data[0], packet.data[1:], b""
+        command, rest, answer = packet.data[0], packet.data[1:], b""
         if packet.channel == _INFO and command == _BITS:
-            said = struct.pack("<H", bits)
+            answer = struct.pack("<H", bits)
         elif packet.channel == _INFO and 1 <= command < _BITS:
-            said = bytes([bits >> (command - 1) & 1])
+            answer = bytes([bits >> (command - 1) & 1])
         elif packet.channel == _COMMAND and command == _ARM and rest:
-            said = self.request_arming(bool(rest[0]))
+            answer = self.request_arming(bool(rest[0]))
         elif packet.channel == _COMMAND and command == _RECOVER:
-            said = self.request_recovery()
+            answer = self.request_recovery()
         elif packet.channel == _COMMAND and command == _STOP:
             self.emergency = True
         elif packet.channel == _COMMAND and command == _WATCHDOG:
             self.feed_watchdog(now_s)
-        return [_answer(packet.channel, command, said)] if said else []
+        return [Packet(SUPERVISOR, packet.channel, bytes([_ANSWER | command]) + answer)] if answer else []
 
     def feed_watchdog(self, now_s: float) -> None:
         """Start or restart the timer of the emergency stop watchdog."""
@@ -224,23 +221,14 @@ class FirmwareSupervisor:
             self.crashed = False
         return bytes([granted, not self.crashed])
 
-    def _flies(self, body: SupervisedBody, now_s: float) -> bool:
-        if body.motors_on:
-            self._thrust_s = now_s
-        return self._thrust_s is not None and now_s - self._thrust_s < _FLIES_ON_S
-
-    def _is_tumbled(self, body: SupervisedBody, now_s: float) -> bool:
-        if body.up >= _TILTED or abs(body.up) < 0.1:  # upright, or falling freely
+    def _is_tumbled(self, up: float, now_s: float) -> bool:
+        if up >= _TILTED or abs(up) < 0.1:  # upright, or falling freely
             self._tilted_since_s = None
             return False
         if self._tilted_since_s is None:
             self._tilted_since_s = now_s
-        longest_s = _UPSIDE_DOWN_S if body.up < _UPSIDE_DOWN else _TILTED_S
+        longest_s = _UPSIDE_DOWN_S if up < _UPSIDE_DOWN else _TILTED_S
         return now_s - self._tilted_since_s > longest_s
-
-    def _next(self, seen: _Seen) -> State:
-        """Return the next state by the transition table."""
-        return next((state for holds, state in _TABLE[self.state] if holds(seen)), self.state)
 
     def _enter(self, now_s: float) -> None:
         """Run the entry actions of a state."""
@@ -259,7 +247,3 @@ class FirmwareSupervisor:
             self.armed = False
         if self.auto_arm and self.state == State.CHECKS_PASSED:
             self.armed = True
-
-
-def _answer(channel: int, command: int, data: bytes) -> Packet:
-    return Packet(SUPERVISOR, channel, bytes([_ANSWER | command]) + data)

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from testudo_crazyflie.services.crtp_packets import GENERIC, HIGH_LEVEL, Packet
-from testudo_hardware.links.crazyflie.vehicle_messages import decompressed
+from testudo_crazyflie.firmware.crtp_packets import GENERIC, HIGH_LEVEL, Packet
+from testudo_hardware.links.crazyflie.quaternion_compression import decompressed
 
 DISABLED, LOWEST, HIGH_LEVEL_PRIORITY, RADIO = 0, 1, 1, 2
 """Priorities of sources: a source is followed if its priority is at least that of the last one followed."""
@@ -189,32 +189,32 @@ class Planner:
         place, speed = self._evaluate(now_s)
         return SetPoint("place", tuple(speed[:3]), tuple(place[:3]), float(place[3]))
 
-    def handle(self, packet: Packet, at: tuple[np.ndarray, float], now_s: float) -> list[Packet]:
-        """Return the answer to a command; ``at`` is position (3,) [m] and yaw [rad] now."""
+    def handle(self, packet: Packet, at: np.ndarray, now_s: float) -> list[Packet]:
+        """Return the answer to a command; ``at`` (4,) is position [m] and yaw [rad]."""
         data = packet.data.ljust(3, b"\0")
         result = self._command(packet.data, at, now_s) if packet.data else _NOT_A_COMMAND
         return [Packet(HIGH_LEVEL, packet.channel, data[:3] + bytes([result]))]
 
-    def _command(self, data: bytes, at: tuple[np.ndarray, float], now_s: float) -> int:
+    def _command(self, data: bytes, at: np.ndarray, now_s: float) -> int:
+        """Execute a command at position and yaw (4,); return the result code."""
         kind, rest = data[0], data[1:]
         if kind == _MASK and rest:
             self.group_mask = rest[0]
             return 0
         if kind not in (_TAKE_OFF_OLD, _LAND_OLD, _STOP, _GO_OLD, _TAKE_OFF, _LAND, _GO) or not rest:
             return _NOT_A_COMMAND
-        if rest[0] and not rest[0] & self.group_mask:
-            return 0
-        if kind == _STOP:
+        is_addressed = not rest[0] or bool(rest[0] & self.group_mask)
+        if kind == _STOP and is_addressed:
             self.stop()
+        if kind == _STOP or not is_addressed:
             return 0
-        return _BUSY if self.blocked else self._fly(kind, rest, at, now_s)
-
-    def _fly(self, kind: int, rest: bytes, at: tuple[np.ndarray, float], now_s: float) -> int:
+        if self.blocked:
+            return _BUSY
         if kind in (_GO_OLD, _GO):
             return self._go_to(rest, _GO_TO_FORMAT if kind == _GO else _OLD_GO_TO_FORMAT, at, now_s)
         return self._up_or_down(kind in (_LAND, _LAND_OLD), rest, at, now_s)
 
-    def _up_or_down(self, down: bool, rest: bytes, at: tuple[np.ndarray, float], now_s: float) -> int:
+    def _up_or_down(self, down: bool, rest: bytes, at: np.ndarray, now_s: float) -> int:
         if len(rest) == _HEIGHT_FORMAT.size:
             _, height, yaw, keep_yaw, duration_s = _HEIGHT_FORMAT.unpack(rest)
         elif len(rest) == _OLD_HEIGHT_FORMAT.size:
@@ -223,19 +223,17 @@ class Planner:
             return _NOT_A_COMMAND
         if (self.state == PlannerState.LANDING) if down else self.is_active:
             return _REFUSED
-        position, now_yaw = at
-        begin = np.append(position, now_yaw)
-        end = np.array([position[0], position[1], height, now_yaw if keep_yaw else yaw])
-        self._plan(begin, np.zeros(4), end, duration_s, now_s)
+        end = np.array([at[0], at[1], height, at[3] if keep_yaw else yaw])
+        self._plan(at, np.zeros(4), end, duration_s, now_s)
         self.state = PlannerState.LANDING if down else PlannerState.FLYING
         return 0
 
-    def _go_to(self, rest: bytes, form: struct.Struct, at: tuple[np.ndarray, float], now_s: float) -> int:
+    def _go_to(self, rest: bytes, form: struct.Struct, at: np.ndarray, now_s: float) -> int:
         if len(rest) != form.size:
             return _NOT_A_COMMAND
         numbers = form.unpack(rest)
         relative, duration_s = bool(numbers[1]), numbers[-1]
-        begin, speed = self._evaluate(now_s) if self.is_active else (np.append(*at), np.zeros(4))
+        begin, speed = self._evaluate(now_s) if self.is_active else (at, np.zeros(4))
         end = np.array(numbers[-5:-1]) + (begin if relative else 0.0)
         self._plan(begin, speed, end, duration_s, now_s)
         self.state = PlannerState.FLYING

@@ -13,14 +13,14 @@ from typing import Protocol
 
 import numpy as np
 
-from testudo_crazyflie.flight.commanders import SetPoint
+from testudo_crazyflie.firmware.commanders import SetPoint
 from testudo_hardware.arrays import Array
 from testudo_hardware.frames import from_angles
 from testudo_hardware.motion import LagResponse, MotionState
 from testudo_hardware.motion.attitude_drone import AnglesState, AttitudeDroneParameters, AttitudeResponse, advance
-from testudo_hardware.motion.firmware_controllers import CascadeParameters, settled, velocity_control
-from testudo_hardware.motion.motion_model import effective_command
-from testudo_hardware.motion.velocity_point import VelocityPoint
+from testudo_hardware.motion.motion_model import effective_command, motion_model
+from testudo_hardware.motion.velocity_cascade import CascadeParameters, settled, velocity_control
+from testudo_hardware.quaternions import from_angles
 from testudo_hardware.spec import RobotSpec
 
 
@@ -48,14 +48,11 @@ class FlightModel(Protocol):
         """Reset the state at motor start."""
 
     def move(self, body: FlightBody, wanted: Array, yaw: float, *, level: bool) -> FlightBody:
-        """Return the body after one step.
+        """Return the body after one step for a velocity ``wanted`` (3,) [m/s] in the world and a heading [rad].
 
-        Args:
-            body: present state.
-            wanted: commanded velocity (3,) [m/s] in the world.
-            yaw: commanded heading [rad].
-            level: whether it is level and coasts at constant climb rate.
+        A ``level`` vehicle coasts at constant climb rate.
         """
+        ...
 
 
 class PointFlight:
@@ -63,7 +60,7 @@ class PointFlight:
 
     def __init__(self, spec: RobotSpec, step_s: float) -> None:
         """Prepare for steps of one length."""
-        self._model, self._step_s = VelocityPoint(spec), step_s
+        self._model, self._step_s = motion_model(spec), step_s
         self._response = LagResponse.create(np.asarray(step_s), np.asarray(spec.velocity_lag_s))
         self._ticks = round(spec.command_delay_s / step_s)
         drag = spec.rotors.get("rotors.drag_across")
@@ -119,11 +116,6 @@ class AttitudeFlight:
         after = advance(self._body, self._response, state, np.array([roll, pitch, turn, thrust], float))
         self._rates, self._thrust = after.rates, after.thrust
         return FlightBody(after.position_world, after.velocity_world, after.angles)
-
-
-def flight_model(spec: RobotSpec, step_s: float) -> FlightModel:
-    """Return the most detailed model that the robot file supports."""
-    return AttitudeFlight(spec, step_s) if spec.attitude else PointFlight(spec, step_s)
 
 
 def grounded(body: FlightBody) -> FlightBody:
@@ -200,13 +192,7 @@ class Vehicle:
         return self.body.quaternion_xyzw
 
     def step(self, set_point: SetPoint, *, level: bool, follows: bool) -> None:
-        """Advance by one step.
-
-        Args:
-            set_point: to follow.
-            level: whether the supervisor levels it out: it keeps its climb rate and coasts.
-            follows: whether the controller supports velocities; otherwise it flies level.
-        """
+        """Advance by one step; a ``level`` vehicle coasts, as does one whose controller does not follow velocities."""
         ran, self.motors_on = self.motors_on, set_point.kind != "off"
         if not self.motors_on or self.upside_down:
             self.body = self._fallen()
