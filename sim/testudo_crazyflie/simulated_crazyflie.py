@@ -25,7 +25,7 @@ from testudo_crazyflie.firmware.crtp_packets import MemoryService, Packet, answe
 from testudo_crazyflie.firmware.firmware_supervisor import FirmwareSupervisor, State
 from testudo_crazyflie.firmware.log_and_parameters import TICK_S, LogService, Parameter, ParameterService, Variable
 from testudo_crazyflie.firmware.vehicle import AttitudeFlight, FlightModel, PointFlight, Vehicle
-from testudo_hardware.links.crazyflie.quaternion_compression import compressed
+from testudo_hardware.links.crazyflie.vehicle_messages import compressed
 from testudo_hardware.spec import RobotSpec, load_robot
 
 PID, MELLINGER, KALMAN = 1, 2, 2

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState
-from testudo_deploy.shield.reserved_space import PeerReservations, ReservedSpace
+from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint
 

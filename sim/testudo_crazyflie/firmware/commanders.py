@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from testudo_crazyflie.firmware.crtp_packets import GENERIC, HIGH_LEVEL, Packet
-from testudo_hardware.links.crazyflie.quaternion_compression import decompressed
+from testudo_hardware.links.crazyflie.vehicle_messages import decompressed
 
 DISABLED, LOWEST, HIGH_LEVEL_PRIORITY, RADIO = 0, 1, 1, 2
 """Priorities of sources: a source is followed if its priority is at least that of the last one followed."""

@@ -18,9 +18,8 @@ from testudo_hardware.arrays import Array
 from testudo_hardware.frames import from_angles
 from testudo_hardware.motion import LagResponse, MotionState
 from testudo_hardware.motion.attitude_drone import AnglesState, AttitudeDroneParameters, AttitudeResponse, advance
+from testudo_hardware.motion.firmware_controllers import CascadeParameters, settled, velocity_control
 from testudo_hardware.motion.motion_model import effective_command, motion_model
-from testudo_hardware.motion.velocity_cascade import CascadeParameters, settled, velocity_control
-from testudo_hardware.quaternions import from_angles
 from testudo_hardware.spec import RobotSpec
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_hardware import quaternions
+from testudo_hardware import frames
 from testudo_runs.recording.recording import RecordingError, Series
 
 _GAP_PERIODS = 5.0
@@ -89,7 +89,7 @@ def tidy(series: Series, *, gap_s: float | None = None) -> tuple[Series, Cleanin
 
 def heading(quaternion_xyzw: np.ndarray) -> np.ndarray:
     """Return the yaw (T,) [rad], unwrapped, of orientations (T, 4)."""
-    return np.unwrap(quaternions.heading(np.asarray(quaternion_xyzw, float).T))
+    return np.unwrap(frames.heading(np.asarray(quaternion_xyzw, float).T))
 
 
 LATEST_S = 0.5

@@ -16,8 +16,7 @@ import jax
 import numpy as np
 
 from testudo_deploy.launch.fleet_topics import SCORE_SCHEMA
-from testudo_deploy.markers.marker import Marker
-from testudo_deploy.markers.scene import GoalView, body_marker
+from testudo_deploy.station.markers import GoalView, Marker, body_marker
 from testudo_hardware.motion import MotionState
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.online_task.task_state import Pose, PoseTrack, goals_of

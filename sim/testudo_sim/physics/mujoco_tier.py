@@ -21,8 +21,8 @@ from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
-from testudo_hardware.motion.downwash import downwash
-from testudo_hardware.motion.velocity_cascade import CascadeState
+from testudo_hardware.motion.firmware_controllers import CascadeState
+from testudo_hardware.motion.propellers import downwash
 from testudo_plant.worlds.actuator_forces import discrete_gain
 from testudo_plant.worlds.drone_dynamics import FlightCommands, FlightControllerState, FlyingGroup
 from testudo_plant.worlds.robot_bodies import Box

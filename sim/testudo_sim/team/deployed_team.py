@@ -17,8 +17,7 @@ from testudo_deploy.control.peer_tracker import left_reserved_segments
 from testudo_deploy.control.pose_validator import follow_pose
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, begin_brake_monitor, update_brake_monitor
-from testudo_deploy.shield.reservations import ShieldInputs
-from testudo_deploy.shield.reserved_space import ReservedSpace, reserved_at_rest
+from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_hardware.errors import TestudoError

@@ -18,6 +18,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import load_robot, robot_files
+from testudo_hardware.strict_files import read_as
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
 ROBOTS = sorted(robot_files())

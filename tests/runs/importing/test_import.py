@@ -93,7 +93,9 @@ def test_a_binary_log_goes_before_the_text_made_of_it(tmp_path):
     np.testing.assert_allclose(robot.find("pose").values[7, :3], [0.1, -0.2, 0.007])
     np.testing.assert_allclose(robot.find("setpoint").values[7, :3], [0.11, -0.21, 0.012])
     np.testing.assert_allclose(robot.find("battery").values[0], [3.8])
-    assert any("series that are also in flight_cf3.csv are taken from flight_cf3.usddeck.bin" in note for note in result.notes)
+    assert any(
+        "series that are also in flight_cf3.csv are taken from flight_cf3.usddeck.bin" in note for note in result.notes
+    )
     assert any("odometry: the column 'vy[m/s]' is missing" in str(loss) for loss in result.losses)
 
 

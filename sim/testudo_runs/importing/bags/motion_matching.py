@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_hardware.quaternions import heading
+from testudo_hardware.frames import heading
 
 STEP_S = 0.02
 _SMOOTH_S = 0.1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from testudo_hardware import quaternions
+from testudo_hardware import frames
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_runs.importing.mapping.mapping_file import Channel, RoleMap
 from testudo_runs.recording.recording import (
@@ -221,7 +221,7 @@ def unpacked(packed: np.ndarray) -> np.ndarray:
 
 def from_angles(roll: np.ndarray, pitch: np.ndarray, yaw: np.ndarray) -> np.ndarray:
     """Return quaternions (R, 4), x y z w, of rotations [rad] about the fixed axes x, then y, then z (REP-103)."""
-    return quaternions.from_angles(np.stack([roll, pitch, yaw])).T
+    return frames.from_angles(np.stack([roll, pitch, yaw])).T
 
 
 def into_body(vectors: np.ndarray, attitude: np.ndarray) -> np.ndarray:

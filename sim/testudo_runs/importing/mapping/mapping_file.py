@@ -16,6 +16,7 @@ from typing import Any, Literal
 from testudo_deploy.files.strict_yaml import parse_yaml, read_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_hardware.strict_files import OPTIONAL, read_as
 from testudo_runs.recording.recording import (
     ANGLES,
     ATTITUDE,

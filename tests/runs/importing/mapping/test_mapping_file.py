@@ -106,5 +106,5 @@ def test_unknown_name_and_missing_file_are_refused(tmp_path):
     with pytest.raises(MapError, match="no such mapping file"):
         load_map(tmp_path / "own.yaml")
     (tmp_path / "own.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(MapError, match="own.yaml: is not a text file; expected a mapping"):
+    with pytest.raises(MapError, match=r"own\.yaml: is not a text file; expected a mapping"):
         load_map(tmp_path / "own.yaml")
