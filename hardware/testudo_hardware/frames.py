@@ -26,7 +26,7 @@ def wrapped(angle: float) -> float:
 def rotate_horizontal(vector: Array, cosine: Array, sine: Array) -> Array:
     """Rotate the first two components of ``vector`` (D, ...) by an angle given as cosine and sine (...).
 
-    A third component, up, is left as it is: body to world for yaw, world to body for -yaw.
+    A third component, up, is unchanged: body to world for yaw, world to body for -yaw.
     """
     xp = array_namespace(vector)
     x, y = vector[0, ...], vector[1, ...]
@@ -45,21 +45,21 @@ def turned(vector: Sequence[float], yaw: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class PlanarTransform:
-    """Where a frame stands in its parent frame: shifted, and turned about the common z axis."""
+    """Pose of a frame in its parent frame: translation, and rotation about the common z axis."""
 
     position: tuple[float, ...]
-    """(D,) [m], of the frame's origin in the parent."""
+    """(D,) [m]: origin of the frame in the parent."""
     yaw: float
     """[rad], of the frame in the parent."""
 
     def then(self, inner: PlanarTransform) -> PlanarTransform:
-        """Return where ``inner``, a frame that stands in this one, stands in the parent: map-odom, odom-base."""
+        """Return the pose in the parent of ``inner``, a frame in this one: map-odom, odom-base."""
         shift = turned(inner.position, self.yaw)
         position = tuple(here + there for here, there in zip(self.position, shift, strict=True))
         return PlanarTransform(position, wrapped(self.yaw + inner.yaw))
 
     def inverse(self) -> PlanarTransform:
-        """Return where the parent stands in this frame."""
+        """Return the pose of the parent in this frame."""
         back = turned(self.position, -self.yaw)
         return PlanarTransform(tuple(-value for value in back), wrapped(-self.yaw))
 
@@ -183,7 +183,7 @@ def heading(quaternion_xyzw: Array) -> Array:
 
 
 def angle_rates(angles: Array, rates_body: Array) -> Array:
-    """Return how fast roll, pitch, yaw (3, ...) grow [rad/s] at body rates (3, ...); pitch is within a quarter turn."""
+    """Return the rates of roll, pitch, yaw (3, ...) [rad/s] at body rates (3, ...); pitch within a quarter turn."""
     xp = array_namespace(angles)
     sr, cr, cp = xp.sin(angles[0, ...]), xp.cos(angles[0, ...]), xp.cos(angles[1, ...])
     across = (sr * rates_body[1, ...] + cr * rates_body[2, ...]) / cp
@@ -193,7 +193,7 @@ def angle_rates(angles: Array, rates_body: Array) -> Array:
 
 
 def body_rates(angles: Array, rates: Array) -> Array:
-    """Return body rates (3, ...) [rad/s] of growing roll, pitch, yaw (3, ...) [rad/s]: inverse of `angle_rates`."""
+    """Return body rates (3, ...) [rad/s] at rates of roll, pitch, yaw (3, ...) [rad/s]: inverse of `angle_rates`."""
     xp = array_namespace(angles)
     sr, cr, cp = xp.sin(angles[0, ...]), xp.cos(angles[0, ...]), xp.cos(angles[1, ...])
     return stacked(

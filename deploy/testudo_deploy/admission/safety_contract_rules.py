@@ -86,9 +86,8 @@ def find_violations(obligations: Sequence[Obligation]) -> tuple[Violation, ...]:
 def _names_differ(fleet: Sequence[Obligation]) -> Iterator[Violation]:
     names = [member.robot for member in fleet]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield _violation(
-            name, "robot", name, None, f"which occurs {names.count(name)} times in the fleet, expected once"
-        )
+        why = f"which occurs {names.count(name)} times in the fleet, expected once"
+        yield Violation(name, "robot", name, None, f"robots.{name}.robot: found {name!r}, {why}")
 
 
 def _numbers_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -97,7 +96,7 @@ def _numbers_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         for field in fields(Guarantees):
             found = getattr(member.guarantees, field.name)
             if isinstance(found, float | int) and not 0 <= found < float("inf"):
-                yield _violation(member.robot, field.name, found, 0.0, "expected a number from 0 on")
+                yield _violation(member, field.name, 0.0, "expected a number from 0 on")
 
 
 def _layers_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -105,8 +104,7 @@ def _layers_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
     for member in _trusted(fleet):
         if member.layers != _LAYERS[: len(member.layers)]:
             every = " + ".join(_LAYERS)
-            found = member.guarantees.layers
-            yield _violation(member.robot, "layers", found, every, f"expected the first layers of {every}")
+            yield _violation(member, "layers", every, f"expected the first layers of {every}")
 
 
 def _commands_end(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -116,9 +114,8 @@ def _commands_end(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         longest = own.hold_s - own.control_period_s
         if not _at_most(own.dead_man_s, longest):
             yield _violation(
-                member.robot,
+                member,
                 "dead_man_s",
-                own.dead_man_s,
                 longest,
                 f"expected at most {_shown('dead_man_s', longest)}: hold_s {own.hold_s:.6g} s less "
                 f"control_period_s {own.control_period_s:.6g} s",
@@ -137,9 +134,8 @@ def _silence_is_counted(fleet: Sequence[Obligation]) -> Iterator[Violation]:
                 "file; else write onboard_brake = 0 there and export the policy again"
             )
             yield _violation(
-                member.robot,
+                member,
                 "moves_on_s",
-                own.moves_on_s,
                 longest,
                 f"expected at most {_shown('moves_on_s', longest)}, as in the margins of its policy file: {advice}",
             )
@@ -152,9 +148,8 @@ def _ticks_are_dense(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         most = own.hold_s / own.gap_share / 2 if own.gap_share > 0 else 0.0
         if not _at_most(own.control_period_s, most):
             yield _violation(
-                member.robot,
+                member,
                 "control_period_s",
-                own.control_period_s,
                 most,
                 f"expected at most {_shown('control_period_s', most)}: half of hold_s "
                 f"{own.hold_s:.6g} s over gap_share {own.gap_share:.6g}",
@@ -167,9 +162,7 @@ def _intervals_hold(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         for name in ("velocity_lag", "command_delay"):
             value, low, high = (getattr(own, f"{name}{end}_s") for end in ("", "_low", "_high"))
             if not (_at_most(low, value) and _at_most(value, high)):
-                yield _violation(
-                    member.robot, f"{name}_s", value, high, f"expected within its interval, {low:.6g} to {high:.6g} s"
-                )
+                yield _violation(member, f"{name}_s", high, f"expected within its interval, {low:.6g} to {high:.6g} s")
 
 
 def _assumptions_are_there(fleet: Sequence[Obligation]) -> Iterator[Violation]:
@@ -226,9 +219,8 @@ def _shares_fit(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         left = (2 - own.gap_share * hold / own.hold_s) * peer.hold_s / hold
         if not _at_most(peer.gap_share, left):
             yield _violation(
-                other.robot,
+                other,
                 "gap_share",
-                peer.gap_share,
                 left,
                 f"expected at most {left:.6g} beside {one.robot} with {own.gap_share:.6g}: "
                 "a pair would use more than its gap in one hold",
@@ -242,9 +234,8 @@ def _room_fits(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         least = sum(side.body_radius_m + side.look_ahead_m + side.localisation_m for side in (own, peer))
         if not _at_most(least, own.separation_m):
             yield _violation(
-                one.robot,
+                one,
                 "separation_m",
-                own.separation_m,
                 least,
                 f"expected at least {least:.6g} m: radii, look-aheads and localisation errors of "
                 f"{one.robot} and {other.robot}",
@@ -253,9 +244,8 @@ def _room_fits(fleet: Sequence[Obligation]) -> Iterator[Violation]:
             continue
         if own.clearance_m is None or own.lane_reach_m is None or peer.lane_reach_m is None:
             yield _violation(
-                one.robot,
+                one,
                 "clearance_m",
-                own.clearance_m,
                 None,
                 f"expected numbers for clearance_m and lane_reach_m of {one.robot} and {other.robot}: "
                 "they run reservations",
@@ -263,9 +253,8 @@ def _room_fits(fleet: Sequence[Obligation]) -> Iterator[Violation]:
         elif not _at_most(own.lane_reach_m + peer.lane_reach_m, own.clearance_m):
             reach = own.lane_reach_m + peer.lane_reach_m
             yield _violation(
-                one.robot,
+                one,
                 "clearance_m",
-                own.clearance_m,
                 reach,
                 f"expected at least {reach:.6g} m: distances of the bodies of {one.robot} and "
                 f"{other.robot} from the centre lines of their segments",
@@ -277,9 +266,8 @@ def _untrusted_are_gated(fleet: Sequence[Obligation]) -> Iterator[Violation]:
     untrusted = next((member.robot for member in fleet if not member.trusted), None)
     for member in _trusted(fleet) if untrusted is not None else ():
         if GATE not in member.layers:
-            found = member.guarantees.layers
             why = f"expected {GATE!r} among them: {untrusted} is not trusted"
-            yield _violation(member.robot, "layers", found, GATE, why)
+            yield _violation(member, "layers", GATE, why)
 
 
 RULES: tuple[Callable[[Sequence[Obligation]], Iterator[Violation]], ...] = (
@@ -319,8 +307,11 @@ def _at_most(found: float, limit: float) -> bool:
     return found <= limit + _TOLERANCE * max(1.0, abs(limit))
 
 
-def _violation(robot: str, field: str, found: Value, expected: Value, why: str) -> Violation:
-    return Violation(robot, field, found, expected, f"robots.{robot}.{field}: found {_shown(field, found)}, {why}")
+def _violation(member: Obligation, field: str, expected: Value, why: str) -> Violation:
+    """Return the violation of a guarantee of a robot; ``why`` has the expected value."""
+    found = getattr(member.guarantees, field)
+    text = f"robots.{member.robot}.{field}: found {_shown(field, found)}, {why}"
+    return Violation(member.robot, field, found, expected, text)
 
 
 def _both_shown(field: str, found: Value, expected: Value) -> tuple[str, str]:

@@ -85,7 +85,7 @@ class PlacedOdometry:
 
     The frame of the odometry is the place of switch-on, so the robot must be at its initial pose then, or its odometry
     be reset there, see `offset_from_start`. A node that restarts while the robot is away is right about its position,
-    but cannot tell this from odometry that was never reset.
+    but cannot distinguish this from odometry that was never reset.
     """
 
     def __init__(self, spec: RobotSpec, frame: PlanarTransform | None) -> None:
