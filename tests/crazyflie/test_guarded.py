@@ -104,7 +104,7 @@ class Guarded:
         self.wanted = None
         self.say(self.guard.close(self.now_s))
         self.run(LAST_S, lambda: self.guard.ended)
-        self.say(self.guard.farewell(self.now_s))
+        self.say(self.guard.last_requests(self.now_s))
         self.guard.step = lambda now_s, stopped: ()
         self.guard.phase, self.guard._bridge_s = GuardPhase.LAND, None
         assert not self.guard.streams

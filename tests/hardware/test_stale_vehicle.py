@@ -85,10 +85,10 @@ def told_for(duration_s, hear, state, step_s=0.1):
 def test_a_state_that_is_told_again_and_again_does_not_stay_young(state):
     flight = FlightSupervisor((0.0, 0.0, 1.0), BatteryLimits(3.4, 3.2))
     now_s = told_for(VEHICLE_SILENT_S - 0.1, flight.hear_vehicle, state)
-    flight.hear_pose((0.0, 0.0, 1.0), 0.0, now_s, believed=True)
+    flight.hear_pose((0.0, 0.0, 1.0), 0.0, now_s, valid=True)
     assert flight.reasons(Mode.ACTIVE, AT_S, now_s, (0.0, 0.0, 1.0), "fly") == ()
     now_s = told_for(VEHICLE_SILENT_S + 0.2, flight.hear_vehicle, state)
-    flight.hear_pose((0.0, 0.0, 1.0), 0.0, now_s, believed=True)
+    flight.hear_pose((0.0, 0.0, 1.0), 0.0, now_s, valid=True)
     assert flight.reasons(Mode.ACTIVE, AT_S, now_s, (0.0, 0.0, 1.0), "fly") == ("vehicle_silent",)
     assert "vehicle_unheard" in flight.reasons(Mode.DISARMED, AT_S, now_s, None, "ground")
 

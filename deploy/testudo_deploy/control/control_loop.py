@@ -123,7 +123,7 @@ class ControlLoop:
         return self._pose_validator.located
 
     @property
-    def strays(self) -> str:
+    def drift_fault(self) -> str:
         """Return how far the robot is outside of its reserved segment, if others do not keep clear of that place."""
         tick, space = self._last_tick, self._shield.space
         if tick is None or tick.pose is None or self._space is None:
@@ -329,7 +329,9 @@ class ControlLoop:
             if names:
                 raise BrakeReason(f"{code}: {', '.join(names)}")
         space = self._shield.space
-        self._peers.untrusted.update(self._peers.doubtful(space, tick.now_s, self._spec.control_point_speed_m_s))
+        self._peers.untrusted.update(
+            self._peers.outside_reservations(space, tick.now_s, self._spec.control_point_speed_m_s)
+        )
         tick.table = table = self._peers.table(tick.now_s)
         tick.peers = peers = self._peers.spaces(tick.now_s, space.silence_s)
         if not self._placed:

@@ -57,16 +57,16 @@ class MotionMonitor:
     def follow(self, measured: MotionState, located: bool, before_s: float, stamp_s: float, received_s: float) -> None:
         """Take a pose, whether it is valid, its stamp, and the stamp of the pose before."""
         acting = self._sent.may_act(before_s, stamp_s, self._delays_s, self._zero)
-        elapsed_s, believed = np.array(stamp_s - before_s), np.array(located)
-        self._braking, excess_m = update_brake_monitor(self._spec, self._braking, measured, believed, acting, elapsed_s)
+        elapsed_s, valid = np.array(stamp_s - before_s), np.array(located)
+        self._braking, excess_m = update_brake_monitor(self._spec, self._braking, measured, valid, acting, elapsed_s)
         if excess_m > 0 and not self.weak:
             self.weak = weak_brakes_text(self._spec, self._braking, float(excess_m))
         if not (self._passes and self._vehicle_passes) or elapsed_s > _FORGET_S:
-            self._response = begin_actuation_monitor(self._limits, measured, believed)
+            self._response = begin_actuation_monitor(self._limits, measured, valid)
             return
         commands = list({id(command): command for _, piece in acting for command in piece}.values())
         self._response, excess = update_actuation_monitor(
-            self._limits, self._response, measured, believed, commands, elapsed_s
+            self._limits, self._response, measured, valid, commands, elapsed_s
         )
         if excess.max() > 0 and not self.unresponsive and received_s - self._guard_s <= _GUARD_FRESH_S:
             self.unresponsive = actuation_shortfall_text(self._spec, self._response, excess)

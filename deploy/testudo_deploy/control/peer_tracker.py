@@ -173,7 +173,7 @@ class PeerTracker:
         seen = self._seen.get(peer)
         return (seen.position_world if peer in self.untrusted and seen else (np.nan,) * self._dimension,) * 2
 
-    def doubtful(self, space: StopTubeParameters, now_s: float, speed_m_s: float) -> tuple[str, ...]:
+    def outside_reservations(self, space: StopTubeParameters, now_s: float, speed_m_s: float) -> tuple[str, ...]:
         """Return the trusted peers of at most this speed that tracking measures outside of their announced segments."""
         watched = [
             peer for peer in self.peers if peer in self._seen and peer in self._heard and peer not in self.untrusted

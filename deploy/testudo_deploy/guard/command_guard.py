@@ -26,7 +26,7 @@ SENTENCES = {
     "not_finite": "a command was not finite",
     "yaw_rate": "a command asks to turn faster than the vehicle and its link take",
     "clock": "a command's stamp is of another clock",
-    "second_publisher": "somebody else publishes commands",
+    "second_publisher": "another node publishes commands",
     "estop": "emergency stop; release it and call the rearm service",
 }
 """By code: every reason of the guard to brake."""

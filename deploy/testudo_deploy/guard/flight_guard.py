@@ -159,7 +159,7 @@ class FlightGuard:
     def close(self, now_s: float) -> tuple[FlightRequest, ...]:
         """Return the first requests of a guard that ends: a vehicle in the air lands; after silence it would fall.
 
-        The caller then calls `step` until `ended`, for `LAST_S` at most, and finally `farewell`.
+        The caller then calls `step` until `ended`, for `LAST_S` at most, and finally `last_requests`.
         """
         if self.phase is GuardPhase.TAKE_OFF and self._stands(now_s):
             self._go(GuardPhase.GROUND, now_s)
@@ -171,7 +171,7 @@ class FlightGuard:
         """Return whether the guard may end: its vehicle needs no further set-points."""
         return not self.streams and self._end_sent
 
-    def farewell(self, now_s: float) -> tuple[FlightRequest, ...]:
+    def last_requests(self, now_s: float) -> tuple[FlightRequest, ...]:
         """Return the last requests: a landing that did not visibly begin, or whose request may be lost, is repeated."""
         if self.phase is not GuardPhase.LAND:
             return ()

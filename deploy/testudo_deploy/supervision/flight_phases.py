@@ -3,7 +3,7 @@
 Pure, on one injected clock. The phases themselves are modes of the supervisor (`modes.py`). The vehicle climbs by its
 own planner, straight up in a column of space that the robot owns while it stands below. It comes down by velocities
 that the shield lets through, as in all other flight, and by its own planner on the last `FINAL_M` only, or where
-nobody can say where it is.
+its place is not known.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LATE_S = 5.0
 """A take-off that takes this much longer than planned is aborted."""
 POSE_LOST_S = 1.0
 """Without a pose for this time a vehicle in the air drifts, and lands by itself."""
-UNBELIEVED_S = 5.0
+INVALID_POSE_S = 5.0
 """A vehicle that descends without valid poses for this time lands by itself, too."""
 VEHICLE_SILENT_S = 2.0
 BATTERY_LOW_S = 5.0
@@ -118,7 +118,7 @@ class FlightSupervisor:
         self._tilt_rad = 0.0
         self._low_since_s: float | None = None
         self._slow_since_s: float | None = None
-        self._trip_s = 0.0
+        self._latest_latency_s = 0.0
         """The latest reported latency of its radio."""
         self._volts: float | None = None
         """The latest reported voltage."""
@@ -129,7 +129,7 @@ class FlightSupervisor:
         self._place: tuple[float, ...] | None = None
         """The newest valid place (3,) [m]."""
         self._climb_m_s = 0.0
-        self._pose_s = self._believed_s = -math.inf
+        self._pose_s = self._valid_pose_s = -math.inf
         self._final = False
         """The vehicle's own planner flies the last part; this is final."""
         self._up_since_s: float | None = None
@@ -157,18 +157,18 @@ class FlightSupervisor:
             low = limits is not None and volts < limits.land_v
             self._low_since_s = _since(self._low_since_s, received_s) if low else None
         if latency_s is not None:
-            self._trip_s = latency_s
+            self._latest_latency_s = latency_s
             self._slow_since_s = _since(self._slow_since_s, received_s) if latency_s > self._latency_s else None
 
     def hear_tilt(self, tilt_rad: float) -> None:
         """Take the angle between the body's z axis and the vertical, of the newest pose."""
         self._tilt_rad = tilt_rad
 
-    def hear_pose(self, position_world: Sequence[float], climb_m_s: float, stamp_s: float, *, believed: bool) -> None:
+    def hear_pose(self, position_world: Sequence[float], climb_m_s: float, stamp_s: float, *, valid: bool) -> None:
         """Take a pose; the height of an invalid one, as after a jump, is ignored."""
         self._pose_s = stamp_s
-        if believed:
-            self._place, self._climb_m_s, self._believed_s = tuple(position_world), climb_m_s, stamp_s
+        if valid:
+            self._place, self._climb_m_s, self._valid_pose_s = tuple(position_world), climb_m_s, stamp_s
 
     def begin(self, now_s: float) -> None:
         """Store the height of the ground when the robot is armed."""
@@ -212,7 +212,7 @@ class FlightSupervisor:
     def arrival(self, mode: Mode, now_s: float) -> Event | None:
         """Return whether the start height is reached, or the ground."""
         if mode is Mode.TAKE_OFF:
-            fresh = now_s - self._believed_s <= POSE_LOST_S
+            fresh = now_s - self._valid_pose_s <= POSE_LOST_S
             near = self._height_m is not None and abs(self._height_m - self._start[2]) <= REACHED_M
             if not (near and fresh and abs(self._climb_m_s) <= REACHED_M_S):
                 self._up_since_s = None
@@ -240,7 +240,7 @@ class FlightSupervisor:
         waits = mode is Mode.EMERGENCY and now_s - since_s < HOVER_S
         if not waits:
             near = self._height_m is not None and self._height_m - (self._ground_m or 0.0) <= FINAL_M
-            unknown = now_s - self._pose_s > POSE_LOST_S or now_s - self._believed_s > UNBELIEVED_S
+            unknown = now_s - self._pose_s > POSE_LOST_S or now_s - self._valid_pose_s > INVALID_POSE_S
             self._final |= near or unknown
         if self._final:
             return self._intent(DesiredFlightState.LAND)
@@ -257,8 +257,8 @@ class FlightSupervisor:
 
     def _climb_fault(self, now_s: float) -> str:
         """Return how the climb leaves the checked column; empty if it does not."""
-        if now_s - self._believed_s > POSE_LOST_S:
-            return f"its poses are not believed for {now_s - self._believed_s:.1f} s"
+        if now_s - self._valid_pose_s > POSE_LOST_S:
+            return f"its poses have not been valid for {now_s - self._valid_pose_s:.1f} s"
         if self._climb is None or self._foot is None or self._place is None:
             return ""
         return self._climb.fault(self._foot, self._start[2], self._place, self._climb_m_s)
@@ -279,7 +279,7 @@ class FlightSupervisor:
         if vehicle is not None and vehicle.flying is not None:  # some are always armed
             return not vehicle.flying and (self._final or vehicle.armed is False)
         low = self._height_m is not None and self._height_m - (self._ground_m or 0.0) <= _GROUND_M
-        return self._final and low and now_s - self._believed_s <= POSE_LOST_S
+        return self._final and low and now_s - self._valid_pose_s <= POSE_LOST_S
 
     def _vehicle_check(self, now_s: float) -> str:
         vehicle = self._vehicle
@@ -301,7 +301,7 @@ class FlightSupervisor:
 
     @property
     def _slow_radio(self) -> str:
-        return f"found {1000 * self._trip_s:.0f} ms, expected {1000 * self._latency_s:.0f} ms"
+        return f"found {1000 * self._latest_latency_s:.0f} ms, expected {1000 * self._latency_s:.0f} ms"
 
     def _place_check(self, position_world: Sequence[float] | None, guard: str) -> str:
         if guard not in ("", "unknown", "ground"):

@@ -152,12 +152,12 @@ class Watchdog:
 _WATCHDOGS = (
     Watchdog("no_pose", Reaction.HOLD, "no pose has been heard; is the odometry topic published and its type right?"),
     Watchdog("stale_pose", Reaction.HOLD, "the last pose is older than the robot's pose_max_age"),
-    Watchdog("pose_jump", Reaction.HOLD, "the pose jumped; a new place is believed once it is steady for 1 s"),
-    Watchdog("pose_restless", Reaction.FAULT, "the pose jumped 3 times in 10 s; mend localisation, then deactivate"),
+    Watchdog("pose_jump", Reaction.HOLD, "the pose jumped; a new place counts once it is steady for 1 s"),
+    Watchdog("pose_restless", Reaction.FAULT, "the pose jumped 3 times in 10 s; repair localisation, then deactivate"),
     Watchdog("away_from_start", Reaction.REFUSE, "put it on its initial pose and set its odometry to zero there"),
     Watchdog("clock_backwards", Reaction.HOLD, "the clock or a stamp went backwards"),
     Watchdog("peer_unheard", Reaction.HOLD, "a robot of the fleet has never been heard"),
-    Watchdog("untrusted_unseen", Reaction.HOLD, "an untrusted robot has never been seen by the tracking system"),
+    Watchdog("untrusted_unseen", Reaction.HOLD, "the tracking system has never measured an untrusted robot"),
     Watchdog("too_close", Reaction.HOLD, "it stands too close to another robot; move one of them"),
     Watchdog("peer_in_space", Reaction.HOLD, "another robot appeared where this one may drive; move one of them"),
     Watchdog("peer_unaware", Reaction.HOLD, "another robot has not answered since this one was re-localised"),
@@ -169,50 +169,40 @@ _WATCHDOGS = (
     Watchdog(
         "stranger",
         Reaction.REFUSE,
-        "a robot speaks here that is not in the fleet file, so nobody keeps clear "
-        "of it; give all computers one fleet file, and each fleet a ROS_DOMAIN_ID of its own",
+        "a robot outside of the fleet file publishes here, and no robot keeps clear of it; "
+        "give all computers one fleet file, and each fleet its own ROS_DOMAIN_ID",
     ),
-    Watchdog("qos_mismatch", Reaction.REFUSE, "a partner's quality of service does not match; mend it, configure anew"),
+    Watchdog(
+        "qos_mismatch", Reaction.REFUSE, "a partner's quality of service does not match; correct it, configure again"
+    ),
     Watchdog("guard_brakes", Reaction.HOLD, "the guard does not pass commands on"),
     Watchdog("guard_silent", Reaction.DEACTIVATE, "the guard process is gone"),
     Watchdog("estop", Reaction.STOP, "emergency stop; release it and call the guard's rearm service"),
     # of robots that fly
-    Watchdog("vehicle_unheard", Reaction.REFUSE, "the vehicle does not say how it is; is its driver or radio up?"),
-    Watchdog("vehicle_silent", Reaction.LAND, "the vehicle has not said for 2 s how it is; its radio may be going"),
-    Watchdog("vehicle_holds", Reaction.HOLD, "its driver keeps it at standstill, and says why on /diagnostics"),
-    Watchdog("vehicle_not_ready", Reaction.REFUSE, "the vehicle says that it cannot fly; look at it and reset it"),
+    Watchdog("vehicle_unheard", Reaction.REFUSE, "the vehicle does not report its state; is its driver or radio up?"),
+    Watchdog("vehicle_silent", Reaction.LAND, "the vehicle has not reported its state for 2 s; its radio may fail"),
+    Watchdog("vehicle_holds", Reaction.HOLD, "its driver keeps it at standstill; /diagnostics has the reason"),
+    Watchdog("vehicle_not_ready", Reaction.REFUSE, "the vehicle reports that it cannot fly; inspect it and reset it"),
     Watchdog("vehicle_tumbled", Reaction.FAULT, "the vehicle has tumbled or locked itself; pick it up and reset it"),
-    Watchdog(
-        "wrong_controller",
-        Reaction.REFUSE,
-        "velocity set-points need another controller: set stabilizer.controller to 1 (PID)",
-    ),
-    Watchdog(
-        "wrong_estimator",
-        Reaction.REFUSE,
-        "poses from outside need another estimator: set stabilizer.estimator to 2 (Kalman)",
-    ),
-    Watchdog(
-        "radio_slow", Reaction.REFUSE, "its radio is slower than the robot file says; look at channel and distance"
-    ),
+    Watchdog("wrong_controller", Reaction.REFUSE, "velocity set-points need stabilizer.controller 1 (PID)"),
+    Watchdog("wrong_estimator", Reaction.REFUSE, "poses from outside need stabilizer.estimator 2 (Kalman)"),
+    Watchdog("radio_slow", Reaction.REFUSE, "its radio is slower than the robot file says; check channel and distance"),
     Watchdog("radio_late", Reaction.HOLD, "its radio has become slower than the robot file says"),
     Watchdog("in_the_air", Reaction.REFUSE, "it is not on the ground; its guard holds it and lands it"),
     Watchdog("not_at_start", Reaction.REFUSE, "put it on the ground below its initial position"),
     Watchdog(
         "outside_arena",
         Reaction.REFUSE,
-        "the way up to its start height leaves the arena of the policy, or leads past an obstacle in it",
+        "the climb to its start height leaves the arena of the policy, or meets an obstacle",
     ),
     Watchdog("not_level", Reaction.REFUSE, "put it on level ground"),
-    Watchdog("column_taken", Reaction.REFUSE, "another robot is, or asks to be, where this one would take off"),
+    Watchdog("column_taken", Reaction.REFUSE, "another robot is in the take-off column, or requests it"),
     Watchdog("battery_not_full", Reaction.REFUSE, "charge its battery, or put in a full one"),
     Watchdog("battery_low", Reaction.LAND, "its battery is low; it lands before it falls"),
     Watchdog("pose_lost", Reaction.LAND, "without a pose it cannot hold its place; its vehicle lands it"),
     Watchdog("no_take_off", Reaction.LAND, "it did not reach its start height in time"),
     Watchdog(
-        "climb_astray",
-        Reaction.LAND,
-        "it leaves the column of its take-off sideways or upwards, or nobody knows that it does not",
+        "climb_astray", Reaction.LAND, "it leaves its take-off column sideways or upwards, or its place is not known"
     ),
     Watchdog("column_entered", Reaction.LAND, "another robot came into the column in which this one climbs"),
     Watchdog("drifted", Reaction.LAND, "it hovers, and has drifted farther than others keep clear of"),

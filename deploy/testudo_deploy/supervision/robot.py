@@ -20,8 +20,8 @@ from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_deploy.shield.flight_column import ClimbLimits
 from testudo_deploy.supervision.flight_phases import BatteryLimits, FlightIntent, FlightSupervisor
-from testudo_deploy.supervision.modes import RESTING, VehicleKind
-from testudo_deploy.supervision.supervisor import Event, GuardReport, Mode, RequestReply, Supervisor, code_of
+from testudo_deploy.supervision.modes import RESTING, Event, Mode, VehicleKind, code_of
+from testudo_deploy.supervision.supervisor import GuardReport, RequestReply, Supervisor
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.flight_link import VehicleState
 
@@ -35,7 +35,7 @@ _LEVELS = {
 """Levels of modes other than normal operation."""
 _INTERVENTIONS = ("projected", "gated", "waiting", "braked")
 """Statuses of the shield in which it changed the nominal command."""
-_SLEPT_S = 0.1
+_SUSPENDED_S = 0.1
 """After a later tick the process was suspended; messages of that time have not been received yet."""
 
 
@@ -139,8 +139,8 @@ class Robot:
         """Run one control tick, on the arrival of a pose or without one."""
         late_s = self.pacer.begin(now_s, on_pose=on_pose)
         supervisor = self.supervisor
-        if late_s > _SLEPT_S:
-            supervisor.wake(now_s)
+        if late_s > _SUSPENDED_S:
+            supervisor.resume(now_s)
         if supervisor.mode in RESTING:
             self.loop.release_space()
         driving, order = supervisor.mode is Mode.ACTIVE, supervisor.order
@@ -176,12 +176,12 @@ class Robot:
             return ()
         newest, place = self.loop.pose, None
         if newest is not None:
-            flight.hear_pose(newest.position_world, newest.velocity[2], newest.stamp_s, believed=self.loop.located)
+            flight.hear_pose(newest.position_world, newest.velocity[2], newest.stamp_s, valid=self.loop.located)
             place = record.measured_position_world if self.loop.located else None
         found = flight.reasons(supervisor.mode, supervisor.since_s, now_s, place, supervisor.guard_flight)
-        strays = self.loop.strays if supervisor.mode in (Mode.HOLD, Mode.HOLDING) else ""
-        if strays:
-            found += (f"drifted: {strays}",)
+        drift = self.loop.drift_fault if supervisor.mode in (Mode.HOLD, Mode.HOLDING) else ""
+        if drift:
+            found += (f"drifted: {drift}",)
         event = flight.arrival(supervisor.mode, now_s)
         if event is not None:
             supervisor.arrive(event, now_s)

@@ -20,29 +20,11 @@ from testudo_deploy.supervision.modes import (
     WATCHDOGS,
     Event,
     Mode,
-    Reaction,
     VehicleKind,
-    Watchdog,
     code_of,
     severity_of,
     watchdog_of,
 )
-
-__all__ = [
-    "GUARD_SILENT_S",
-    "HEALTHY_S",
-    "TRANSITIONS",
-    "WATCHDOGS",
-    "Event",
-    "GuardReport",
-    "Mode",
-    "Reaction",
-    "RequestReply",
-    "Supervisor",
-    "VehicleKind",
-    "Watchdog",
-    "code_of",
-]
 
 GUARD_SILENT_S = 0.35
 """A guard that is silent for this time is gone; it reports ten times a second."""
@@ -183,7 +165,7 @@ class Supervisor:
         self.was_active, self.flew, self.by_hand = before.was_active, before.flew, before.by_hand
         self._stop = before._stop
 
-    def wake(self, now_s: float) -> None:
+    def resume(self, now_s: float) -> None:
         """Count the guard's silence from now on, after this process was suspended and could not receive."""
         if self._guard is not None:
             self._guard = replace(self._guard, received_s=max(now_s, self._guard.received_s))
@@ -214,7 +196,7 @@ class Supervisor:
     def request(self, event: Event, now_s: float) -> RequestReply:
         """Answer an operator's request to arm, start, stop, land or deactivate."""
         if event not in (Event.ARM, Event.START, Event.STOP, Event.LAND, Event.DEACTIVATE):
-            return RequestReply(False, "no_request", f"{event}: nobody can ask for that")
+            return RequestReply(False, "no_request", f"{event}: not a request of an operator")
         self.by_hand |= event in (Event.STOP, Event.LAND, Event.DEACTIVATE) and self.mode not in RESTING
         if (self.mode, event) not in self._table:
             modes = sorted(mode for mode, known in self._table if known is event)
@@ -247,7 +229,7 @@ class Supervisor:
         if guard.code == "estop":
             return "estop"
         if self._stop is not None:
-            return "estop: its guard was started anew and knows nothing of it"
+            return "estop: its guard was restarted and does not know of it"
         waits = guard.code in ("starting", "silence") and self.mode in (*RESTING, Mode.TAKE_OFF)
         return "" if waits or not guard.code else f"guard_brakes: {guard.code}"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from testudo_analysis.incident.approach_analysis import blind_approach, commanded_approach, unchecked
 from testudo_analysis.incident.incident import Incident, IncidentKind
-from testudo_deploy.supervision.supervisor import WATCHDOGS
+from testudo_deploy.supervision.modes import WATCHDOGS
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 
 _BEFORE_S = 3.0

@@ -11,7 +11,7 @@ from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentT
 from testudo_analysis.incident.time_spans import spans
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.guard.command_guard import SENTENCES
-from testudo_deploy.supervision.supervisor import WATCHDOGS, Mode
+from testudo_deploy.supervision.modes import WATCHDOGS, Mode
 from testudo_runs.alignment import TeamRecording
 from testudo_runs.run_reader import ticks_in_order
 

@@ -84,7 +84,7 @@ def test_an_operators_stop_is_no_incident(clean, artefact, reason):
 def test_a_brake_of_the_guard_is_told_with_the_guards_own_reason(clean, artefact):
     (incident,) = found(spoilt(clean, "r1", braked("holding: guard_brakes: second_publisher")), artefact)
     assert incident.kind is IncidentKind.GUARD_BRAKE
-    assert "somebody else publishes commands" in incident.what
+    assert "another node publishes commands" in incident.what
 
 
 def test_a_robot_that_never_drove_says_why(clean, artefact):

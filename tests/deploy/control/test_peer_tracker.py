@@ -277,16 +277,16 @@ def test_a_peer_seen_off_its_lanes_is_doubtful_and_one_on_them_is_not(roster, me
     assert roster.hear(message, 100.1)
     allowed = space.lane_m + space.tube_error_m + space.noise_m + 0.01 * 0.2  # 0.01 s at 0.2 m/s
     assert roster.see("r1", PeerMeasurement(100.19, (0.95, allowed - 1e-4)))
-    assert roster.doubtful(space, 100.2, 0.2) == ()
+    assert roster.outside_reservations(space, 100.2, 0.2) == ()
     assert roster.see("r1", PeerMeasurement(100.2, (0.95, allowed + 1e-4)))
-    assert roster.doubtful(space, 100.21, 0.2) == ("r1",)
-    assert roster.doubtful(space, 100.22, 0.2) == ()  # since it was seen it may have come there
+    assert roster.outside_reservations(space, 100.21, 0.2) == ("r1",)
+    assert roster.outside_reservations(space, 100.22, 0.2) == ()  # since it was seen it may have come there
     assert roster.see("r1", PeerMeasurement(105.0, (0.95, allowed + 1e-3)))
-    assert roster.doubtful(space, 105.0, 0.2) == ("r1",)  # the message is 5 s old
+    assert roster.outside_reservations(space, 105.0, 0.2) == ("r1",)  # the message is 5 s old
     last = PeerTracker("r2", "a", ("r1",), "h", 2)
     assert last.hear(dataclasses.replace(message, echoes={"r2": ("a", 100.0, 0)}), 100.1)
     assert last.see("r1", PeerMeasurement(105.0, (0.95, allowed + 1e-3)))
-    assert last.doubtful(space, 105.0, 0.2) == ()  # goes first, and may not have heard this robot: rule R4
-    assert last.doubtful(space, 105.0, 0.0) == ("r1",)
+    assert last.outside_reservations(space, 105.0, 0.2) == ()  # goes first, and may not have heard this robot: rule R4
+    assert last.outside_reservations(space, 105.0, 0.0) == ("r1",)
     roster.untrusted.add("r1")
-    assert roster.doubtful(space, 100.25, 0.2) == ()
+    assert roster.outside_reservations(space, 100.25, 0.2) == ()

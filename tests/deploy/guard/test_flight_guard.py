@@ -322,7 +322,7 @@ def test_a_guard_that_ends_while_its_landing_has_not_begun_says_both():
     assert flight.acts == [FlightAct.LAND]
     assert flight.guard.close(flight.now_s) == ()  # it has been asked
     assert not flight.guard.ended
-    acts = [request.act for request in flight.guard.farewell(flight.now_s)]
+    acts = [request.act for request in flight.guard.last_requests(flight.now_s)]
     assert acts == [FlightAct.LAND, FlightAct.NOTIFY_SETPOINTS_STOP]
 
 

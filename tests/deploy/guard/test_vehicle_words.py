@@ -35,7 +35,7 @@ def by_radio(bits, now_s, monkeypatch):
 def check_list(state):
     on_ground = flight()
     on_ground.hear_vehicle(state, 1.0)
-    on_ground.hear_pose(FOOT, 0.0, 1.0, believed=True)
+    on_ground.hear_pose(FOOT, 0.0, 1.0, valid=True)
     return [reason.partition(":")[0] for reason in on_ground.reasons(Mode.DISARMED, 0.0, 1.0, FOOT, "ground")]
 
 
@@ -64,7 +64,7 @@ def in_air(flying, states, step_s=0.2, begin_s=10.0):
     for state in states:
         now_s += step_s
         flying.hear_vehicle(state(now_s), now_s)
-        flying.hear_pose(TOP, 0.0, now_s, believed=True)
+        flying.hear_pose(TOP, 0.0, now_s, valid=True)
         found.append(flying.reasons(Mode.ACTIVE, begin_s, now_s, TOP, "fly"))
     return found
 

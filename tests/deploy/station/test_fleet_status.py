@@ -15,7 +15,7 @@ from testudo_deploy.station.fleet_status import (
     status_values,
     unconfirmed_text,
 )
-from testudo_deploy.supervision.supervisor import Mode
+from testudo_deploy.supervision.modes import Mode
 from testudo_nodes.station.status import MODE_STYLES, status_table
 
 MODE = {

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testudo_deploy.guard.command_guard import HEALTHY_S
 from testudo_deploy.supervision.modes import (
     BEGINNING,
     RESTING,
@@ -14,7 +15,7 @@ from testudo_deploy.supervision.modes import (
     Reaction,
     VehicleKind,
 )
-from testudo_deploy.supervision.supervisor import GUARD_SILENT_S, HEALTHY_S, GuardReport, Supervisor
+from testudo_deploy.supervision.supervisor import GUARD_SILENT_S, GuardReport, Supervisor
 
 TICK_S = 0.0625
 TABLE = TRANSITIONS[VehicleKind.FLIGHT]

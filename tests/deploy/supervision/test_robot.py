@@ -8,9 +8,11 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.fleet.localiser import switched_on_at
+from testudo_deploy.guard.command_guard import HEALTHY_S
 from testudo_deploy.monitoring.diagnostics import Level
+from testudo_deploy.supervision.modes import Event, Mode
 from testudo_deploy.supervision.robot import Robot
-from testudo_deploy.supervision.supervisor import HEALTHY_S, Event, GuardReport, Mode
+from testudo_deploy.supervision.supervisor import GuardReport
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import PlanarTransform
 

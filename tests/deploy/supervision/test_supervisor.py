@@ -4,19 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.supervision.supervisor import (
-    GUARD_SILENT_S,
-    HEALTHY_S,
-    TRANSITIONS,
-    WATCHDOGS,
-    Event,
-    GuardReport,
-    Mode,
-    Reaction,
-    Supervisor,
-    VehicleKind,
-    code_of,
-)
+from testudo_deploy.guard.command_guard import HEALTHY_S
+from testudo_deploy.supervision.modes import TRANSITIONS, WATCHDOGS, Event, Mode, Reaction, VehicleKind, code_of
+from testudo_deploy.supervision.supervisor import GUARD_SILENT_S, GuardReport, Supervisor
 
 TICK_S = 0.0625
 MODES = (Mode.IDLE, Mode.ARMED, Mode.ACTIVE, Mode.HOLDING, Mode.STOPPED, Mode.FAULT)

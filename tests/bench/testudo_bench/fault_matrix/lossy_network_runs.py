@@ -20,7 +20,7 @@ from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.control.control_tick import LATE_S
 from testudo_deploy.launch.child_processes import ProcessEvent
-from testudo_deploy.supervision.supervisor import code_of
+from testudo_deploy.supervision.modes import code_of
 from testudo_hardware.errors import TestudoError
 
 YIELDING = "testudo_bench.fault_matrix.harness.deadlock_resolving_policy"

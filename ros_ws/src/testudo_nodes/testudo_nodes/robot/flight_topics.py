@@ -117,7 +117,7 @@ class GuardFlight:
         self.send(self.guard.close(self._clock.now_s()))
         while not self.guard.ended and spin():
             pass
-        self.send(self.guard.farewell(self._clock.now_s()))
+        self.send(self.guard.last_requests(self._clock.now_s()))
 
     def send(self, requests: tuple[FlightRequest, ...]) -> None:
         """Send requests to the vehicle, and publish them for the recorder in any case."""

@@ -27,9 +27,9 @@ from testudo_deploy.control.peer_tracker import PeerMeasurement
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC, PEER_TOPIC, unknown_robots
 from testudo_deploy.monitoring.diagnostics import Level, Status
-from testudo_deploy.supervision.modes import READY, RESTING
+from testudo_deploy.supervision.modes import READY, RESTING, Event, code_of
 from testudo_deploy.supervision.robot import Robot, TickOutput
-from testudo_deploy.supervision.supervisor import Event, GuardReport, Supervisor, code_of
+from testudo_deploy.supervision.supervisor import GuardReport, Supervisor
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import CommandReading, Measurement, OdometryReading, body_forward_command
 from testudo_nodes.common.clock import clock_of
