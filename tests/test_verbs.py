@@ -88,7 +88,7 @@ def test_inspect_shows_it_and_writes_its_values(policy, capsys, tmp_path):
 
 
 def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("testudo_deploy.commands.robot_benchmark._TICKS", 50)
+    monkeypatch.setattr("testudo_deploy.commands.bench._TICKS", 50)
     numbers = tmp_path / "robot.json"
     options = ("--repeats", "1", "--json", numbers)
     shown = succeed(capsys, "bench", "robot", "--policy", policy, *options)

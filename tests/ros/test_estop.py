@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.child_processes import FleetProcesses, free_domain_id
 from testudo_deploy.launch.launch_plan import plan
-from testudo_deploy.launch.ros_domain import free_domain_id
 from testudo_deploy.station.fleet_status import FleetStatus
 
 pytestmark = pytest.mark.ros

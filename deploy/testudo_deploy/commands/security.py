@@ -16,6 +16,7 @@ from rich.text import Text
 
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
+from testudo_deploy.launch.child_processes import ros_domain_id
 from testudo_deploy.launch.fleet_topics import (
     DRIVER,
     OPERATOR,
@@ -25,7 +26,6 @@ from testudo_deploy.launch.fleet_topics import (
     process_interfaces,
 )
 from testudo_deploy.launch.launch_plan import ENCLAVES, WATCHERS, plan
-from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_hardware.errors import TestudoError
 
 POLICY_FILE, SCRIPT_FILE, KEYSTORE = "policy.xml", "make_keystore.sh", "keystore"

@@ -18,9 +18,8 @@ from testudo_deploy.contract.contract import policy_signals
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, Announcer, FlightPhase, PoseSample, Tick, tick_record
-from testudo_deploy.control.motion_monitor import MotionMonitor
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
-from testudo_deploy.control.pose_validator import PoseValidator
+from testudo_deploy.control.pose_validator import MotionMonitor, PoseValidator
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.flight_column import (
     column_below,
@@ -28,6 +27,7 @@ from testudo_deploy.shield.flight_column import (
     requesting_landing_column,
     unknown_robots_near,
 )
+from testudo_deploy.shield.geometry import point_distance
 from testudo_deploy.shield.reservations import (
     NOTHING_HEARD,
     PeerReservations,
@@ -37,7 +37,6 @@ from testudo_deploy.shield.reservations import (
     need_not_answer,
     reserved_at_rest,
 )
-from testudo_deploy.shield.segment_distance import point_distance
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldStatus

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.contract.messages import PeerMessage, Vector
+from testudo_deploy.shield.geometry import point_distance, squeezed
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, stays_in_reserved_segments
-from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace

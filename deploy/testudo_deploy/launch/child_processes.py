@@ -1,4 +1,4 @@
-"""Starts the processes of a plan on this machine, reads their events, and ends all of them."""
+"""Starts the processes of a plan on this machine in one ROS domain, reads their events, and ends all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import queue
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,8 +19,23 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE, ProcessPlan, ros_arguments
-from testudo_deploy.launch.ros_domain import LOOPBACK, free_domain_id
+from testudo_hardware.errors import TestudoError
 
+_DOMAINS = range(233)
+_FREE_DOMAINS = range(1, 102)
+"""Above these, DDS ports overlap those that the system gives to clients."""
+PROFILE = str(Path(__file__).with_name("fastdds_localhost.xml"))
+_FAST_DDS_2 = ("humble", "iron", "jazzy")
+"""ROS distributions with Fast DDS 2, which reads the profile by the old name of the variable."""
+LOOPBACK = {
+    "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",  # another one ignores the profile and uses the network
+    "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",  # that of the profile
+    # newer versions accept the old name, too, but warn
+    "FASTRTPS_DEFAULT_PROFILES_FILE"
+    if os.environ.get("ROS_DISTRO") in _FAST_DDS_2
+    else "FASTDDS_DEFAULT_PROFILES_FILE": PROFILE,
+}
+"""Environment of processes that communicate on this machine only."""
 _STOP_S = 4.0
 _KILL_S = 2.0
 _POLL_S = 0.02
@@ -219,3 +236,43 @@ def cores_wake_late(cpu_info: Path = CPU_INFO, cpu_quota: Path = CPU_QUOTA) -> b
     )
     is_limited = cpu_quota.is_file() and not cpu_quota.read_text(encoding="utf-8").startswith("max")
     return is_virtual and not is_limited
+
+
+def ros_domain_id(given: int | None) -> int:
+    """Return the ROS domain: the given one, else that of the environment, else 0.
+
+    Raises:
+        TestudoError: not a number from 0 to 232.
+    """
+    text = str(given) if given is not None else os.environ.get("ROS_DOMAIN_ID", "0")
+    if not text.isdecimal() or int(text) not in _DOMAINS:
+        where = "--domain" if given is not None else "ROS_DOMAIN_ID"
+        raise TestudoError(f"{where}: found {text!r}, expected a number from 0 to {_DOMAINS[-1]}")
+    return int(text)
+
+
+def free_domain_id() -> int:
+    """Return a ROS domain whose first ports are not open on this machine.
+
+    Raises:
+        TestudoError: there is none.
+    """
+    for domain_id in random.sample(_FREE_DOMAINS, len(_FREE_DOMAINS)):
+        if all(_is_free(port) for port in _ports(domain_id)):
+            return domain_id
+    raise TestudoError("ROS_DOMAIN_ID: 1 to 101 are all in use on this machine; stop a fleet")
+
+
+def _ports(domain_id: int) -> list[int]:
+    """Return the discovery port of a domain and the ports of its first participants (DDSI-RTPS 9.6.1)."""
+    base = 7400 + 250 * domain_id
+    return [base, *(base + offset + 2 * participant for participant in range(4) for offset in (10, 11))]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

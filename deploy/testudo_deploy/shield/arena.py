@@ -13,8 +13,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from testudo_deploy.shield.geometry import dot, fraction_along, point_distance, segment_distance
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.segment_distance import dot, fraction_along, point_distance, segment_distance
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import StoppingPoint

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from testudo_deploy.shield.geometry import dot, squeezed
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.segment_distance import dot, squeezed
 from testudo_deploy.shield.velocity_projection import PeerTable, extrapolated
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion.motion_state import TINY, length

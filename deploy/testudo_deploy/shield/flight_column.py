@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from testudo_deploy.shield.arena import Arena, segment_clearance
+from testudo_deploy.shield.geometry import point_distance, squeezed
 from testudo_deploy.shield.reservations import ReservedSpace
-from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable

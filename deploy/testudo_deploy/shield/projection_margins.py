@@ -57,7 +57,7 @@ class ProjectionParameters:
     """How many nearest neighbours get a row (K); the rest are covered by a cap on the speed."""
     terms: tuple[MarginTerm, ...]
     height_ratio: float = 1.0
-    """Heights between robots count 1/this (`segment_distance.squeezed`); so do all distances to peers above."""
+    """Heights between robots count 1/this (`geometry.squeezed`); so do all distances to peers above."""
     coast_s: float = 0.0
     """Time for which a robot that lost its link moves without a brake after the hold."""
 

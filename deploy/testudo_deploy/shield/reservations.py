@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testudo_deploy.shield.arena import Arena, segment_clearance
-from testudo_deploy.shield.segment_distance import (
+from testudo_deploy.shield.geometry import (
     clamped_fraction,
     fraction_along,
     point_distance,

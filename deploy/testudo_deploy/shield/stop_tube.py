@@ -54,7 +54,7 @@ class StopTubeParameters:
     """After this time without a message a peer counts as silent."""
     terms: tuple[MarginTerm, ...]
     height_ratio: float = 1.0
-    """Heights between robots count 1/this (`segment_distance.squeezed`): in segments, clearances and distances."""
+    """Heights between robots count 1/this (`geometry.squeezed`): in segments, clearances and distances."""
     sample_ticks: int = 1
     """Control ticks from one point of a tube to the next."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.shield.arena import Arena, clearance, hull_clearance
-from testudo_deploy.shield.segment_distance import point_distance, squeezed
+from testudo_deploy.shield.geometry import point_distance, squeezed
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, tube_segments
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from testudo_deploy.shield.arena import Arena, obstacle_rows, wall_rows
-from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.geometry import project_onto_halfspaces, squeezed
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.segment_distance import squeezed
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command

@@ -14,8 +14,8 @@ import numpy as np
 
 from testudo_analysis.report.report_data import FleetSection, FlownRun, ReportVerdict
 from testudo_deploy.launch.fleet_run import FleetRunState
+from testudo_deploy.shield.geometry import squeezed
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.segment_distance import squeezed
 from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.shield.arena import Arena, clearance
-from testudo_deploy.shield.segment_distance import squeezed
+from testudo_deploy.shield.geometry import squeezed
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)

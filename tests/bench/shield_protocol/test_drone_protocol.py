@@ -15,7 +15,7 @@ from testudo_bench.shield_protocol.compiled_setting import Setting, build_stage
 from testudo_bench.shield_protocol.drone_cells import RADIO, drone_cells
 from testudo_bench.shield_protocol.protocol_cell import Claim, Formation
 from testudo_bench.shield_protocol.world_batch import CellEpisode, draw_batch
-from testudo_deploy.shield.segment_distance import squeezed
+from testudo_deploy.shield.geometry import squeezed
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_sim.physics_choice import PhysicsChoice

@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
+from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent, free_domain_id
 from testudo_deploy.launch.fleet_run import FleetRunState
 from testudo_deploy.launch.launch_plan import ProcessPlan
-from testudo_deploy.launch.ros_domain import free_domain_id
 
 CHATTY = """
 import json, os, signal, sys, time
@@ -100,7 +99,7 @@ def test_an_error_in_the_block_leaves_no_process(modules):
 
 
 def test_a_free_domain_is_not_one_that_is_in_use(monkeypatch):
-    monkeypatch.setattr("testudo_deploy.launch.ros_domain._FREE_DOMAINS", range(97, 99))
+    monkeypatch.setattr("testudo_deploy.launch.child_processes._FREE_DOMAINS", range(97, 99))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         try:
             taken.bind(("", 7400 + 250 * 97))

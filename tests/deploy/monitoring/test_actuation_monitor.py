@@ -11,7 +11,7 @@ from tests.deploy.body import STEP_S, Body, measured
 from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.control.control_loop import ControlLoop
-from testudo_deploy.control.motion_monitor import MotionMonitor
+from testudo_deploy.control.pose_validator import MotionMonitor
 from testudo_deploy.control.state_prediction import PendingCommands
 from testudo_deploy.monitoring.actuation_monitor import (
     actuation_limits,

@@ -27,7 +27,7 @@ from testudo_deploy.shield.arena import (
     segment_clearance,
     wall_rows,
 )
-from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.geometry import project_onto_halfspaces
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.stop_tube import stop_tube
 from testudo_deploy.shield.stop_tube_check import within_walls

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import quadprog
 
+from testudo_deploy.shield.geometry import squeezed
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.reservations import PeerReservations, conflicts
-from testudo_deploy.shield.segment_distance import squeezed
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable, pair_rows, project_velocity
 from testudo_hardware.motion import MotionState, motion_model

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linprog
 
-from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.geometry import project_onto_halfspaces
 
 CASES = [(2, 1), (2, 4), (2, 9), (2, 16), (3, 1), (3, 5), (3, 14)]
 COUNT = 600

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.body import Body, measured
 
-from testudo_deploy.control.motion_monitor import MotionMonitor
+from testudo_deploy.control.pose_validator import MotionMonitor
 from testudo_deploy.control.state_prediction import PendingCommands
 from testudo_hardware.motion.motion_model import effective_command, hover_drift_m_s
 from testudo_hardware.spec import load_robot

@@ -18,7 +18,7 @@ import pytest
 import quadprog
 from scipy.optimize import linprog
 
-from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.geometry import project_onto_halfspaces
 
 ROWS = {2: (2, 4, 8, 16), 3: (3, 8, 14)}
 

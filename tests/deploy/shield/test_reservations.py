@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.peer_lanes import Walker, peer, spaces, unheard
 
-from testudo_deploy.shield.segment_distance import point_distance, segment_distance, squeezed
+from testudo_deploy.shield.geometry import point_distance, segment_distance, squeezed
 from testudo_deploy.shield.stop_tube import stop_tube
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.deploy.peer_lanes import peer, spaces, unheard
 
+from testudo_deploy.shield.geometry import segment_distance
 from testudo_deploy.shield.reservations import (
     PeerReservations,
     ReservedSpace,
@@ -16,7 +17,6 @@ from testudo_deploy.shield.reservations import (
     farthest_peer_position,
     reserved_at_rest,
 )
-from testudo_deploy.shield.segment_distance import segment_distance
 
 CLEARANCE = 1.0
 FAR, NEAR = (9.0, 9.0), (0.5, 0.9)

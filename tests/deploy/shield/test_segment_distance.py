@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.shield.segment_distance import fraction_along, point_distance, segment_distance
+from testudo_deploy.shield.geometry import fraction_along, point_distance, segment_distance
 
 STEPS = 60
 SHARES = np.linspace(0, 1, STEPS + 1)

@@ -14,8 +14,8 @@ from testudo_deploy.admission.safety_contract_rules import check_fleet, find_vio
 from testudo_deploy.admission.safety_contracts import SafetyContractError, fleet_obligations, obligation
 from testudo_deploy.contract.rules import check_contract
 from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.shield.geometry import point_distance, squeezed
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.shield.segment_distance import point_distance, squeezed
 from testudo_deploy.shield.stop_tube import stop_tube, stop_tube_parameters, tube_segments
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testudo_deploy.shield.segment_distance import squeezed
+from testudo_deploy.shield.geometry import squeezed
 from testudo_sim.scenarios.goal_scenario import Grid
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tests.sim.deployed_team import begin, deployed, drive, places
 
+from testudo_deploy.shield.geometry import point_distance, segment_distance
 from testudo_deploy.shield.reservations import ShieldInputs
-from testudo_deploy.shield.segment_distance import point_distance, segment_distance
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.message_radio import peer_spaces

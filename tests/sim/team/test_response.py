@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.control.motion_monitor import MotionMonitor
+from testudo_deploy.control.pose_validator import MotionMonitor
 from testudo_deploy.control.state_prediction import PendingCommands
 from testudo_deploy.monitoring.actuation_monitor import (
     actuation_limits,

@@ -13,7 +13,7 @@ import numpy as np
 
 from testudo_bench.performance.world_stepping import compiled, seconds
 from testudo_deploy.commands.report import BenchResult
-from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.geometry import project_onto_halfspaces
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.reservations import PeerReservations, ShieldInputs, reserved_at_rest
 from testudo_deploy.shield.shield import Shield

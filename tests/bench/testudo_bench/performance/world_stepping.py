@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.commands.report import BenchResult
-from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.geometry import project_onto_halfspaces
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable, pair_rows, wall_rows
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint, motion_model

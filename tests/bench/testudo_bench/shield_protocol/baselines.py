@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_bench.shield_protocol.protocol_cell import OTHERS, Rule
-from testudo_deploy.shield.halfspace_projection import project_onto_halfspaces
+from testudo_deploy.shield.geometry import project_onto_halfspaces
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.velocity_projection import Arena, PeerTable, ShieldResult, ShieldStatus, project_velocity
 from testudo_hardware.motion import MotionModel, StoppingPoint

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import ros_domain_id
 from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC
-from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_deploy.station.fleet_status import EstopConfirmation, FleetStatus, silence_sentence, unconfirmed_text
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.station.status import check_wait, fleet_listener

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from testudo_deploy.commands.report import Report
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.ros_domain import ros_domain_id
+from testudo_deploy.launch.child_processes import ros_domain_id
 from testudo_deploy.station.fleet_status import FleetStatus, RobotStatus, silence_sentence, status_values
 from testudo_hardware.errors import TestudoError
 

@@ -16,9 +16,9 @@ from rclpy.qos import qos_profile_sensor_data
 from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import BatteryState
 
+from testudo_deploy.launch.child_processes import LOOPBACK
 from testudo_deploy.launch.fleet_topics import OPERATOR, TOOL_NODES
 from testudo_deploy.launch.launch_plan import ENCLAVES
-from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.qos import SHOWN
 

@@ -18,7 +18,7 @@ from std_msgs.msg import UInt8MultiArray
 from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes, goes_on
 from testudo_bench.fault_matrix.harness.fleet_harness import TestBed
 from testudo_deploy.contract.messages import PeerMessage
-from testudo_deploy.shield.segment_distance import point_distance
+from testudo_deploy.shield.geometry import point_distance
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.links.wire import CommandReading, fill_command
 from testudo_nodes.common.messages import envelope_bytes, envelope_message
