@@ -31,6 +31,7 @@ from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionState, StoppingPoint
 from testudo_hardware.spec import parse_robot
 
 GROUP = "testudo.benchmarks"
@@ -223,9 +224,9 @@ class _TimedLoop(ControlLoop):
 
     spent_s = 0.0
 
-    def _decide(self, tick: Tick, own: Any, table: PeerTable) -> None:
+    def _decide(self, tick: Tick, estimate: MotionState, stop: StoppingPoint, table: PeerTable) -> None:
         begin = time.perf_counter()
-        super()._decide(tick, own, table)
+        super()._decide(tick, estimate, stop, table)
         self.spent_s = time.perf_counter() - begin
 
     def _check_command(self, tick: Tick, inputs: ShieldInputs, space: ReservedSpace, shield: Shield) -> None:

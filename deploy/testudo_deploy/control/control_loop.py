@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,15 +53,6 @@ _LARGEST = 1e12
 
 class BrakeReason(Exception):  # noqa: N818 -- not an error: a reason to brake
     """Why this tick must brake; the text is a stable code."""
-
-
-@dataclass(frozen=True)
-class _OwnState:
-    """Where the robot is at a tick."""
-
-    pose: PoseSample
-    estimate: MotionState
-    stop: StoppingPoint
 
 
 class ControlLoop:
@@ -257,17 +247,17 @@ class ControlLoop:
             BrakeReason: the robot must brake.
         """
         landing = self._flight.velocity_world
-        own = self._locate(tick)
+        pose, estimate, stop = self._locate(tick)
         if landing is None:
             self._check_motion()
-        own_space, table, peers = self._check_peers(tick, own.pose)
+        own_space, table, peers = self._check_peers(tick, pose)
         if landing is None:
             if order:
                 raise BrakeReason(order)
-            self._decide(tick, own, table)
+            self._decide(tick, estimate, stop, table)
         else:
             self._nominal, self._yaw_rate = np.array(landing, float), 0.0
-        inputs = ShieldInputs(np.array(own.pose.position_world, float), own.estimate, own.stop, table, peers)
+        inputs = ShieldInputs(np.array(pose.position_world, float), estimate, stop, table, peers)
         self._check_command(tick, inputs, own_space, self._shield if landing is None else self._landing)
 
     def _request_landing_column(self) -> None:
@@ -276,8 +266,8 @@ class ControlLoop:
             place = np.asarray(anchor.position_world, float)
             self._space = requesting_landing_column(self._space, place, ground_m)
 
-    def _locate(self, tick: Tick) -> _OwnState:
-        """Return the own state at which this tick's command will begin to act."""
+    def _locate(self, tick: Tick) -> tuple[PoseSample, MotionState, StoppingPoint]:
+        """Return the newest pose, and state and stopping point at which this tick's command will begin to act."""
         pose = self.pose
         self._check_clock(tick.now_s)
         if pose is None:
@@ -294,7 +284,7 @@ class ControlLoop:
         tick.pose, tick.pending, tick.pending_s = pose, tuple(pending), pending_s
         tick.estimate = estimate = estimate_state(self._model, measured, tick.pending, pending_s)
         tick.stop = stop = self._model.stopping_point(estimate)
-        return _OwnState(pose, estimate, stop)
+        return pose, estimate, stop
 
     def _check_motion(self) -> None:
         if self._motion.finding:
@@ -368,13 +358,13 @@ class ControlLoop:
         if names:
             raise BrakeReason(f"{code}: {', '.join(names)}")
 
-    def _decide(self, tick: Tick, own: _OwnState, table: PeerTable) -> None:
+    def _decide(self, tick: Tick, estimate: MotionState, stop: StoppingPoint, table: PeerTable) -> None:
         """Run the policy at its period; in between, its last command is held."""
         if self._nominal is not None and self._ticks_since_decision < self._decision_ticks:
             self._ticks_since_decision += 1
             return
         goal = {"goal_world": np.array(self._goal_world)}
-        signals = policy_signals(own.estimate, own.stop, table, self._shield.parameters.hold_s, goal)
+        signals = policy_signals(estimate, stop, table, self._shield.parameters.hold_s, goal)
         try:
             nominal, hidden = self._artefact.step(slots_first(signals), self._hidden)
         except Exception as error:

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the guard's process starts without NumPy
+    from testudo_hardware.links.flight_link import FlightRequest
 
 HEALTHY_S = 1.0
 """Commands must be valid for this time before they are passed on again (fault matrix: "latched until healthy 1 s")."""
@@ -33,11 +37,12 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class RearmReply:
-    """Whether the emergency stop was reset, and a sentence for the operator."""
+class GuardReply:
+    """Whether an operator's request was granted, a sentence for the operator, and requests for the vehicle."""
 
     granted: bool
     sentence: str
+    requests: tuple[FlightRequest, ...] = ()
 
 
 class CommandGuard:
@@ -114,15 +119,15 @@ class CommandGuard:
         self.stops += not self._stopped
         self._stopped = True
 
-    def rearm(self) -> RearmReply:
+    def rearm(self) -> GuardReply:
         """Reset the emergency stop, if it is released on all sources."""
         if self._pressed:
             places = ", ".join(sorted(self._pressed))
-            return RearmReply(False, f"rearm refused: the emergency stop is still pressed on {places}")
+            return GuardReply(False, f"rearm refused: the emergency stop is still pressed on {places}")
         self._stopped = False
         self.rearms += 1
         self._restart("starting")
-        return RearmReply(True, "the emergency stop is taken back")
+        return GuardReply(True, "the emergency stop is reset")
 
     def see_publishers(self, foreign: Sequence[str]) -> None:
         """Take the names of all foreign nodes that publish on the guard's topics."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from testudo_deploy.guard.command_guard import GuardReply
 from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 
@@ -63,15 +63,6 @@ class GuardPhase(StrEnum):
     """The vehicle lands by its own planner; this is final."""
     OFF = "off"
     """An operator switched the motors off, at any place."""
-
-
-@dataclass(frozen=True)
-class MotorsOffReply:
-    """Whether the motors are switched off, and a sentence for the operator."""
-
-    granted: bool
-    sentence: str
-    requests: tuple[FlightRequest, ...] = ()
 
 
 class FlightGuard:
@@ -143,16 +134,16 @@ class FlightGuard:
             return self._landing(wanted, now_s)
         return self._off(now_s, stopped=stopped)
 
-    def motors_off(self, now_s: float, *, stopped: bool) -> MotorsOffReply:
+    def motors_off(self, now_s: float, *, stopped: bool) -> GuardReply:
         """Switch the motors off; this requires an emergency stop before."""
         if not stopped:
-            return MotorsOffReply(
+            return GuardReply(
                 False,
                 "motors_off refused: press the emergency stop first; in the air the vehicle then hovers and lands",
             )
         self._go(GuardPhase.OFF, now_s)
         self._requested_s = now_s
-        return MotorsOffReply(
+        return GuardReply(
             True, "the motors are switched off; in the air the vehicle falls", (FlightRequest(FlightAct.EMERGENCY),)
         )
 

@@ -40,13 +40,7 @@ class Stage(StrEnum):
     ACT = "act"
 
 
-_STAGES = {
-    "policy": Stage.SENSE,
-    "task": Stage.SENSE,
-    "recorder": Stage.SENSE,
-    "guard": Stage.ACT,
-    "station": Stage.ACT,
-}
+_STAGES = dict.fromkeys(("policy", "task", "recorder"), Stage.SENSE) | dict.fromkeys(("guard", "station"), Stage.ACT)
 
 
 def stage_of(label: str) -> Stage:

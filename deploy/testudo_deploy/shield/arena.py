@@ -253,12 +253,7 @@ class Arena:
 
     def corners(self, like: Array) -> tuple[Array, Array]:
         """Return the low and the high corner [m] in the shape that goes with ``like`` (D, ...): (D, 1, ...) each."""
-        xp = array_namespace(like)
-        column = (len(self.low_world),) + (1,) * (like.ndim - 1)
-        low, high = (
-            xp.reshape(xp.asarray(corner, dtype=like.dtype), column) for corner in (self.low_world, self.high_world)
-        )
-        return low, high
+        return _like(self.low_world, like), _like(self.high_world, like)
 
 
 def wall_rows(parameters: ProjectionParameters, arena: Arena | None, stop: StoppingPoint) -> tuple[Array, Array] | None:
@@ -269,10 +264,9 @@ def wall_rows(parameters: ProjectionParameters, arena: Arena | None, stop: Stopp
     q = stop.position_world
     size, batch = q.shape[0], q.shape[1:]
     rate = parameters.gap_share / parameters.reach_s
-    column = (2 * size,) + (1,) * len(batch)
-    limits = xp.reshape(xp.asarray((*arena.high_world, *(-x for x in arena.low_world)), dtype=q.dtype), column)
+    limits = _like((*arena.high_world, *(-x for x in arena.low_world)), q)
     gap = limits - parameters.wall_m - xp.concat([q, -q], axis=0)
-    outward = xp.reshape(xp.asarray(_OUTWARD[size], dtype=q.dtype), (size, *column))
+    outward = xp.reshape(xp.asarray(_OUTWARD[size], dtype=q.dtype), (size, *limits.shape))
     return xp.broadcast_to(outward, (size, 2 * size, *batch)), rate * gap
 
 

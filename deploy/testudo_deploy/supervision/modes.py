@@ -120,7 +120,7 @@ READY = (Mode.ARMED, Mode.HOLD)
 
 
 class Reaction(StrEnum):
-    """What a watchdog does."""
+    """What a watchdog does, from the mildest to the most severe."""
 
     REFUSE = "refuse"
     """Prevents arming and starting; a robot that drives continues."""
@@ -132,10 +132,10 @@ class Reaction(StrEnum):
     """A robot in the air descends; one on the ground stays there."""
     STOP = "stop"
     """Until an operator re-arms."""
-    FAULT = "fault"
-    """Until the node is deactivated by hand."""
     DEACTIVATE = "deactivate"
     """The node becomes inactive; arming it again repeats all checks."""
+    FAULT = "fault"
+    """Until the node is deactivated by hand."""
 
 
 @dataclass(frozen=True)
@@ -211,16 +211,6 @@ _WATCHDOGS = (
 WATCHDOGS: dict[str, Watchdog] = {watchdog.code: watchdog for watchdog in _WATCHDOGS}
 """By code."""
 UNKNOWN = Watchdog("unknown", Reaction.FAULT, "a reason that no watchdog knows")
-SEVERITY = (
-    Reaction.REFUSE,
-    Reaction.BRAKE,
-    Reaction.HOLD,
-    Reaction.LAND,
-    Reaction.STOP,
-    Reaction.DEACTIVATE,
-    Reaction.FAULT,
-)
-"""From the mildest to the most severe."""
 EVENTS = {
     Reaction.HOLD: Event.BRAKE_REASON,
     Reaction.LAND: Event.LAND,
@@ -242,5 +232,5 @@ def watchdog_of(reason: str) -> Watchdog:
 
 
 def severity_of(reason: str) -> int:
-    """Return the place of a reason's reaction in `SEVERITY`."""
-    return SEVERITY.index(watchdog_of(reason).reaction)
+    """Return the place of a reason's reaction in `Reaction`, from the mildest on."""
+    return list(Reaction).index(watchdog_of(reason).reaction)

@@ -148,7 +148,7 @@ def test_a_climb_whose_poses_jump_about_is_landed(climbing):
     see_elsewhere(drone, lambda place: (place[0] + 0.5, place[1], place[2]))
     took_s = climbing.until(Mode.LAND, 3.0)
     assert took_s < 1.3
-    assert "climb_astray: its poses are not believed" in drone.robot.supervisor.reason
+    assert "climb_astray: its poses have not been valid" in drone.robot.supervisor.reason
 
 
 def test_a_peer_that_comes_into_the_column_ends_the_climb(climbing):
