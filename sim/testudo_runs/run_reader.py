@@ -355,7 +355,7 @@ def _read_info(file: Path) -> Mapping[str, Any]:
         info = json.loads(file.read_text(encoding="utf-8"))
         if info["schema"] != RUN_SCHEMA:
             raise RunError(f"{file}: schema: found {info['schema']!r}, expected {RUN_SCHEMA!r}")
-        int(info["start_wall_ns"]), float(info["start_steady_s"])
+        _ = int(info["start_wall_ns"]), float(info["start_steady_s"])
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file}: cannot be read: {error!r}") from error
     return info

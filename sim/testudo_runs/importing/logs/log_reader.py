@@ -172,8 +172,8 @@ def _on_one_clock(segments: Sequence[LogSegment], offsets: Mapping[str, float], 
         clock: min(int(segment.time_ns[0]) for segment in segments if segment.clock == clock)
         for clock in {segment.clock for segment in segments}
     }
-    laid = _laid(segments, notes) if len(first) > 1 else {}
-    loose = sorted({segment.log.robot for segment in segments if segment.clock == "boot"} - set(laid) - set(offsets))
+    aligned = _aligned_clocks(segments, notes) if len(first) > 1 else {}
+    loose = sorted({segment.log.robot for segment in segments if segment.clock == "boot"} - set(aligned) - set(offsets))
     if len(loose) > 1:
         notes.append(
             f"{', '.join(loose)}: clocks since boot are treated as one, which is not checked; if they differ, give "
@@ -187,13 +187,13 @@ def _on_one_clock(segments: Sequence[LogSegment], offsets: Mapping[str, float], 
     for segment in segments:
         time_ns = segment.time_ns
         if segment.clock == "boot" and "unix" in first:
-            clock = laid.get(segment.log.robot)
+            clock = aligned.get(segment.log.robot)
             time_ns = clock.apply(time_ns) if clock else time_ns + (first["unix"] - first["boot"])
         moved.append(replace(segment, time_ns=time_ns + round(offsets.get(segment.log.robot, 0.0) * _NANO)))
     return moved
 
 
-def _laid(segments: Sequence[LogSegment], notes: list[str]) -> dict[str, BagClock]:
+def _aligned_clocks(segments: Sequence[LogSegment], notes: list[str]) -> dict[str, BagClock]:
     """Return the clocks since boot, by robot, of robots whose motion is also in a log with the time of day."""
     found, nothing = {}, np.zeros(0, np.int64)
     for robot in sorted({segment.log.robot for segment in segments}):
