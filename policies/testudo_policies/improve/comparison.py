@@ -12,7 +12,7 @@ from rich.table import Table
 from scipy.stats import binomtest
 
 from testudo_analysis.replay.counterfactual import CounterfactualVariant, HorizonSettings, simulate_from
-from testudo_analysis.replay.one_team import one_team
+from testudo_analysis.replay.replayed_team import one_team
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.spec import RobotSpec

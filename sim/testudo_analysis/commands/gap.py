@@ -14,9 +14,8 @@ from rich.console import Console
 
 from testudo_analysis.gap.gap_analysis import TypeReplay, analyse, compare
 from testudo_analysis.gap.gap_report import GapReport
-from testudo_analysis.gap.presentation.findings_text import findings
+from testudo_analysis.gap.presentation.findings_text import findings, gap_tables
 from testudo_analysis.gap.presentation.gap_page import PageData, write_page
-from testudo_analysis.gap.presentation.gap_tables import gap_tables
 from testudo_analysis.gap.presentation.rerun_file import rerun_library, write_rerun
 from testudo_analysis.gap.presentation.top_view import courses
 from testudo_hardware.errors import TestudoError

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
+from rich.table import Table
 
-from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS
+from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut, Identification
 from testudo_analysis.identify.identify_run import identify_run
-from testudo_analysis.identify.result_tables import identification_tables
 from testudo_analysis.identify.robot_file_writer import write_identified
-from testudo_deploy.commands.report import Report
+from testudo_analysis.replay.replay_tables import SHOWN_UNITS
+from testudo_deploy.commands.report import Report, facts, table
 from testudo_hardware.errors import TestudoError
 from testudo_runs.alignment import load
 from testudo_runs.progress_bar import part, progress_bar
 
 _READ = 0.1
 """Approximate share of the time that reading takes."""
+_SPLITS = {HALF: "fitted to the first half, measured on the second", ROBOTS: "fitted to the other robots"}
 
 
 def identify(
@@ -76,3 +78,63 @@ def identify(
         write_identified(source, found, out)
         console.print(f"wrote {out}", highlight=False)
     return 0 if team.source.complete or allow_damage else 1
+
+
+def identification_tables(found: Identification) -> tuple[Table, ...]:
+    """Return tables of the parameters, of undetermined ones, and of the held-out errors at the longest horizon."""
+    names = ("run", "recorded", "duration_s", "fitted", "left_out", "reference", "windows", "delay_at_start_s")
+    head = {name: found.facts[name] for name in names if found.facts.get(name)}
+    tables = [facts(f"Identified: {found.robot_type}", head), _parameters(found)]
+    missing = [(one.key, one.note) for one in found.estimates if not one.determined]
+    if missing:
+        title = "Not determined by this run: the robot file keeps its values"
+        tables.append(table(title, ("parameter", "why"), missing))
+    for split, words in _SPLITS.items():
+        rows = [row for row in found.held_out if row.split == split]
+        if rows:
+            tables.append(_held_out(found, rows, words))
+    if found.facts.get("residual"):
+        tables.append(_residual(found.facts["residual"]))
+    return tuple(tables)
+
+
+def _parameters(found: Identification) -> Table:
+    rows = []
+    for one in (one for one in found.estimates if one.determined):
+        robots = ", ".join(f"{value:.4g}" for value, _, _ in one.by_robot.values())
+        rows.append((one.key, f"{one.value:.4g}", f"[{one.low:.4g}, {one.high:.4g}]", one.unit, robots))
+    return table("Parameters with 95 % intervals", ("parameter", "value", "interval", "unit", "robots"), rows)
+
+
+def _held_out(found: Identification, rows: list[HeldOut], words: str) -> Table:
+    horizon = max(row.horizon_s for row in rows)
+    last = [row for row in rows if row.horizon_s == horizon]
+    shown = []
+    for row in last:
+        unit, factor = SHOWN_UNITS[row.unit]
+        cells = [f"{q.median * factor:.2f} / {q.p90 * factor:.2f}" for q in (row.baseline, row.nominal, row.identified)]
+        median, p90 = row.reduction()
+        shown.append((row.robot, f"{row.channel} ({unit})", *cells, f"{-median:+.1%} / {-p90:+.1%}"))
+    for channel in dict.fromkeys(row.channel for row in last):
+        median, p90 = found.reductions(channel, horizon, last[0].split)
+        shown.append(("median of robots", channel, "", "", "", f"{-median:+.1%} / {-p90:+.1%}"))
+    return table(
+        f"Error after {horizon:g} s, {words}: median / p90",
+        ("robot", "channel", "dead reckoning", "robot file", "identified", "against dead reckoning"),
+        shown,
+    )
+
+
+def _residual(facts_: dict[str, Any]) -> Table:
+    """Return the benefit of a residual model, and the verdict."""
+    shares = [
+        (_SPLITS[split], f"{-median:+.1%}", f"{-p90:+.1%}") for split, (median, p90) in facts_["lower_by"].items()
+    ]
+    needed = f"{facts_['worth']:.0%}"
+    verdict = (
+        f"reduces the error by {needed} or more, but simulation does not support it: not used"
+        if facts_["helps"]
+        else f"does not reduce all errors by {needed}: not used"
+    )
+    title = f"Residual model, position against the identified model: {verdict}"
+    return table(title, ("measured", "median", "p90"), shares)

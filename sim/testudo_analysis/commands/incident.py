@@ -11,15 +11,13 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from testudo_analysis.incident.find import find_incidents
+from testudo_analysis.incident.find_incidents import find_incidents
 from testudo_analysis.incident.incident import Incident, IncidentThresholds, kept_apart_m
-from testudo_analysis.incident.incident_page import write_page
-from testudo_analysis.incident.incident_replay import IncidentReplay, replay_incidents, worst
-from testudo_analysis.incident.incident_tables import incident_table
-from testudo_analysis.incident.start_states import merged, starts_of
+from testudo_analysis.incident.incident_page import incident_table, write_page
+from testudo_analysis.incident.incident_replay import IncidentReplay, merged, replay_incidents, starts_of, worst
 from testudo_analysis.replay.counterfactual import counterfactual_variants
-from testudo_analysis.replay.one_team import load_team
 from testudo_analysis.replay.replay_tables import counterfactual_tables
+from testudo_analysis.replay.replayed_team import load_team
 from testudo_hardware.errors import TestudoError
 from testudo_runs.alignment import TeamRecording
 from testudo_runs.progress_bar import progress_bar

@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.console import Console
 
-from testudo_analysis.gap.imported_open_loop import open_loop_recording
+from testudo_analysis.gap.replayed_robots import open_loop_recording
 from testudo_analysis.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
 from testudo_analysis.replay.counterfactual import HorizonSettings, counterfactual_variants, simulate_from
-from testudo_analysis.replay.one_team import load_team
 from testudo_analysis.replay.open_loop import ALL_ROBOTS, Reference
 from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tables, reinference_tables
+from testudo_analysis.replay.replayed_team import load_team
 from testudo_analysis.replay.variants import recorded_outcome
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
@@ -154,24 +154,14 @@ def _imported(
     for name, why in left_out.items():
         console.print(f"[yellow]{name} could not be replayed:[/] {why}", highlight=False)
     if mode == "all":
-        console.print(
-            "[yellow]re-inference skipped:[/] an imported run has neither the policy artefact nor its inputs",
-            highlight=False,
-        )
+        why = "an imported run has neither the policy artefact nor its inputs"
+        console.print(f"[yellow]re-inference skipped:[/] {why}", highlight=False)
     results = [
         {"robots": [name for name in gap.robots if name != ALL_ROBOTS], "open_loop": gap.to_dict()} for gap in gaps
     ]
-    _write(
-        json,
-        {
-            "run": str(run),
-            "complete": recording.source.complete,
-            "warnings": list(recording.source.warnings),
-            "left_out": left_out,
-        }
-        | (results[0] if len(results) == 1 else {"teams": results}),
-        console,
-    )
+    source = recording.source
+    whole = {"run": str(run), "complete": source.complete, "warnings": list(source.warnings), "left_out": left_out}
+    _write(json, whole | (results[0] if len(results) == 1 else {"teams": results}), console)
     return 0 if recording.source.complete or allow_damage else 1
 
 
@@ -195,17 +185,18 @@ def _counterfactual(
     with progress_bar(f"reading {folder}") as show:
         recording = load_team(folder, branch.robot or None, partial(show, f"reading {folder}"))
     _warn(recording.warnings, console)
-    whole, recording = recording, recording.seen_at(branch.start)
+    everyone, recording = recording, recording.seen_at(branch.start)
     if len(recording.robots) < 2:
         spans = ", ".join(
-            f"{one.name} {one.trajectory.stamp_s[0]:.1f} to {one.trajectory.stamp_s[-1]:.1f} s" for one in whole.robots
+            f"{one.name} {one.trajectory.stamp_s[0]:.1f} to {one.trajectory.stamp_s[-1]:.1f} s"
+            for one in everyone.robots
         )
         raise TestudoError(
             f"{folder}: --from: found {', '.join(f'{time_s:g}' for time_s in branch.start)} s, expected "
             f"times at which at least two robots are recorded: {spans}"
         )
-    if len(recording.robots) < len(whole.robots):
-        absent = ", ".join(sorted(set(whole.names) - set(recording.names)))
+    if len(recording.robots) < len(everyone.robots):
+        absent = ", ".join(sorted(set(everyone.names) - set(recording.names)))
         console.print(f"[yellow]note:[/] {absent}: not recorded at these times, so not simulated")
     ahead = HorizonSettings(branch.horizon, branch.draws, branch.seed)
     variants = counterfactual_variants(recording, policy, commands=branch.commands, shield=branch.shield)
@@ -221,16 +212,9 @@ def _counterfactual(
         variant.artefact is None for variant in variants
     ):
         console.print("[yellow]note:[/] no commands are recorded; the recorded motion is used as commands")
-    _write(
-        json,
-        {
-            "run": str(folder),
-            "robots": list(recording.names),
-            "ahead": asdict(ahead),
-            "counterfactual": [outcome.to_dict() for outcome in outcomes],
-        },
-        console,
-    )
+    rows = [outcome.to_dict() for outcome in outcomes]
+    whole = {"run": str(folder), "robots": list(recording.names), "ahead": asdict(ahead), "counterfactual": rows}
+    _write(json, whole, console)
     return 0
 
 

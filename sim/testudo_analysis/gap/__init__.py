@@ -1,1 +1,5 @@
-"""The gap report: how far the model of a robot is from what a recorded one really did, where, and what that means."""
+"""The gap between a robot model and recorded motion: size, place, cause, and effect on the shield's margins.
+
+In: a team recording and robot files.
+Out: a gap report, its page, tables and Rerun file.
+"""

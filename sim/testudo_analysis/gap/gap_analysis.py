@@ -1,4 +1,4 @@
-"""Makes the gap report of a recording: replay, errors with intervals, places, causes, latency, margins, score."""
+"""The gap report of a recording: replay, errors with intervals, places, causes, latency, margins, score."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from testudo_analysis.gap.batch_rollout import (
+    UNITS,
+    RollOut,
+    StartFeatures,
+    error_channels,
+    predicted_change,
+    roll_out_all,
+    start_features,
+    travelled,
+)
+from testudo_analysis.gap.block_bootstrap import Interval, TimeBlocks, quantiles
+from testudo_analysis.gap.command_latency import CommandLatency, flight_latencies, latencies
+from testudo_analysis.gap.drone_error_causes import flight_causes, horizon_of
+from testudo_analysis.gap.drone_predictions import AlignedFlight, FlightRollOut, predict_flights
+from testudo_analysis.gap.error_causes import ErrorCause, Predicted, causes
+from testudo_analysis.gap.error_map import axes_of, state_errors
 from testudo_analysis.gap.gap_report import (
     ALL,
     DEAD_RECKONING,
@@ -18,25 +34,9 @@ from testudo_analysis.gap.gap_report import (
     GapReport,
     TypeGap,
 )
-from testudo_analysis.gap.prediction.batch_rollout import RollOut, roll_out_all
-from testudo_analysis.gap.prediction.drone_predictions import FlightRecord, predict_flights
-from testudo_analysis.gap.prediction.prediction_errors import (
-    UNITS,
-    StartFeatures,
-    error_channels,
-    predicted_change,
-    start_features,
-    travelled,
-)
-from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
-from testudo_analysis.gap.statistics.block_bootstrap import Interval, TimeBlocks, quantiles
-from testudo_analysis.gap.statistics.command_latency import CommandLatency, latencies
-from testudo_analysis.gap.statistics.drone_error_causes import flight_causes, horizon_of
-from testudo_analysis.gap.statistics.error_causes import ErrorCause, Predicted, causes
-from testudo_analysis.gap.statistics.error_map import axes_of, state_errors
-from testudo_analysis.gap.statistics.margin_checks import MarginCheck, flight_checks, margin_checks
-from testudo_analysis.gap.statistics.predicted_score import score
-from testudo_analysis.gap.statistics.rotor_latency import flight_latencies
+from testudo_analysis.gap.margin_checks import MarginCheck, flight_checks, margin_checks
+from testudo_analysis.gap.predicted_score import score
+from testudo_analysis.gap.replayed_robots import robots_by_type
 from testudo_analysis.replay.batched_rollout import dead_reckoning
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -59,10 +59,13 @@ _PARAMETERS = (
     "turn_acceleration_limit_rad_s2",
 )
 
+_Samples = tuple[np.ndarray, np.ndarray]
+"""Quantiles (Q,) and bootstrap samples (Q, R)."""
+
 
 @dataclass(frozen=True)
 class TypeReplay:
-    """The robots of one type and what every parameter set predicts of them."""
+    """The robots of one type and the predictions of every parameter set."""
 
     spec: RobotSpec
     models: Mapping[str, RobotSpec]
@@ -70,13 +73,18 @@ class TypeReplay:
     errors: Mapping[str, tuple[Mapping[str, np.ndarray], ...]] = field(repr=False)
     """By parameter set and robot: (H, S) by channel."""
     blocks: TimeBlocks = field(repr=False)
-    found: dict[tuple[str, str, str, float], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
-    """By parameter set, robot, channel and horizon: quantiles (Q,) and bootstrap samples (Q, R), filled on the way."""
+    found: dict[tuple[str, str, str, float], _Samples] = field(default_factory=dict, repr=False)
+    """Errors by parameter set, robot, channel and horizon; filled by `type_gap`."""
 
     @property
     def flown(self) -> bool:
         """Return whether motor signals were replayed, rather than velocity commands."""
-        return isinstance(self.outs[0].robot, FlightRecord)
+        return isinstance(self.outs[0], FlightRollOut)
+
+    @property
+    def flights(self) -> list[FlightRollOut]:
+        """Return the predictions of flights; empty for other robots."""
+        return [out for out in self.outs if isinstance(out, FlightRollOut)]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,24 +100,19 @@ def analyse(
     seed: int = 0,
     tell: Tell = quiet,
 ) -> tuple[GapReport, tuple[TypeReplay, ...]]:
-    """Return the gap report of a recording, and the replays that it is made of.
+    """Return the gap report of a recording, and its replays.
 
     Args:
         recording: of any kind.
-        identified: the robot as identified, for robots of its kind.
-        horizons_s: how far ahead, rising [s].
-        seed: of the bootstrap: the same for what is to be compared on one run, another one for another run.
-        tell: is told what is being done, and the share that is done.
+        identified: identified robot file, for robots of its kind.
+        horizons_s: rising [s].
+        seed: of the bootstrap: equal for comparisons on one run, different for another run.
+        tell: called with the current step and the completed fraction.
 
     Raises:
         TestudoError: no robot can be replayed.
     """
     groups, left_out = robots_by_type(recording)
-    if not groups:
-        raise TestudoError(
-            f"{recording.folder}: no robot can be replayed: "
-            + "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        )
     replays, types = [], []
     for k, (spec, robots) in enumerate(groups):
         own = part(tell, 0.2 + 0.8 * k / len(groups), 0.2 + 0.8 * (k + 1) / len(groups))
@@ -119,7 +122,9 @@ def analyse(
         types.append(type_gap(replays[-1], horizons_s))
     starts = [out.windows.start_s for replay in replays for out in replay.outs]
     source = recording.source
-    versions = source.info.get("versions", {})
+    notes = [
+        f"{out.robot.name}, {note}" for replay in replays for out in replay.outs for note in out.robot.report.notes()
+    ]
     report = GapReport(
         run=str(source.folder or ""),
         source="imported" if source.info.get("kind") == IMPORTED else "testudo up",
@@ -130,8 +135,8 @@ def analyse(
         types=tuple(types),
         score=score(source),
         left_out=left_out,
-        notes=(*source.warnings, *_choices(replays)),
-        versions=versions,
+        notes=(*source.warnings, *notes),
+        versions=source.info.get("versions", {}),
     )
     return report, tuple(replays)
 
@@ -143,21 +148,22 @@ def replay_type(
     horizons_s: Sequence[float],
     seed: int = 0,
 ) -> TypeReplay:
-    """Return what dead reckoning, the robot file and the identified one predict of robots of one type.
+    """Return the predictions of dead reckoning, the robot file and the identified file for robots of one type.
 
     Raises:
         TestudoError: no window is as long as the shortest horizon.
     """
-    flown = isinstance(robots[0], FlightRecord)
-    models = {DEAD_RECKONING: spec if flown else dead_reckoning(spec), NOMINAL: spec}
+    flights = [robot for robot in robots if isinstance(robot, AlignedFlight)]
+    models = {DEAD_RECKONING: spec if flights else dead_reckoning(spec), NOMINAL: spec}
     if identified is not None and identified.kind == spec.kind:
         models[IDENTIFIED] = identified
-    made = (predict_flights if flown else roll_out_all)(robots, list(models.values()), horizons_s)
+    specs = list(models.values())
+    made = predict_flights(flights, specs, horizons_s) if flights else roll_out_all(robots, specs, horizons_s)
     outs = [out for out in made if out.windows.valid.any()]
     if not outs:
         names = ", ".join(robot.name for robot in robots)
         raise TestudoError(
-            f"{names}: no stretch of poses with known commands is as long as the shortest horizon, {min(horizons_s)} s"
+            f"{names}: found no stretch of poses with known commands of {min(horizons_s)} s, the shortest horizon"
         )
     errors = {name: tuple(error_channels(spec, out, k) for out in outs) for k, name in enumerate(models)}
     return TypeReplay(spec, models, tuple(outs), errors, TimeBlocks.create([out.windows.start_s for out in outs], seed))
@@ -165,13 +171,8 @@ def replay_type(
 
 def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
     """Return the gap of the robots of one type."""
-    features = [start_features(replay.spec, out) for out in replay.outs]
-    whole = StartFeatures(
-        *(
-            np.concatenate(column)
-            for column in zip(*((f.speed_m_s, f.turn_rad_s, f.acceleration_m_s2) for f in features), strict=True)
-        )
-    )
+    features = [vars(start_features(replay.spec, out)) for out in replay.outs]
+    whole = StartFeatures(**{name: np.concatenate([each[name] for each in features]) for name in features[0]})
     there = [
         h
         for h, horizon in enumerate(horizons_s)
@@ -180,15 +181,19 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
     at = max(there, default=0)
     owner = np.repeat(np.arange(len(replay.outs)), [len(out.windows.start) for out in replay.outs])
     axes = axes_of(whole)
-    state = {
-        model: state_errors(replay.blocks, owner, replay.names, whole, axes, _pooled(own, "position")[at])
-        for model, own in replay.errors.items()
-        if model != DEAD_RECKONING
+    errors = {model: own for model, own in replay.errors.items() if model != DEAD_RECKONING}
+    state = {}
+    for model, own in errors.items():
+        position = np.concatenate([np.abs(each["position"][at]) for each in own])
+        state[model] = state_errors(replay.blocks, owner, replay.names, whole, axes, position)
+    found = [each for out in replay.flights for each in flight_latencies(out.robot, replay.spec)]
+    if not replay.flown:
+        found = [each for out in replay.outs for each in latencies(out.robot, replay.spec)]
+    horizons = {
+        model: horizon_of([each["attitude"] for each in own]) if replay.flown else at for model, own in errors.items()
     }
-    measure = flight_latencies if replay.flown else latencies
-    found = [each for out in replay.outs for each in measure(out.robot, replay.spec)]
-    after = {model: _cause_horizon(replay, model, at) for model in replay.models if model != DEAD_RECKONING}
-    why = {model: _causes(replay, model, h, horizons_s[h]) for model, h in after.items() if h is not None}
+    after = {model: horizon for model, horizon in horizons.items() if horizon is not None}
+    why = {model: _causes(replay, model, horizon, horizons_s[horizon]) for model, horizon in after.items()}
     return TypeGap(
         replay.spec.name,
         replay.names,
@@ -199,7 +204,7 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
         state,
         horizons_s[at],
         why,
-        {model: horizons_s[after[model]] for model in why},
+        {model: horizons_s[horizon] for model, horizon in after.items()},
         tuple(found),
         tuple(_margins(replay, horizons_s, found)),
     )
@@ -211,10 +216,10 @@ def compare(
     """Return the differences of two runs, or of two robot files on one run, by type, robot, channel and horizon.
 
     Args:
-        first: replays of the one; their best parameter sets count.
-        second: replays of the other.
+        first: replays of the first; of their best parameter sets.
+        second: replays of the second.
         names: of both.
-        horizons_s: as replayed.
+        horizons_s: of the replays.
     """
     found = []
     for one in first:
@@ -222,21 +227,17 @@ def compare(
         if other is None:
             continue
         best, rival = list(one.models)[-1], list(other.models)[-1]
-        shared = [name for name in one.names if name in other.names]
-        for robot in (*shared, ALL):
-            for channel in one.errors[best][0]:
-                for horizon in horizons_s:
-                    pair = [
-                        one.found.get((best, robot, channel, horizon)),
-                        other.found.get((rival, robot, channel, horizon)),
-                    ]
-                    if None not in pair:
-                        found.append(_difference(names, robot, channel, horizon, pair))
+        robots = [*(name for name in one.names if name in other.names), ALL]
+        for robot, channel, horizon in itertools.product(robots, one.errors[best][0], horizons_s):
+            own = one.found.get((best, robot, channel, horizon))
+            others = other.found.get((rival, robot, channel, horizon))
+            if own is not None and others is not None:
+                found.append(_difference(names, robot, channel, horizon, own, others))
     return tuple(found)
 
 
 def _margins(replay: TypeReplay, horizons_s: Sequence[float], found: Sequence[CommandLatency]) -> list[MarginCheck]:
-    """Return the checks of the nominal file, and of the identified one those that depend on what was identified."""
+    """Return the checks of the nominal file, and those of the identified file that depend on identified parameters."""
     robots = [out.robot for out in replay.outs]
 
     def checks_of(model: str) -> list[MarginCheck]:
@@ -261,121 +262,80 @@ def _parameters(replay: TypeReplay, spec: RobotSpec) -> dict[str, float]:
     return {key: float(getattr(spec, key)) for key in _PARAMETERS if np.isfinite(getattr(spec, key, np.nan))}
 
 
-def _choices(replays: Sequence[TypeReplay]) -> list[str]:
-    return [
-        f"{out.robot.name}, {note}" for replay in replays for out in replay.outs for note in out.robot.report.notes()
-    ]
-
-
-def _pooled(errors: Sequence[Mapping[str, np.ndarray]], channel: str) -> np.ndarray:
-    return np.concatenate([np.abs(own[channel]) for own in errors], axis=1)
-
-
 def _rows(replay: TypeReplay, horizons_s: Sequence[float]) -> list[ErrorRow]:
     edges = np.cumsum([0, *(len(out.windows.start) for out in replay.outs)])
     parts = {name: replay.blocks.part(*edges[k : k + 2]) for k, name in enumerate(replay.names)}
     ways = [travelled(out) for out in replay.outs]
     rows = []
-    for model, own in replay.errors.items():
-        for robot in (*replay.names, ALL):
-            signed = own if robot == ALL else [own[replay.names.index(robot)]]
-            way = np.concatenate(ways, axis=1) if robot == ALL else ways[replay.names.index(robot)]
-            for channel in own[0]:
-                values = np.concatenate([each[channel] for each in signed], axis=1)
-                for h, horizon in enumerate(horizons_s):
-                    count = int(np.isfinite(values[h]).sum())
-                    if not count:
-                        continue
-                    exact, samples = quantiles(parts.get(robot, replay.blocks), np.abs(values[h]), _SHARES)
-                    replay.found[model, robot, channel, horizon] = exact, samples
-                    median, p90 = (Interval.of_samples(*pair) for pair in zip(exact, samples, strict=True))
-                    rows.append(
-                        ErrorRow(
-                            robot,
-                            channel,
-                            UNITS[channel],
-                            horizon,
-                            model,
-                            median,
-                            p90,
-                            float(np.nanmedian(values[h])),
-                            count,
-                            float(np.nanmedian(way[h])),
-                        )
-                    )
+    for (model, own), robot in itertools.product(replay.errors.items(), (*replay.names, ALL)):
+        chosen = range(len(own)) if robot == ALL else [replay.names.index(robot)]
+        way = np.concatenate([ways[k] for k in chosen], axis=1)
+        for channel in own[0]:
+            values = np.concatenate([own[k][channel] for k in chosen], axis=1)
+            for h, horizon in enumerate(horizons_s):
+                count = int(np.isfinite(values[h]).sum())
+                if not count:
+                    continue
+                exact, samples = quantiles(parts.get(robot, replay.blocks), np.abs(values[h]), _SHARES)
+                replay.found[model, robot, channel, horizon] = exact, samples
+                median, p90 = (Interval.of_samples(*pair) for pair in zip(exact, samples, strict=True))
+                bias, travel_m = float(np.nanmedian(values[h])), float(np.nanmedian(way[h]))
+                unit = UNITS[channel]
+                rows.append(ErrorRow(robot, channel, unit, horizon, model, median, p90, bias, count, travel_m))
     return rows
 
 
 def _model_differences(replay: TypeReplay, horizons_s: Sequence[float]) -> list[Difference]:
     names = list(replay.models)
     pairs = list(itertools.pairwise(names)) + ([(names[0], names[-1])] if len(names) > 2 else [])
+    keys = itertools.product(pairs, (*replay.names, ALL), replay.errors[names[0]][0], horizons_s)
     found = []
-    for first, second in pairs:
-        for robot in (*replay.names, ALL):
-            for channel in replay.errors[first][0]:
-                for horizon in horizons_s:
-                    if (first, robot, channel, horizon) in replay.found:
-                        pair = [replay.found[model, robot, channel, horizon] for model in (first, second)]
-                        found.append(_difference((first, second), robot, channel, horizon, pair))
+    for pair, robot, channel, horizon in keys:
+        first, second = (replay.found.get((name, robot, channel, horizon)) for name in pair)
+        if first is not None and second is not None:
+            found.append(_difference(pair, robot, channel, horizon, first, second))
     return found
 
 
 def _difference(
-    names: tuple[str, str], robot: str, channel: str, horizon_s: float, pair: Sequence[tuple[np.ndarray, np.ndarray]]
+    names: tuple[str, str], robot: str, channel: str, horizon_s: float, first: _Samples, second: _Samples
 ) -> Difference:
-    """Return the second less the first; both drew the same blocks, if they are of one run, and others, if not."""
-    (first, first_samples), (second, second_samples) = pair
-    change, spread = second - first, second_samples - first_samples
-    return Difference(
-        *names,
-        robot,
-        channel,
-        UNITS[channel],
-        horizon_s,
-        Interval.of_samples(change[0], spread[0]),
-        Interval.of_samples(change[1], spread[1]),
-        float(change[0] / max(first[0], 1e-12)),
-    )
-
-
-def _cause_horizon(replay: TypeReplay, model: str, at: int) -> int | None:
-    """Return the index of the horizon at which kinds of error are told; None if all are too long for it."""
-    return horizon_of([own["attitude"] for own in replay.errors[model]]) if replay.flown else at
+    """Return the second less the first; both have the same blocks if they are of one run."""
+    change, spread = second[0] - first[0], second[1] - first[1]
+    median, p90 = (Interval.of_samples(change[k], spread[k]) for k in (0, 1))
+    relative = float(change[0] / max(first[0][0], 1e-12))
+    return Difference(*names, robot, channel, UNITS[channel], horizon_s, median, p90, relative)
 
 
 def _causes(replay: TypeReplay, model: str, at: int, horizon_s: float) -> tuple[ErrorCause, ...]:
     if replay.flown:
-        return flight_causes(replay.blocks, replay.models[model], replay.outs, at)
+        return flight_causes(replay.blocks, replay.models[model], replay.flights, at)
     index = list(replay.models).index(model)
     errors = {
         channel: np.concatenate([own[channel][at] for own in replay.errors[model]])
         for channel in ("along", "across", "yaw")
     }
     made = [_predicted(replay, out, index, at, horizon_s) for out in replay.outs]
-    columns = [None if made[0][k] is None else np.concatenate([own[k] for own in made]) for k in range(len(made[0]))]
-    return causes(replay.blocks, errors, Predicted(*columns), horizon_s)
+    turns = [own.turn for own in made if own.turn is not None]
+    predicted = Predicted(
+        np.concatenate([own.along for own in made], axis=1), np.concatenate(turns, axis=1) if turns else None
+    )
+    return causes(replay.blocks, errors, predicted, horizon_s)
 
 
-def _predicted(
-    replay: TypeReplay, out: RollOut, index: int, at: int, horizon_s: float
-) -> tuple[np.ndarray | None, ...]:
-    """Return the fields of `Predicted` for one robot."""
+def _predicted(replay: TypeReplay, out: RollOut, index: int, at: int, horizon_s: float) -> Predicted:
     change, start = predicted_change(out, index), out.windows.state
     lag = list(replay.models.values())[index].velocity_lag_s
     left_s = -lag * np.expm1(-horizon_s / lag)
     moved = change.position_world[:, at]
     if replay.spec.kind == DIFFERENTIAL_DRIVE:
         yaw = start.yaw + 0.5 * change.yaw[at]
-        way = moved[0] * np.cos(yaw) + moved[1] * np.sin(yaw)
-        return (
-            way,
-            way - left_s * start.velocity[0],
-            change.velocity[0, at],
-            change.yaw[at],
-            change.yaw[at] - left_s * start.velocity[1],
-            change.velocity[1, at],
+        way, turned = moved[0] * np.cos(yaw) + moved[1] * np.sin(yaw), change.yaw[at]
+        return Predicted(
+            np.stack([way, way - left_s * start.velocity[0], change.velocity[0, at]]),
+            np.stack([turned, turned - left_s * start.velocity[1], change.velocity[1, at]]),
         )
     way = np.linalg.norm(moved[:2], axis=0)
     direction = moved[:2] / np.maximum(way, 1e-6)
     along = [np.sum(direction * values[:2], axis=0) for values in (start.velocity, change.velocity[:, at])]
-    return way, way - left_s * along[0], along[1], None, None, None
+    return Predicted(np.stack([way, way - left_s * along[0], along[1]]))

@@ -1,4 +1,4 @@
-"""The gap report as data: JSON-ready, and what the page and the tables are made of."""
+"""The gap report as data for JSON, the page and the tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.gap.statistics.block_bootstrap import Interval
-from testudo_analysis.gap.statistics.command_latency import CommandLatency
-from testudo_analysis.gap.statistics.error_causes import ErrorCause
-from testudo_analysis.gap.statistics.error_map import StateErrors
-from testudo_analysis.gap.statistics.margin_checks import MarginCheck
-from testudo_analysis.gap.statistics.predicted_score import ScoreComparison
+from testudo_analysis.gap.block_bootstrap import Interval
+from testudo_analysis.gap.command_latency import CommandLatency
+from testudo_analysis.gap.error_causes import ErrorCause
+from testudo_analysis.gap.error_map import StateErrors
+from testudo_analysis.gap.margin_checks import MarginCheck
+from testudo_analysis.gap.predicted_score import ScoreComparison
 
 SCHEMA = "testudo/gap/1"
 ALL = "all"
@@ -31,13 +31,13 @@ class ErrorRow:
     horizon_s: float
     model: str
     median: Interval
-    """Of the size of the error."""
+    """Of the absolute error."""
     p90: Interval
     bias: float
-    """Median of predicted less real, where the channel has a sign."""
+    """Median of predicted less real, for signed channels."""
     count: int
     travel_m: float
-    """How far the robot really got within the horizon (median)."""
+    """Median recorded displacement within the horizon."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Difference:
     median: Interval
     p90: Interval
     relative: float
-    """Of the median, to the first."""
+    """Change of the median relative to the first."""
 
     @property
     def significant(self) -> bool:
-        """Return whether the median surely differs."""
+        """Return whether the median differs significantly."""
         return self.median.is_above or self.median.is_below
 
 
@@ -69,21 +69,21 @@ class TypeGap:
     robots: tuple[str, ...]
     models: tuple[str, ...]
     parameters: Mapping[str, Mapping[str, float]]
-    """By parameter set: what the motion model reads."""
+    """By parameter set: the parameters of the motion model."""
     rows: tuple[ErrorRow, ...]
     differences: tuple[Difference, ...]
     """Between parameter sets on the same windows."""
     state: Mapping[str, StateErrors]
-    """By parameter set: where the model is wrong, in the position after `state_horizon_s`."""
+    """By parameter set: position error over the state space after `state_horizon_s`."""
     state_horizon_s: float
     causes: Mapping[str, tuple[ErrorCause, ...]]
-    """By parameter set: what kind of error it is, after `cause_horizon_s`."""
+    """By parameter set: kinds of error after `cause_horizon_s`."""
     cause_horizon_s: Mapping[str, float]
     latencies: tuple[CommandLatency, ...]
     margins: tuple[MarginCheck, ...]
 
     def find(self, model: str, channel: str, horizon_s: float, robot: str = ALL) -> ErrorRow | None:
-        """Return one row; None if there is none."""
+        """Return one row; None without one."""
         wanted = (robot, channel, horizon_s, model)
         return next((r for r in self.rows if (r.robot, r.channel, r.horizon_s, r.model) == wanted), None)
 
@@ -99,13 +99,13 @@ class TypeGap:
 
     @property
     def best(self) -> str:
-        """Return the parameter set that counts: the identified one where there is one."""
+        """Return the best parameter set: the identified one if there is one."""
         return self.models[-1]
 
 
 @dataclass(frozen=True)
 class GapReport:
-    """How far the model is from a run."""
+    """Deviation of the model from a run."""
 
     run: str
     source: str
@@ -120,9 +120,9 @@ class GapReport:
     against: tuple[Difference, ...] = ()
     against_name: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Robots that could not be replayed, and why."""
+    """Robots that cannot be replayed, and why."""
     notes: tuple[str, ...] = ()
-    """Damage, and choices that were made."""
+    """Damage, and choices of the preparation."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From a recorded run to an identification: which robots, which fit, and what it says in the words of a robot file."""
+"""Identification of a recorded run: choice of robots and fit, and estimates with the keys of a robot file."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from testudo_analysis.identify.drone.identify_drone import DroneSettings, can_identify, identify_drone
-from testudo_analysis.identify.estimation.bootstrap_uncertainty import MANOEUVRES, BootstrapSpread, prior
 from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, SLIP, to_file
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, Estimate, Identification
-from testudo_analysis.identify.ground.ground_fit import GroundFit, HoldOut, fit_ground
-from testudo_analysis.identify.ground.residual_model import FEATURES, WORTH, worth
+from testudo_analysis.identify.estimation.robust_fit import MANOEUVRES, BootstrapSpread, prior
+from testudo_analysis.identify.ground_fit import GroundFit, HoldOut, fit_ground
+from testudo_analysis.identify.held_out_errors import FEATURES, WORTH, worth
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES, VELOCITY_POINT
@@ -29,16 +30,16 @@ from testudo_runs.recording.recording import Recording, RobotRecording, Series
 
 WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
 _LATE_S = 0.01
-"""From this time between stamp and arrival on the delay says that a clock may be behind."""
+"""Time between stamp and arrival from which the estimate of the delay has a note on clocks."""
 _SHARED_S = 5.0
-"""A robot whose poses and commands were recorded together for less makes hardly one stretch."""
+"""Least common time of poses and commands: about one stretch."""
 _DAY_KNOWN_NS = 100_000_000_000_000_000
-"""Of a run that begins before (1973) only the time since a robot was switched on is known."""
+"""Earlier stamps (before 1973) are times since the start of a robot."""
 _ALIGNED = 0.1
-"""About the share of the time that alignment takes."""
+"""Approximate share of the time that alignment takes."""
 _SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
 _UNSEEN = (_SPEED, _TURN, SLIP)
-"""What odometry shares with the wheels, and so cannot tell of what they do on the floor."""
+"""Parameters that odometry cannot determine, as it measures the wheels and not the motion on the floor."""
 
 
 def identify_run(
@@ -49,28 +50,28 @@ def identify_run(
     residual: bool = False,
     tell: Tell = quiet,
 ) -> tuple[Identification, str]:
-    """Return what a run says about one robot type, and the robot file that it improves.
+    """Return the identification of one robot type from a run, and the robot file that it starts from.
 
-    Drones whose motors were recorded are identified from those (`identify_drone`), all others from velocity commands.
+    Drones with recorded motor signals are identified from those (`identify_drone`), all others from velocity commands.
 
     Args:
         team: the run.
-        robots: names; all of the type if none.
-        hold_out: what to measure the fit on.
-        residual: also try a residual model, and measure what it is worth.
-        tell: is told what is being done, and the share that is done.
+        robots: names; default: all of the type.
+        hold_out: held-out data for the validation.
+        residual: also validate a residual model.
+        tell: called with the current step and the completed fraction.
 
     Raises:
-        TestudoError: no such robot, no type or several, a kind that this cannot fit, too little motion, or a residual
-            model of what has none or with nothing held out.
+        TestudoError: no such robot, no type or several, an unsupported kind, too little motion, or a residual model
+            of another kind than differential drives or without held-out data.
     """
     recording = team.source
     chosen, source = choose(recording, robots, team.robot_type)
     spec = load_robot(source)
     if residual and (spec.kind != DIFFERENTIAL_DRIVE or not hold_out):
         raise TestudoError(
-            f"--residual: found a {spec.kind} and {len(hold_out)} kinds of what is held out, expected a "
-            f"{DIFFERENTIAL_DRIVE} and at least one: what a residual model is worth is measured there"
+            f"--residual: found a {spec.kind} and {len(hold_out)} kinds of held-out data, expected a "
+            f"{DIFFERENTIAL_DRIVE} and at least one: they measure the benefit of a residual model"
         )
     if spec.kind == VELOCITY_POINT and all(map(can_identify, chosen)):
         found = identify_drone(
@@ -114,7 +115,7 @@ def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tupl
     if robot_type:
         return chosen, robot_type
     if types == [""] or not types:
-        raise TestudoError("identify: the run does not say which robots these are; give --robot-type TYPE")
+        raise TestudoError("identify: found no robot type in the run, expected one; give --robot-type TYPE")
     if len(types) > 1:
         raise TestudoError(
             f"identify: found robots of {len(types)} types ({', '.join(filter(None, types))}), expected "
@@ -124,10 +125,10 @@ def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tupl
 
 
 def usable(robots: Sequence[RobotRecording]) -> tuple[list[RobotRecording], dict[str, str]]:
-    """Return the robots that can be fitted, and why not the others, by name; all of them if none can.
+    """Return the robots that can be fitted, and why others cannot, by name; all robots if none can.
 
     Raises:
-        TestudoError: none can, as poses and commands are of different times.
+        TestudoError: none can, as poses and commands have no common time.
     """
     reasons = {robot.name: reason for robot in robots if (reason := _unusable(robot))}
     kept = [robot for robot in robots if robot.name not in reasons]
@@ -142,29 +143,29 @@ def _seen(robot: RobotRecording) -> Series | None:
 
 
 def _shared_s(robot: RobotRecording) -> float:
-    """Return for how long poses and commands were recorded together [s]; infinite where one of them is missing."""
-    seen, told = _seen(robot), robot.series.get("command", ())
-    if seen is None or not len(told):
+    """Return the common time of poses and commands [s]; infinite if one of them is missing."""
+    seen, sent = _seen(robot), robot.series.get("command")
+    if seen is None or sent is None or not len(sent):
         return math.inf
-    return float(min(seen.stamp_s.max(), told.stamp_s.max()) - max(seen.stamp_s.min(), told.stamp_s.min()))
+    return float(min(seen.stamp_s.max(), sent.stamp_s.max()) - max(seen.stamp_s.min(), sent.stamp_s.min()))
 
 
 def _unusable(robot: RobotRecording) -> str:
-    """Return why a robot cannot be fitted; nothing if it can."""
+    """Return why a robot cannot be fitted; empty if it can."""
     if _seen(robot) is None:
         return f"{robot.name}: neither pose nor odometry is recorded"
     if not len(robot.series.get("command", ())):
         return f"{robot.name}: no command is recorded"
     shared_s = _shared_s(robot)
     if shared_s <= 0:
-        return f"{robot.name}: its poses and its commands are of other times"
+        return f"{robot.name}: its poses and its commands have no common time"
     if shared_s < _SHARED_S:
         return f"{robot.name}: poses and commands have only {shared_s:.1f} s in common"
     return ""
 
 
 def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot]) -> tuple[Estimate, ...]:
-    """Return the parameters in the units of the robot file, and what wheels would do the same as both scales."""
+    """Return the parameters in the units of the robot file, and the wheel dimensions equivalent to both scales."""
     believed = any(robot.report.reference == "odometry" for robot in robots)
     low, high = found.spread.interval(found.values)
     value, low, high = (to_file(found.keys, part) for part in (found.values, low, high))
@@ -181,17 +182,13 @@ def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot])
         if not found.free[k]:
             rows.append(_undetermined(found, spec, k))
             continue
-        by_robot = (
-            {
-                robot.name: tuple(float(np.clip(part[k], rule.low, rule.high)) for part in single)
-                for robot, single, tells in zip(robots, singles, found.robot_tells, strict=True)
-                if tells[k]
-            }
-            if len(robots) > 1
-            else {}
-        )
-        ends = (float(np.clip(end[k], rule.low, rule.high)) for end in (low, high))
-        row = Estimate(key, float(value[k]), *ends, rule.unit, True, "", by_robot)
+        by_robot = {}
+        for robot, single, determined in zip(robots, singles, found.robot_tells, strict=True):
+            if len(robots) > 1 and determined[k]:
+                own, least, most = (float(np.clip(part[k], rule.low, rule.high)) for part in single)
+                by_robot[robot.name] = own, least, most
+        least, most = (float(np.clip(end[k], rule.low, rule.high)) for end in (low, high))
+        row = Estimate(key, float(value[k]), least, most, rule.unit, True, "", by_robot)
         rows.append(_with_clocks(row, robots) if key == DELAY else row)
     whole = not believed and spec.kind == DIFFERENTIAL_DRIVE
     if whole and all(found.free[found.keys.index(key)] for key in (_SPEED, _TURN)):
@@ -200,38 +197,28 @@ def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot])
 
 
 def _with_clocks(estimate: Estimate, robots: Sequence[AlignedRobot]) -> Estimate:
-    """Return the estimate of the delay with an interval that holds what clocks leave open.
+    """Return the estimate of the delay with an interval for possible clock offsets.
 
-    A message that was received some time after it was stamped was under way, or the clock of its sender is behind.
-    Where stamps were taken as they are, the delay is shorter by what the clock of the commands is behind, and longer by
-    what that of the poses is.
+    A message received after its stamp was in transport, or its sender's clock is behind. With uncorrected stamps the
+    delay is shorter by the offset of the commands' clock, and longer by that of the poses' clock.
     """
-    behind = {
-        role: max(
-            (
-                max(fit.offset_s, 0.0)
-                for robot in robots
-                if (fit := robot.report.clocks.get(role)) is not None and not fit.corrected
-            ),
-            default=0.0,
+    behind = {"command": 0.0, "pose": 0.0}
+    for robot, role in product(robots, behind):
+        fit = robot.report.clocks.get(role)
+        if fit is not None and not fit.corrected:
+            behind[role] = max(behind[role], fit.offset_s)
+    note = ""
+    if max(behind.values()) >= _LATE_S:
+        note = (
+            f"commands arrived at least {1e3 * behind['command']:.0f} ms, poses {1e3 * behind['pose']:.0f} ms after "
+            "their stamps: transport, or a clock that is behind"
         )
-        for role in ("command", "pose")
-    }
-    note = (
-        ""
-        if max(behind.values()) < _LATE_S
-        else (
-            "at the least, commands came {command:.0f} ms, poses {pose:.0f} ms after their stamps: transport, or a "
-            "clock that is behind".format(**{role: 1e3 * late for role, late in behind.items()})
-        )
-    )
-    return replace(
-        estimate, low=max(estimate.low - behind["command"], 0.0), high=estimate.high + behind["pose"], note=note
-    )
+    low, high = max(estimate.low - behind["command"], 0.0), estimate.high + behind["pose"]
+    return replace(estimate, low=low, high=high, note=note)
 
 
 def facts_of(recording: Recording, robots: Sequence[RobotRecording]) -> dict[str, Any]:
-    """Return where the numbers come from."""
+    """Return the provenance of the numbers."""
     start = datetime.fromtimestamp(recording.start_ns / 1e9, UTC)
     digest = file_sha256(recording.folder / BAG_FILE) if recording.folder else ""
     return {
@@ -246,7 +233,7 @@ def facts_of(recording: Recording, robots: Sequence[RobotRecording]) -> dict[str
 
 
 def file_sha256(path: Path) -> str:
-    """Return the hash of a file; empty if it is not there."""
+    """Return the hash of a file; empty if it does not exist."""
     if not path.is_file():
         return ""
     with path.open("rb") as stream:
@@ -254,29 +241,27 @@ def file_sha256(path: Path) -> str:
 
 
 def _undetermined(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
-    """Return the estimate of a parameter that the run does not tell: what was known before, why, what to drive."""
+    """Return the prior of a parameter that the run does not determine, with the reason and a manoeuvre for it."""
     key = found.keys[k]
     low, high = prior(spec, key)
-    reason = "nothing in the run depends on it" if found.flat[k] else "its interval is as wide as what was known before"
+    reason = "nothing in the run depends on it" if found.flat[k] else "its interval is as wide as the prior one"
     if key == SLIP:
-        reason = "none is seen beyond the noise"
+        reason = "none is visible beyond the noise"
     value = float(getattr(spec, QUANTITIES[key].attribute))
     note = f"{reason}; to find it: {MANOEUVRES.get(key, 'drive more')}"
     return Estimate(key, value, low, high, QUANTITIES[key].unit, False, note)
 
 
 def _unseen(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
-    """Return the estimate of a parameter that odometry does not tell, with what it says of itself."""
+    """Return the prior of a parameter that odometry does not determine, with its estimate relative to odometry."""
     key = found.keys[k]
     value, low, high = (
         float(to_file(found.keys, part)[k]) for part in (found.values, *found.spread.interval(found.values))
     )
-    said = f"; against odometry itself it is {value:.4g} [{low:.4g}, {high:.4g}]" if found.free[k] else ""
+    relative = f"; relative to odometry it is {value:.4g} [{low:.4g}, {high:.4g}]" if found.free[k] else ""
     note = (
-        "the reference is odometry, which does not see how far the wheels really go"
-        + said
-        + "; to find it: record poses from outside, and "
-        + MANOEUVRES.get(key, "drive more")
+        f"the reference is odometry, which does not measure the motion on the floor{relative}; to find it: record "
+        f"external poses, and {MANOEUVRES.get(key, 'drive more')}"
     )
     return Estimate(
         key, float(getattr(spec, QUANTITIES[key].attribute)), *prior(spec, key), QUANTITIES[key].unit, False, note
@@ -284,7 +269,7 @@ def _unseen(found: GroundFit, spec: RobotSpec, k: int) -> Estimate:
 
 
 def _wheels(found: GroundFit, spec: RobotSpec) -> list[Estimate]:
-    """Return the wheel radius and base with which the file's scales would be one."""
+    """Return the wheel radius and base for which both scales are one."""
     at = [found.keys.index(_SPEED), found.keys.index(_TURN)]
 
     def both(values: np.ndarray) -> np.ndarray:
@@ -315,12 +300,12 @@ def _choices(found: GroundFit, robots: Sequence[AlignedRobot]) -> dict[str, Any]
         "delay_at_start_s": found.start_delay_s,
         "residual_deviation": found.scale.tolist(),
         "alignment": {robot.name: robot.provenance() for robot in robots},
-        **({"reference": f"odometry of {', '.join(believed)}: no poses from outside are recorded"} if believed else {}),
+        **({"reference": f"odometry of {', '.join(believed)}: no external poses are recorded"} if believed else {}),
     }
 
 
 def _residual(found: GroundFit) -> dict[str, Any]:
-    """Return what the residual model is worth; the motion models have no place for one, so that nothing uses it."""
+    """Return the benefit of the residual model; the motion models do not support one, so it is not used."""
     value = worth(found.held_out)
     return {
         "residual": {

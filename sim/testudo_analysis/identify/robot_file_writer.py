@@ -1,6 +1,6 @@
-"""Writes what was identified back into a robot file, with intervals and provenance.
+"""Writes identified parameters to a robot file, with intervals and provenance.
 
-Simulation, the shield's margins and domain randomisation read it as they read any robot file.
+Simulation, the shield's margins and domain randomisation read it like any robot file.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ _HEAD = ("schema", "name", "kind", "description")
 
 
 def write_identified(spec_source: str | Path, identification: Identification, path: str | Path) -> None:
-    """Write a robot file that differs from another one by what was identified.
+    """Write a robot file with the identified parameters.
 
-    Estimates that are not determined, or that a robot file has no key for, leave it as it is; the latter are in the
-    comment at its head.
+    Estimates that are not determined or have no key in a robot file do not change it; they are in its head comment.
 
     Args:
         spec_source: registered robot or robot file.
@@ -33,7 +32,7 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
         path: of the new file, ``.toml``.
 
     Raises:
-        TestudoError: the source does not hold, the new file would not, or it cannot be written.
+        TestudoError: the source or the new file is invalid, or it cannot be written.
     """
     target = Path(path)
     if target.suffix != ".toml":
@@ -43,7 +42,7 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
     text = robot_text(_merged(tables, identification), _comments(where, identification))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(target) as partial:  # it has to hold, too
+        with whole_file(target) as partial:  # the new file must be valid, too
             partial.write_text(text, encoding="utf-8")
             parse_robot(read_toml(partial, {}, "robot", SpecError)[0], str(target))
     except OSError as error:
@@ -51,20 +50,11 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
 
 
 def provenance(identification: Identification) -> str:
-    """Return in one line where the numbers come from."""
+    """Return the provenance of the numbers in one line."""
     facts = identification.facts
     words = [f"testudo identify {facts.get('version', '')}".strip()]
-    words += [
-        f"{name} {facts[key]}"
-        for name, key in (
-            ("run", "run"),
-            ("sha256", "run_sha256"),
-            ("recorded", "recorded"),
-            ("windows", "windows"),
-            ("robots", "fitted"),
-        )
-        if facts.get(key)
-    ]
+    names = {"run": "run", "sha256": "run_sha256", "recorded": "recorded", "windows": "windows", "robots": "fitted"}
+    words += [f"{name} {facts[key]}" for name, key in names.items() if facts.get(key)]
     return ", ".join(words)
 
 
@@ -125,7 +115,7 @@ def _rounded(value: float) -> float:
 
 
 def _text(value: Any) -> str:
-    """Return a TOML value; JSON's strings and numbers are TOML's, but for control characters that it escapes alike."""
+    """Return a TOML value; JSON strings and numbers are valid TOML."""
     if isinstance(value, list):
         return "[" + ", ".join(map(_text, value)) + "]"
     return json.dumps(value, ensure_ascii=False)

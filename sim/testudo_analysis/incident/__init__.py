@@ -1,6 +1,10 @@
-"""Why did it fail? Incidents of a run, their likeliest causes, and what would have happened otherwise."""
+"""Incidents of a recorded run.
 
-from testudo_analysis.incident.find import find_incidents
+In: a team recording.
+Out: incidents with their likeliest causes, counterfactual outcomes, a page, start files.
+"""
+
+from testudo_analysis.incident.find_incidents import find_incidents
 from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
 
 __all__ = ["Incident", "IncidentKind", "IncidentThresholds", "find_incidents"]

@@ -1,10 +1,13 @@
-"""What an incident is, and from which bounds on something counts as one."""
+"""The type of an incident, and the thresholds from which something counts as one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from testudo_analysis.replay.variants import VariantOutcome
 from testudo_hardware.errors import TestudoError
@@ -16,40 +19,40 @@ class IncidentKind(StrEnum):
     """The kinds of incidents, the worst first."""
 
     CONTACT = "contact"
-    """Robots touched each other, or a robot the walls."""
+    """Robots touched each other, or a robot touched a wall."""
     NEAR_CONTACT = "near contact"
-    """Closer than the shield lets two robots get, or than `--near`."""
+    """Closer than the separation of shield layer 1, or than `--near`."""
     DEADLOCK = "deadlock"
-    """Robots that stand for long short of their goals, or while they are told to drive."""
+    """Robots stand for a long time short of their goals, or despite commands to drive."""
     NOT_FOLLOWING = "not following"
-    """A robot moves otherwise than it was told: blocked, slipping, or weak brakes."""
+    """A robot does not follow its commands: blocked, slipping, or weak brakes."""
     POSE_JUMP = "pose jump"
     """A pose that the robot cannot have reached."""
     GUARD_BRAKE = "guard brake"
     STOP = "stop"
-    """The robot braked by itself, with a diagnostic code; or stood for a while, where only poses are known."""
+    """The robot braked by itself, with a diagnostic code; where only poses are known, it stood."""
     STALE_PEER = "stale peer"
-    """A robot went on with old knowledge of another."""
+    """A robot drove with an old state of a peer."""
     POSE_GAP = "pose gap"
     SATURATION = "saturation"
-    """Commands beyond what the actuators can do."""
+    """Commands beyond the actuator limits."""
     LATE_TICK = "late tick"
 
 
 @dataclass(frozen=True)
 class Incident:
-    """Something that went wrong; times are seconds since the start of the run."""
+    """One incident; times are seconds since the start of the run."""
 
     kind: IncidentKind
     robots: tuple[str, ...]
     begin_s: float
     end_s: float
     at_s: float
-    """When it was worst."""
+    """Time of the worst value."""
     value: float
-    """How bad it was then, in `unit`."""
+    """Worst value, in `unit`."""
     bound: float
-    """From where on it counts."""
+    """Threshold of the value."""
     unit: str
     what: str
     """What happened, in one sentence."""
@@ -58,15 +61,40 @@ class Incident:
     code: str = ""
     """Diagnostic code, where the run has one."""
     from_s: float | None = None
-    """From where the counterfactual went on."""
+    """Start of the counterfactuals."""
     aftermath: tuple[VariantOutcome, ...] = ()
-    """What happened from there, and what would have, with and without the shield."""
+    """Outcomes from that time on: recorded, and simulated with and without the shield."""
+
+    @classmethod
+    def over(
+        cls,
+        kind: IncidentKind,
+        robots: Sequence[str],
+        stamp_s: np.ndarray,
+        span: tuple[int, int, int],
+        value: float,
+        bound: float,
+        unit: str,
+        what: str,
+    ) -> Self:
+        """Return an incident from the first, last and worst index ``span`` into times (T,) [s]."""
+        begin, end, worst = (float(stamp_s[k]) for k in span)
+        return cls(kind, tuple(robots), begin, end, worst, float(value), float(bound), unit, what)
+
+    @property
+    def duration_s(self) -> float:
+        """Return the time [s] from begin to end."""
+        return self.end_s - self.begin_s
 
     @property
     def weight(self) -> tuple[int, float]:
-        """Return what incidents are sorted by: the kind, then by how far the bound was passed; the worst first."""
+        """Return the sort key, the worst first: the kind, then the relative excess over the threshold."""
         excess = abs(self.value - self.bound) / max(abs(self.bound), 1e-9)
         return list(IncidentKind).index(self.kind), -excess
+
+    def overlaps(self, other: Incident) -> bool:
+        """Return whether both have a time in common."""
+        return self.begin_s <= other.end_s and self.end_s >= other.begin_s
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -79,24 +107,24 @@ class Incident:
 
 @dataclass(frozen=True)
 class IncidentThresholds:
-    """From where on something is an incident."""
+    """From which values on something is an incident."""
 
     near_m: float
     """Distance of two centres."""
     stale_s: float = 0.5
-    """Age of what is known of a peer; the shield does not make room for older motion (`RECENT_S`)."""
+    """Age of a peer's state; the shield makes no room for older motion (`RECENT_S`)."""
     still_s: float = 5.0
-    """Standing for so long short of the goal is a deadlock."""
+    """Time of standing short of the goal: a deadlock."""
     stood_s: float = 3.0
-    """Standing for so long between two drives is a stop, where only poses are known."""
+    """Time of standing between two drives: a stop, where only poses are known."""
     late_share: float = 0.5
-    """A tick is late from this share of the control period on."""
+    """Lateness of a tick as a share of the control period."""
     slow_share: float = 0.3
-    """A robot does not follow when its speed is off by this share of the limit, for half a second."""
+    """Speed error as a share of the speed limit, for half a second: a robot does not follow its commands."""
 
     @classmethod
-    def of(cls, recording: TeamRecording, near_m: float | None = None) -> IncidentThresholds:
-        """Return the bounds for a run; two centres are near when layer 1 of the shield would not let them be so.
+    def of(cls, recording: TeamRecording, near_m: float | None = None) -> Self:
+        """Return the thresholds for a run; the default of ``near_m`` is the separation of shield layer 1.
 
         Raises:
             TestudoError: ``near_m`` is not above zero.
@@ -107,6 +135,25 @@ class IncidentThresholds:
 
 
 def kept_apart_m(recording: TeamRecording) -> float:
-    """Return how far layer 1 keeps two centres apart [m]: the control points' distance less both look-aheads."""
+    """Return the separation of two centres by layer 1 [m]: that of the control points less both look-aheads."""
     ahead = recording.spec.look_ahead_m if recording.spec.kind == DIFFERENTIAL_DRIVE else 0.0
     return recording.shield.separation_m - 2 * ahead
+
+
+def spans(holds: np.ndarray, stamp_s: np.ndarray, join_s: float = 0.0) -> list[tuple[int, int]]:
+    """Return first and last index of every stretch in which ``holds`` (T,) is true.
+
+    Stretches with at most ``join_s`` [s] between them are joined.
+    """
+    index = np.flatnonzero(holds)
+    if not len(index):
+        return []
+    apart = (np.diff(index) > 1) & (np.diff(stamp_s[index]) > join_s)
+    first = np.concatenate([[index[0]], index[1:][apart]])
+    last = np.concatenate([index[:-1][apart], [index[-1]]])
+    return [(int(a), int(b)) for a, b in zip(first, last, strict=True)]
+
+
+def largest(values: np.ndarray, begin: int, end: int) -> int:
+    """Return the index of the largest of values (T,) from ``begin`` to ``end``, both included."""
+    return begin + int(np.argmax(values[begin : end + 1]))

@@ -1,14 +1,14 @@
-"""What the control loops' own records tell: stops by code, guard brakes, peers that were not heard, late ticks."""
+"""Incidents from the control loops' tick records: stops by code, guard brakes, stale peers, late ticks."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds
-from testudo_analysis.incident.time_spans import spans
+from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds, largest, spans
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.guard.command_guard import SENTENCES
 from testudo_deploy.supervision.modes import WATCHDOGS, Mode
@@ -18,11 +18,11 @@ from testudo_runs.run_reader import ticks_in_order
 _JOIN_S = 1.0
 _MODES = {str(mode) for mode in Mode}
 _ORDERED = {"", "idle", "armed", "disarmed", "take_off", "hold", "land"}
-"""Roots of a stop that an operator asked for."""
+"""Root codes of a stop that an operator asked for."""
 
 
 def find_in_ticks(recording: TeamRecording, bounds: IncidentThresholds) -> list[Incident]:
-    """Return what the ticks of a run of ours tell; nothing of another run."""
+    """Return the incidents that the ticks of a Testudo run show; none for other runs."""
     if recording.run is None:
         return []
     found = []
@@ -37,7 +37,7 @@ def find_in_ticks(recording: TeamRecording, bounds: IncidentThresholds) -> list[
 
 
 def root_code(reason: str, before: str = "") -> str:
-    """Return the code that a reason goes back to: of what the supervisor holds for; ``before`` if it says nothing."""
+    """Return the root code of a reason: what the supervisor holds for; ``before`` if the reason has none."""
     parts = [part.strip() for part in reason.split(":")]
     while parts and parts[0] in _MODES:
         parts = parts[1:]
@@ -48,33 +48,21 @@ def root_code(reason: str, before: str = "") -> str:
 
 
 def driven(ticks: Sequence[TickRecord]) -> slice:
-    """Return the ticks from the first to the last that sent a command of the policy; none if there is none."""
+    """Return the ticks from the first to the last that sent a command of the policy; empty without any."""
     index = [k for k, tick in enumerate(ticks) if not tick.reason]
     return slice(index[0], index[-1] + 1) if index else slice(0, 0)
 
 
 def find_stops(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray) -> list[Incident]:
-    """Return times in which the loop braked by itself after it had once driven; one that never drove is one stop."""
+    """Return times after the first drive in which the loop braked by itself; a robot that never drove is one stop."""
     part = driven(ticks)
     if part.stop == 0:
         code = Counter(root_code(tick.reason) for tick in ticks).most_common(1)[0][0]
         if code in _ORDERED:
             return []
-        lasted = float(stamp_s[-1] - stamp_s[0])
-        return [
-            Incident(
-                IncidentKind.STOP,
-                (name,),
-                float(stamp_s[0]),
-                float(stamp_s[-1]),
-                float(stamp_s[0]),
-                lasted,
-                0.0,
-                "s",
-                f"{name} never drove: {code}",
-                code=code,
-            )
-        ]
+        span, what = (0, len(ticks) - 1, 0), f"{name} never drove: {code}"
+        never = Incident.over(IncidentKind.STOP, (name,), stamp_s, span, stamp_s[-1] - stamp_s[0], 0.0, "s", what)
+        return [replace(never, code=code)]
     braked = np.array([bool(tick.reason) for tick in ticks])
     braked[: part.start] = False
     found = []
@@ -88,28 +76,17 @@ def find_stops(name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray) -> l
             continue
         code = Counter(own).most_common(1)[0][0]
         before = f", after {own[0]}" if own[0] != code else ""
-        guard = code == "guard_brakes"
-        lasted = float(stamp_s[end] - stamp_s[begin])
+        lasted = stamp_s[end] - stamp_s[begin]
         until = "to the end of the run" if end == len(ticks) - 1 else f"for {lasted:.2f} s"
-        found.append(
-            Incident(
-                IncidentKind.GUARD_BRAKE if guard else IncidentKind.STOP,
-                (name,),
-                float(stamp_s[begin]),
-                float(stamp_s[end]),
-                float(stamp_s[begin]),
-                lasted,
-                0.0,
-                "s",
-                f"{name} braked {until}: {_said(ticks[begin : end + 1], code)}{before}",
-                code=code,
-            )
-        )
+        what = f"{name} braked {until}: {_reason_text(ticks[begin : end + 1], code)}{before}"
+        kind = IncidentKind.GUARD_BRAKE if code == "guard_brakes" else IncidentKind.STOP
+        stop = Incident.over(kind, (name,), stamp_s, (begin, end, begin), lasted, 0.0, "s", what)
+        found.append(replace(stop, code=code))
     return found
 
 
-def _said(ticks: Sequence[TickRecord], code: str) -> str:
-    """Return what the record says of a code, with its details."""
+def _reason_text(ticks: Sequence[TickRecord], code: str) -> str:
+    """Return the sentence of a code with the recorded details."""
     reason = next((tick.reason for tick in ticks if code in tick.reason), code)
     details = reason.split(code, 1)[-1].lstrip(": ").strip()
     if code == "guard_brakes" and details in SENTENCES:
@@ -121,28 +98,17 @@ def _said(ticks: Sequence[TickRecord], code: str) -> str:
 def find_stale_peers(
     name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray, bounds: IncidentThresholds
 ) -> list[Incident]:
-    """Return times in which the robot's knowledge of a peer was old, while it drove."""
+    """Return times in which the robot drove with an old state of a peer."""
     part, found = driven(ticks), []
-    peers = {peer for tick in ticks for peer in tick.neighbour_names}
-    for peer in sorted(peers):
+    for peer in sorted({peer for tick in ticks for peer in tick.neighbour_names}):
         age = np.array([_age(tick, peer) for tick in ticks])
         holds = age > bounds.stale_s
         holds[: part.start], holds[part.stop :] = False, False
         for begin, end in spans(holds, stamp_s, _JOIN_S):
-            worst = begin + int(np.nanargmax(np.where(np.isfinite(age[begin : end + 1]), age[begin : end + 1], -1)))
-            found.append(
-                Incident(
-                    IncidentKind.STALE_PEER,
-                    (name, peer),
-                    float(stamp_s[begin]),
-                    float(stamp_s[end]),
-                    float(stamp_s[worst]),
-                    float(age[worst]),
-                    bounds.stale_s,
-                    "s",
-                    f"{name} drove with knowledge of {peer} that was up to {age[worst]:.2f} s old",
-                )
-            )
+            worst = largest(np.where(np.isfinite(age), age, -1), begin, end)
+            span, what = (begin, end, worst), f"{name} drove with a state of {peer} up to {age[worst]:.2f} s old"
+            kind, robots, bound = IncidentKind.STALE_PEER, (name, peer), bounds.stale_s
+            found.append(Incident.over(kind, robots, stamp_s, span, age[worst], bound, "s", what))
     return found
 
 
@@ -157,28 +123,16 @@ def _age(tick: TickRecord, peer: str) -> float:
 def find_late(
     name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray, period_s: float, bounds: IncidentThresholds
 ) -> list[Incident]:
-    """Return ticks that began late, and times in which ticks are missing, while the robot drove."""
+    """Return ticks that began late, and times with missing ticks, while the robot drove."""
     part = driven(ticks)
-    late = np.array([tick.late_s for tick in ticks])
     missing = np.diff(stamp_s, prepend=stamp_s[0]) - period_s
-    late, bound = np.maximum(late, missing), bounds.late_share * period_s
+    late, bound = np.maximum([tick.late_s for tick in ticks], missing), bounds.late_share * period_s
     holds = late > bound
     holds[: part.start + 1], holds[part.stop :] = False, False
     found = []
     for begin, end in spans(holds, stamp_s, _JOIN_S):
-        worst = begin + int(np.argmax(late[begin : end + 1]))
-        count = int(holds[begin : end + 1].sum())
-        found.append(
-            Incident(
-                IncidentKind.LATE_TICK,
-                (name,),
-                float(stamp_s[max(begin - 1, 0)]),
-                float(stamp_s[end]),
-                float(stamp_s[worst]),
-                float(late[worst]),
-                bound,
-                "s",
-                f"{count} tick{'s' if count > 1 else ''} of {name} began up to {1e3 * late[worst]:.0f} ms late",
-            )
-        )
+        worst, count = largest(late, begin, end), int(holds[begin : end + 1].sum())
+        what = f"{count} tick{'s' if count > 1 else ''} of {name} began up to {1e3 * late[worst]:.0f} ms late"
+        span = max(begin - 1, 0), end, worst
+        found.append(Incident.over(IncidentKind.LATE_TICK, (name,), stamp_s, span, late[worst], bound, "s", what))
     return found

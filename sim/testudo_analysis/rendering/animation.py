@@ -54,20 +54,16 @@ class Trajectory:
 
     def moment(self, k: int) -> AnimationMoment:
         """Return the poses at index ``k``."""
-        boxes = None if self.boxes_world is None else self.boxes_world[k]
-        quaternions = None if self.quaternion_xyzw is None else self.quaternion_xyzw[k]
-        return AnimationMoment(
-            self.position_world[k], self.yaw[k], boxes, None if boxes is None else self.boxes_yaw[k], quaternions
-        )
+        optional = (self.boxes_world, self.boxes_yaw, self.quaternion_xyzw)
+        boxes, yaw, quaternions = (None if values is None else values[k] for values in optional)
+        return AnimationMoment(self.position_world[k], self.yaw[k], boxes, yaw, quaternions)
 
     def resampled(self, period_s: float) -> Trajectory:
         """Return the trajectory at a fixed period [s], including its last sample."""
         times = np.asarray(self.time_s, dtype=float)
         wanted = np.append(np.arange(times[0], times[-1], period_s), times[-1])
 
-        def between(values: np.ndarray | None, angle: bool = False) -> np.ndarray | None:
-            if values is None:
-                return None
+        def between(values: np.ndarray, angle: bool = False) -> np.ndarray:
             values = np.asarray(values, dtype=float)
             columns = (np.unwrap(values, axis=0) if angle else values).reshape(len(times), -1).T
             resampled = np.empty((len(wanted), len(columns)))
@@ -79,8 +75,8 @@ class Trajectory:
             wanted,
             between(self.position_world),
             between(self.yaw, angle=True),
-            between(self.boxes_world),
-            between(self.boxes_yaw, angle=True),
+            None if self.boxes_world is None else between(self.boxes_world),
+            None if self.boxes_yaw is None else between(self.boxes_yaw, angle=True),
             None if self.quaternion_xyzw is None else interpolate_quaternions(wanted, times, self.quaternion_xyzw),
         )
 

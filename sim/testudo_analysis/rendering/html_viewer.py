@@ -5,6 +5,9 @@ brax's viewer and scene description (`brax.io.json`) from the installed package,
 two small replacements for the camera control and the panel.
 """
 
+# mujoco is a binary module without stubs
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import base64
@@ -77,7 +80,9 @@ def system_json(animation: Animation) -> str:
     states = []
     for k in range(len(moments.time_s)):
         centre, rotation = (np.round(part, _DIGITS) for part in body_poses(animation.scenery, moments.moment(k)))
-        states.append(State(q=None, qd=None, x=Transform(pos=centre, rot=rotation), xd=None, contact=None))
+        parts: dict[str, Any] = {"pos": centre, "rot": rotation}  # arrays of NumPy serve
+        unused: dict[str, Any] = dict.fromkeys(("q", "qd", "xd", "contact"))
+        states.append(State(x=Transform(**parts), **unused))
     return brax_json.dumps(system, states)
 
 

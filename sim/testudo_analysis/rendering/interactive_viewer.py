@@ -1,5 +1,8 @@
 """Plays a run in MuJoCo's interactive viewer, repeatedly, until the window is closed."""
 
+# mujoco is a binary module without stubs
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import importlib

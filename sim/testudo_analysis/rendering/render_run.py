@@ -135,6 +135,7 @@ def write_video(frames: Iterable[np.ndarray], out_path: Path, size: tuple[int, i
         "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-movflags", "+faststart", str(out_path),
     ]  # fmt: skip
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as encoder:  # noqa: S603
+        assert encoder.stdin is not None  # noqa: S101 -- a pipe was asked for
         try:
             for frame in frames:
                 encoder.stdin.write(np.ascontiguousarray(frame).data)
@@ -184,10 +185,13 @@ def recorded_animation(run: RecordedRun, arena: Arena | None, title: str | None 
     robots = [run.fleet.robot(name) for name in run.robots]
     goals = np.array([robot.goal_world for robot in robots])
     quaternions = None
-    if all(track.quaternion_xyzw is not None for track in tracks):
-        quaternions = np.stack(
-            [interpolate_quaternions(times, track.stamp_s, track.quaternion_xyzw) for track in tracks], axis=1
-        )
+    found = [
+        interpolate_quaternions(times, track.stamp_s, track.quaternion_xyzw)
+        for track in tracks
+        if track.quaternion_xyzw is not None
+    ]
+    if len(found) == len(tracks):
+        quaternions = np.stack(found, axis=1)
     trajectory = Trajectory(times - begin, position, yaw, quaternion_xyzw=quaternions)
     specs = tuple(robot.spec for robot in robots)
     scenery = AnimationScene(specs, arena or arena_around(trajectory, goals), goals)

@@ -1,7 +1,11 @@
 """MuJoCo scene of a run: arena, obstacles, goals, robots, boxes and camera."""
 
+# mujoco is a binary module without stubs
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Literal
 
@@ -9,9 +13,10 @@ import mujoco
 import numpy as np
 
 from testudo_analysis.rendering.animation import AnimationMoment, AnimationScene
-from testudo_analysis.rendering.robot_shapes import add_box, add_robot
 from testudo_deploy.shield.arena import Arena, Ball, Block, Obstacle
+from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
+from testudo_plant.worlds.robot_bodies import Box
 
 PALETTE = (
     (0.12, 0.47, 0.71),
@@ -85,7 +90,7 @@ def body_poses(scenery: AnimationScene, moment: AnimationMoment) -> tuple[np.nda
     """Return the centres (N + B, 3) [m] and quaternions (N + B, 4), w first, of the bodies."""
     heights = [spec.body_height_m / 2 for spec in scenery.specs] + [box.size_m[2] / 2 for box in scenery.boxes]
     positions, yaws = list(moment.position_world), list(moment.yaw)
-    if moment.boxes_world is not None:
+    if moment.boxes_world is not None and moment.boxes_yaw is not None:
         positions, yaws = [*positions, *moment.boxes_world], [*yaws, *moment.boxes_yaw]
     half = np.asarray(yaws, dtype=float) / 2
     zero = np.zeros_like(half)
@@ -103,24 +108,12 @@ def place_bodies(data: mujoco.MjData, scenery: AnimationScene, moment: Animation
 
 def _add_surroundings(scene: mujoco.MjSpec, arena: Arena) -> None:
     (x, y), (wide, deep) = _middle(arena), _sides(arena)
-    scene.add_texture(
-        name="sky",
-        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
-        builtin=mujoco.mjtBuiltin.mjBUILTIN_FLAT,
-        rgb1=[0.97, 0.97, 0.98],
-        rgb2=[0.97, 0.97, 0.98],
-        width=16,
-        height=16,
-    )
-    scene.add_texture(
-        name="tiles",
-        type=mujoco.mjtTexture.mjTEXTURE_2D,
-        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
-        rgb1=[0.90, 0.91, 0.93],
-        rgb2=[0.86, 0.87, 0.90],
-        width=256,
-        height=256,
-    )
+    kinds, patterns, grey = mujoco.mjtTexture, mujoco.mjtBuiltin, [0.97, 0.97, 0.98]
+    for name, kind, pattern, first, second, side in (
+        ("sky", kinds.mjTEXTURE_SKYBOX, patterns.mjBUILTIN_FLAT, grey, grey, 16),
+        ("tiles", kinds.mjTEXTURE_2D, patterns.mjBUILTIN_CHECKER, [0.90, 0.91, 0.93], [0.86, 0.87, 0.90], 256),
+    ):
+        scene.add_texture(name=name, type=kind, builtin=pattern, rgb1=first, rgb2=second, width=side, height=side)
     tiles = scene.add_material(name="tiles", texrepeat=[2, 2], texuniform=True)
     tiles.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "tiles"
     world = scene.worldbody
@@ -234,3 +227,108 @@ def _sides(arena: Arena) -> tuple[float, float]:
 def in_space(place: np.ndarray, height_m: float) -> np.ndarray:
     """Return a position (D,) as (3,), at least at height ``height_m``."""
     return np.array([place[0], place[1], max(height_m, place[2] if len(place) == 3 else 0.0)])
+
+
+_ROTOR_SHARE = 0.33
+"""Radius of a rotor relative to that of the drone (Crazyflie: 23 of 70 mm)."""
+_ARM_SHARE = 0.06
+_BLADE = 0.45
+"""Opacity of the disc of a spinning rotor."""
+_HUB = (0.18, 0.18, 0.2)
+_WHITE = (1.0, 1.0, 1.0)
+_CARTON = (0.72, 0.53, 0.34)
+_TYRE = (0.18, 0.18, 0.2)
+_MARK_HEIGHT_M = 0.002
+
+
+def add_robot(body: mujoco.MjsBody, spec: RobotSpec, colour: tuple[float, ...]) -> None:
+    """Add the geoms of a robot that faces x."""
+    if spec.dimension == 3:
+        _add_drone(body, spec, colour)
+        return
+    radius, half = spec.body_radius_m, spec.body_height_m / 2
+    box = mujoco.mjtGeom.mjGEOM_BOX
+    top = half + 0.02 * radius
+    if spec.kind == HOLONOMIC:
+        _add_base(body, radius, half, colour)
+    else:
+        cylinder = mujoco.mjtGeom.mjGEOM_CYLINDER
+        body.add_geom(type=cylinder, size=[radius, half, 0], rgba=[*colour, 1])
+        body.add_geom(type=cylinder, size=[0.8 * radius, top, 0], rgba=[*_dark(colour), 1])
+    # a white arrow on the top: shaft and head
+    top += 0.02 * radius
+    size = 0.8 * radius if spec.kind == HOLONOMIC else radius
+    white = [1, 1, 1, 1]
+    body.add_geom(type=box, pos=[-0.1 * size, 0, 0], size=[0.45 * size, 0.1 * size, top], rgba=white)
+    for side in (-1, 1):
+        body.add_geom(
+            type=box,
+            pos=[0.4 * size, side * 0.2 * size, 0],
+            quat=[math.cos(side * math.pi / 8), 0, 0, -math.sin(side * math.pi / 8)],
+            size=[0.35 * size, 0.1 * size, top],
+            rgba=white,
+        )
+
+
+def add_box(body: mujoco.MjsBody, box: Box) -> None:
+    """Add the geoms of a carton box."""
+    half = [side / 2 for side in box.size_m]
+    body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=half, rgba=[*_CARTON, 1])
+    # a mark on the top shows its heading
+    body.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_BOX,
+        pos=[0.35 * half[0], 0, half[2]],
+        size=[0.5 * half[0], 0.08 * half[1], _MARK_HEIGHT_M],
+        rgba=[*(0.6 * part for part in _CARTON), 1],
+    )
+
+
+def _add_base(body: mujoco.MjsBody, radius: float, half: float, colour: tuple[float, ...]) -> None:
+    """Add a box on four wheels, aspect ratio 4 to 3, with corners on the circle of the body radius."""
+    wheel = min(0.3 * radius, half)
+    sides = [0.8 * radius, 0.45 * radius]
+    body.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_BOX, pos=[0, 0, wheel / 2], size=[*sides, half - wheel / 2], rgba=[*colour, 1]
+    )
+    body.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_BOX,
+        size=[*(0.8 * side for side in sides), half + 0.02 * radius],
+        rgba=[*_dark(colour), 1],
+    )
+    for x, y in itertools.product((-1, 1), (-1, 1)):
+        body.add_geom(
+            type=mujoco.mjtGeom.mjGEOM_CYLINDER,
+            pos=[x * (0.8 * radius - wheel), y * 0.53 * radius, wheel - half],
+            quat=[math.sqrt(0.5), math.sqrt(0.5), 0, 0],
+            size=[wheel, 0.07 * radius, 0],
+            rgba=[*_TYRE, 1],
+        )
+
+
+def _add_drone(body: mujoco.MjsBody, spec: RobotSpec, colour: tuple[float, ...]) -> None:
+    """Add four rotors on two arms, within the body radius, facing x; the two front rotors are white."""
+    radius, half = spec.body_radius_m, spec.body_height_m / 2
+    rotor = _ROTOR_SHARE * radius
+    reach, arm = radius - rotor, _ARM_SHARE * radius
+    box, cylinder = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER
+    body.add_geom(type=box, size=[0.3 * radius, 0.2 * radius, 0.6 * half], rgba=[*colour, 1])
+    for angle in (math.pi / 4, -math.pi / 4):
+        body.add_geom(
+            type=box,
+            size=[reach, arm, arm],
+            quat=[math.cos(angle / 2), 0, 0, math.sin(angle / 2)],
+            rgba=[*(0.55 * part for part in colour), 1],
+        )
+    for x, y in itertools.product((1, -1), (1, -1)):
+        position = [x * reach * math.sqrt(0.5), y * reach * math.sqrt(0.5), 0.0]
+        body.add_geom(type=cylinder, pos=[*position[:2], 0.3 * half], size=[1.6 * arm, 0.5 * half, 0], rgba=[*_HUB, 1])
+        body.add_geom(
+            type=cylinder,
+            pos=[*position[:2], 0.8 * half],
+            size=[rotor, 0.02 * radius, 0],
+            rgba=[*(_WHITE if x > 0 else colour), _BLADE],
+        )
+
+
+def _dark(colour: tuple[float, ...]) -> list[float]:
+    return [0.55 * part for part in colour]

@@ -1,5 +1,8 @@
 """Off-screen rendering of a scene at given poses, on any available OpenGL backend."""
 
+# mujoco is a binary module without stubs
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import functools

@@ -1,21 +1,20 @@
-"""Replay of a recorded run: its commands inferred again, and its motion in the training model."""
+"""Replay of recorded runs.
 
-from testudo_analysis.replay.negative_control import ALTERABLE, InputMutation, alter, mutations_detected
-from testudo_analysis.replay.open_loop import HORIZONS_S, GapRow, OpenLoopErrors, OpenLoopGap, open_loop
-from testudo_analysis.replay.reinference import reinfer
-from testudo_analysis.replay.reinference_checks import TOLERANCE, FieldCheck, Reinference, RobotCheck
+In: runs and policy artefacts.
+Out: re-inferred commands, open-loop gaps, counterfactual outcomes.
+"""
+
+from testudo_analysis.replay.open_loop import HORIZONS_S, OpenLoopGap, open_loop
+from testudo_analysis.replay.reinference import ALTERABLE, InputMutation, alter, mutations_detected, reinfer
+from testudo_analysis.replay.reinference_checks import TOLERANCE, Reinference
 
 __all__ = [
     "ALTERABLE",
     "HORIZONS_S",
     "TOLERANCE",
-    "FieldCheck",
-    "GapRow",
     "InputMutation",
-    "OpenLoopErrors",
     "OpenLoopGap",
     "Reinference",
-    "RobotCheck",
     "alter",
     "mutations_detected",
     "open_loop",

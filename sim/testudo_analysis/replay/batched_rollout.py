@@ -1,9 +1,9 @@
-"""Open-loop replay of very many starts at once: the one batched roll-out through the motion model.
+"""Batched rollout of many starts through the motion model.
 
-All starts of a robot meet the same commands. These are cut once into pieces, each with its response to the lag. Every
-start goes from border to border of the pieces, where its state is kept, and each horizon is one step from the border
-before it. That is compiled, by one program for all lags, delays and scales, and runs on all cores of a processor, block
-by block, so that a block stays in the cache, or on an accelerator. NumPy does the same in double precision.
+All starts of a robot have the same commands. These are cut once into pieces, each with its lag response. Every start
+advances from border to border of the pieces and stores its state there; each horizon is one step from the last border
+before it. One program, compiled for all lags, delays and scales, runs on all cores in blocks that fit the cache, or on
+an accelerator. NumPy computes the same in double precision.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_analysis.replay.command_timeline import CommandTimeline
+from testudo_analysis.replay.rollout_inputs import CommandTimeline, RolloutStarts
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, motion_model
@@ -29,37 +29,22 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
 LONGEST_STEP_S = 0.05
-"""A step of the model is exact for a constant turn rate only; a command that holds for long is taken in parts."""
+"""A model step is exact only for a constant turn rate; a long command is cut into parts."""
 _QUICKEST_LAG_S = 1e-6
 _NO_LIMIT = 1e9
 _BLOCK = 128
-"""Starts that go together on a processor."""
+"""Starts in one block on a processor."""
 _CALL = 128 * _BLOCK
 """Starts of one call: one program fits runs of any length."""
 _ROUND = 64
-"""The room for borders is a multiple, so that one program fits many runs."""
+"""The number of borders is padded to a multiple, so that one program fits many runs."""
+_STATE = ("position_world", "yaw", "velocity")
 _LOCK = Lock()
 _PROGRAMS: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
 
-@dataclass(frozen=True)
-class RolloutStarts:
-    """From where one robot is predicted, and until when."""
-
-    state: MotionState
-    """(D, S)."""
-    start_s: np.ndarray
-    """(S,) [s]."""
-    end_s: np.ndarray
-    """(H, S) [s], at or after the start."""
-    segment: np.ndarray
-    """(S,) int: command of the timeline that acts at the start."""
-    end_segment: np.ndarray
-    """(H, S) int: command that acts just before the end, or at it."""
-
-
 def dead_reckoning(spec: RobotSpec) -> RobotSpec:
-    """Return a robot that follows every command at once and exactly: the prediction that any model has to beat."""
+    """Return a robot that follows every command exactly and without delay: the baseline of all models."""
     return replace(
         spec,
         velocity_lag_s=_QUICKEST_LAG_S,
@@ -81,7 +66,7 @@ def rollout(
         model: of all robots.
         commands: of each robot, effective and delayed.
         starts: of each robot.
-        exact: in double precision and not compiled; else to about 1e-6 of the way.
+        exact: in double precision and not compiled; otherwise to about 1e-6 of the way.
     """
     precision = np.float64 if exact else np.float32
     lag_s = max(float(model.spec.velocity_lag_s), _QUICKEST_LAG_S)
@@ -90,16 +75,12 @@ def rollout(
 
     def roll(k: int, part: slice) -> None:
         block = _Block.create(pieces[k], starts[k], part, precision)
-        made = (_in_turn if exact else _compiled)(model, pieces[k].table, block, precision(lag_s))
+        made = (_step_by_step if exact else _compiled)(model, pieces[k].table, block, precision(lag_s))
         _store(found[k], starts[k].state, part, made)
 
+    calls = [(k, begin) for k, own in enumerate(starts) for begin in range(0, len(own.start_s), _CALL)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = [
-            (k, slice(begin, begin + _CALL))
-            for k, own in enumerate(starts)
-            for begin in range(0, len(own.start_s), _CALL)
-        ]
-        for done in [pool.submit(roll, *part) for part in parts]:
+        for done in [pool.submit(roll, k, slice(begin, begin + _CALL)) for k, begin in calls]:
             done.result()
     return found
 
@@ -113,9 +94,9 @@ class _Pieces:
     count: np.ndarray
     """(M,) int: pieces of each command."""
     low_s: np.ndarray
-    """(M,) [s]: where the first of them begins."""
+    """(M,) [s]: begin of the first piece."""
     length_s: np.ndarray
-    """(M,) [s]: of each of them."""
+    """(M,) [s]: length of each piece."""
     table: np.ndarray
     """(D + 3, P): effective command, duration [s], gain and mean share of the response."""
 
@@ -125,7 +106,7 @@ class _Pieces:
     ) -> _Pieces:
         low = np.maximum(timeline.begin_s, starts.start_s.min(initial=np.inf))
         high = np.minimum(np.append(timeline.begin_s[1:], np.inf), starts.end_s.max(initial=-np.inf))
-        # a command that does not act in this time has one piece of no length
+        # a command that does not act in this time has one piece of zero length
         span = np.maximum(high - low, 0.0)
         count = np.maximum(np.ceil(span / LONGEST_STEP_S - 1e-9), 1).astype(np.int64)
         length = span / count
@@ -153,13 +134,13 @@ class _Block:
     yaw: np.ndarray
     """(B,) [rad]."""
     piece: np.ndarray
-    """(B,) int: where they begin."""
+    """(B,) int: piece at the start."""
     rest_s: np.ndarray
-    """(B,) [s]: for how long that piece still is."""
+    """(B,) [s]: remaining time of that piece."""
     borders: np.ndarray
-    """(H, B) int: how many borders they cross until each end."""
+    """(H, B) int: number of borders until each end."""
     left_s: np.ndarray
-    """(H, B) [s]: time from the last of these, or from the start, to the end."""
+    """(H, B) [s]: time from the last border, or from the start, to the end."""
 
     @classmethod
     def create(cls, pieces: _Pieces, starts: RolloutStarts, part: slice, precision: type[np.floating]) -> _Block:
@@ -170,55 +151,36 @@ class _Block:
         left = np.where(borders > 0, end_since, end_s - starts.start_s[part])
         rest = np.maximum(pieces.length_s[segment] - since, 0.0)
         velocity, yaw = starts.state.velocity[:, part], wrap_angle(starts.state.yaw[part])
-        return cls(
-            velocity.astype(precision),
-            yaw.astype(precision),
-            piece,
-            rest.astype(precision),
-            borders,
-            left.astype(precision),
-        )
+        velocity, yaw, rest, left = (values.astype(precision) for values in (velocity, yaw, rest, left))
+        return cls(velocity, yaw, piece, rest, borders, left)
 
 
-def _in_turn(model: MotionModel, table: np.ndarray, block: _Block, lag_s: np.floating) -> MotionState:
-    """Return the states (D, H, B) at the ends: position from the start on; border after border."""
+def _step_by_step(model: MotionModel, table: np.ndarray, block: _Block, lag_s: np.floating) -> MotionState:
+    """Return the states (D, H, B) at the ends, positions relative to the start; border by border."""
     most = int(block.borders.max(initial=0))
     state = MotionState(np.zeros_like(block.velocity), block.yaw, block.velocity)
     states = [state]
     for k in range(most):
-        state = _to_border(
-            model,
-            state,
-            _row(tuple(table), block.piece + k),
-            LagResponse.create(block.rest_s, lag_s) if k == 0 else None,
-        )
+        effective, whole = _row(tuple(table), block.piece + k)
+        state = model.step(state, effective, LagResponse.create(block.rest_s, lag_s) if k == 0 else whole)
         states.append(state)
-    kept = MotionState(
-        *(np.stack([getattr(one, name) for one in states]) for name in ("position_world", "yaw", "velocity"))
-    )
+    kept = MotionState(*(np.stack([getattr(one, name) for one in states]) for name in _STATE))
     return _to_ends(model, kept, _row(tuple(table), block.piece + block.borders), block, lag_s)
 
 
 def _row(table: tuple[Array, ...], piece: Array) -> tuple[Array, LagResponse]:
-    """Return effective commands (D, ...) and responses (...) of pieces (...); past the last one those of the last."""
+    """Return effective commands (D, ...) and responses (...) of pieces (...); past the end those of the last piece."""
     xp = array_namespace(table[0])
     index = xp.minimum(piece, len(table[0]) - 1)
-    # one after the other: XLA gathers from a matrix at twice the cost
+    # row by row: gathering from a matrix costs twice as much in XLA
     *effective, duration, gain, share = (values[index] for values in table)
     return xp.stack(effective), LagResponse(duration, gain, share)
-
-
-def _to_border(
-    model: MotionModel, state: MotionState, row: tuple[Array, LagResponse], response: LagResponse | None
-) -> MotionState:
-    """Return the states at the end of a piece: of a whole one, unless the response is of another time."""
-    return model.step(state, row[0], response or row[1])
 
 
 def _to_ends(
     model: MotionModel, kept: MotionState, row: tuple[Array, LagResponse], block: _Block, lag_s: Any
 ) -> MotionState:
-    """Return the states at the ends from those (borders + 1, ...) that were kept at the borders."""
+    """Return the states at the ends from the states (borders + 1, ...) at the borders."""
     index = array_namespace(kept.yaw).arange(block.borders.shape[1])[None]
     velocity = [kept.velocity[block.borders, d, index] for d in range(len(block.velocity))]
     position = [kept.position_world[block.borders, d, index] for d in range(len(block.velocity))]
@@ -228,21 +190,18 @@ def _to_ends(
 
 
 def _compiled(model: MotionModel, table: np.ndarray, block: _Block, lag_s: np.floating) -> MotionState:
-    """Return what `_in_turn` does, by one program for all models that differ in lag, delay and scales alone."""
+    """Return the result of `_step_by_step`, by one program for all models that differ only in lag, delay and scales."""
     count, most = len(block.yaw), int(block.borders.max(initial=0))
     columns = {name: _filled(values, _CALL) for name, values in vars(block).items()}
     table = _filled(table, 1 << (table.shape[1] - 1).bit_length())
     made = _program(model, -(-most // _ROUND) * _ROUND)(_Block(**columns), tuple(table), lag_s)
-    return MotionState(*(np.asarray(values)[..., :count] for values in (made.position_world, made.yaw, made.velocity)))
+    return MotionState(*(np.asarray(getattr(made, name))[..., :count] for name in _STATE))
 
 
 def _program(model: MotionModel, room: int) -> Callable[..., Any]:
     spec = replace(model.spec, velocity_lag_s=_QUICKEST_LAG_S, command_delay_s=0.0, speed_scale=1.0, turn_scale=1.0)
-    key = (
-        room,
-        spec.kind,
-        *(value for value in vars(spec).values() if isinstance(value, float) and not math.isnan(value)),
-    )
+    numbers = (value for value in vars(spec).values() if isinstance(value, float) and not math.isnan(value))
+    key = (room, spec.kind, *numbers)
     with _LOCK:
         if key not in _PROGRAMS:
             _PROGRAMS[key] = jax.jit(partial(_mapped, motion_model(spec), room))
@@ -250,7 +209,7 @@ def _program(model: MotionModel, room: int) -> Callable[..., Any]:
 
 
 def _mapped(model: MotionModel, room: int, block: _Block, table: tuple[Array, ...], lag_s: Array) -> MotionState:
-    """Do as `_in_turn` for small blocks, one after the other; on an accelerator for one large one."""
+    """Compute `_step_by_step` for small blocks in sequence; on an accelerator for one large block."""
     size = _BLOCK if jax.default_backend() == "cpu" else _CALL
     small = jax.tree.map(lambda values: jnp.moveaxis(values.reshape(*values.shape[:-1], -1, size), -2, 0), block)
     made = jax.lax.map(lambda own: _looped(model, room, own, table, lag_s), small)
@@ -258,18 +217,19 @@ def _mapped(model: MotionModel, room: int, block: _Block, table: tuple[Array, ..
 
 
 def _looped(model: MotionModel, room: int, block: _Block, table: tuple[Array, ...], lag_s: Array) -> MotionState:
-    """Do as `_in_turn`, for at most ``room`` borders; no longer than the block needs."""
+    """Compute `_step_by_step` for at most ``room`` borders."""
     state = MotionState(jnp.zeros_like(block.velocity), block.yaw, block.velocity)
     kept = jax.tree.map(lambda values: jnp.zeros((room + 1, *values.shape), values.dtype).at[0].set(values), state)
 
-    def on(
+    def advance(
         k: Array, carry: tuple[MotionState, MotionState], response: LagResponse | None = None
     ) -> tuple[MotionState, MotionState]:
-        after = _to_border(model, carry[0], _row(table, block.piece + k), response)
+        effective, whole = _row(table, block.piece + k)
+        after = model.step(carry[0], effective, response or whole)
         return after, jax.tree.map(lambda all_, one: all_.at[k + 1].set(one), carry[1], after)
 
-    first = on(jnp.int32(0), (state, kept), LagResponse.create(block.rest_s, lag_s))
-    _, kept = jax.lax.fori_loop(1, jnp.max(block.borders), on, first)
+    first = advance(jnp.int32(0), (state, kept), LagResponse.create(block.rest_s, lag_s))
+    _, kept = jax.lax.fori_loop(1, jnp.max(block.borders), advance, first)
     return _to_ends(model, kept, _row(table, block.piece + block.borders), block, lag_s)
 
 
@@ -279,7 +239,7 @@ jax.tree_util.register_dataclass(
 
 
 def _filled(values: np.ndarray, size: int) -> np.ndarray:
-    """Return values with the last axis as long as ``size``: zeros, which end at once."""
+    """Return values with the last axis padded to ``size`` with zeros, which have no duration."""
     values = values.astype(np.int32) if values.dtype.kind == "i" else values
     return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])])
 
@@ -291,7 +251,7 @@ def _empty(starts: RolloutStarts) -> MotionState:
 
 
 def _store(found: MotionState, state: MotionState, part: slice, made: MotionState) -> None:
-    """Write what was made of a part of the starts, positions and headings on those at the starts."""
+    """Store the states of some starts, positions and headings added to those at the starts."""
     np.add(made.position_world, state.position_world[:, None, part], out=found.position_world[..., part])
     yaw = state.yaw[part]
     np.add(made.yaw, yaw - wrap_angle(yaw), out=found.yaw[..., part])

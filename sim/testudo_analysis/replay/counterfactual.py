@@ -1,7 +1,7 @@
-"""Counterfactual replay: from a moment of a real run on the team goes on in simulation, as it was or otherwise.
+"""Counterfactual replay: simulates the team from times of a recorded run, unchanged or with one change.
 
-The robots begin where they were, at the velocity that they had, under the deployed stack: all layers of the shield,
-late poses, messages that are lost. All moments and draws of dynamics are worlds of one batch.
+The robots begin with their recorded positions and velocities, under the deployed stack: all layers of the shield, late
+poses, lost messages. All start times and random dynamics are worlds of one batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_analysis.replay.run_moment import RunMoment, commands_from, goals_of, moment_at
+from testudo_analysis.replay.replayed_team import RunMoment, commands_from, goals_of, moment_at
 from testudo_analysis.replay.variants import CounterfactualOutcomes
 from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.contract import policy_signals, robot_signals
@@ -39,35 +39,35 @@ from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.team_tick import SimulatedTeam
 
 _QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""A program that runs for some hundred ticks is compiled for longer than it runs."""
+"""Compilation takes longer than a run of some hundred ticks: no expensive optimisation."""
 _CHUNK = 10
-"""Ticks between two looks at recorded commands; a policy decides at its own period."""
+"""Ticks of one call with recorded commands; a policy decides at its own period."""
 
 
 @dataclass(frozen=True)
 class CounterfactualVariant:
-    """One way to go on."""
+    """One counterfactual variant."""
 
     name: str
     artefact: PolicyArtefact | None
-    """None: as the robots were told in the run."""
+    """None: the recorded commands."""
     shielded: bool
 
 
 @dataclass(frozen=True)
 class HorizonSettings:
-    """How far, and how often."""
+    """Horizon and sample count."""
 
     horizon_s: float = 10.0
     draws: int = 16
-    """Worlds for each moment: the first with the dynamics as described, the others drawn from the intervals."""
+    """Worlds for each start time: the first with the dynamics of the robot file, the others from its intervals."""
     seed: int = 0
 
     def check(self) -> None:
-        """Refuse what cannot be.
+        """Check the values.
 
         Raises:
-            TestudoError: no time, or no worlds.
+            TestudoError: the horizon is not positive, or there are no worlds.
         """
         if not 0 < self.horizon_s < float("inf"):
             raise TestudoError(f"--horizon: found {self.horizon_s}, expected a positive number of seconds")
@@ -78,16 +78,16 @@ class HorizonSettings:
 def counterfactual_variants(
     recording: TeamRecording, policy: Path | None, *, commands: bool = False, shield: bool = True
 ) -> list[CounterfactualVariant]:
-    """Return how to go on: with the policy of the run or another, or else with the recorded commands.
+    """Return the variants: with the policy of the run or another, or with the recorded commands.
 
     Args:
         recording: the run.
-        policy: another policy than that of the run.
-        commands: the recorded commands, whatever policy there is.
-        shield: with the shield and without; False is without alone.
+        policy: default: that of the run.
+        commands: use the recorded commands even if there is a policy.
+        shield: with and without the shield; False: only without.
 
     Raises:
-        TestudoError: the policy file does not hold.
+        TestudoError: the policy file is invalid.
     """
     artefact, name = None, "commands"
     if not commands and policy is not None:
@@ -101,47 +101,47 @@ def counterfactual_variants(
 def simulate_from(
     recording: TeamRecording,
     times_s: Sequence[float],
-    way: CounterfactualVariant,
+    variant: CounterfactualVariant,
     ahead: HorizonSettings,
     tell: Callable[[float], None] = lambda _: None,
 ) -> CounterfactualOutcomes:
-    """Return what becomes of the team from moments on; worlds of one moment are side by side.
+    """Return the outcomes of one variant; worlds of one start time are adjacent.
 
     Args:
         recording: the run.
-        times_s: moments, seconds since its start.
-        way: how it goes on.
-        ahead: for how long, and in how many worlds.
-        tell: is told the share that is done.
+        times_s: start times, seconds since the start of the run.
+        variant: what to change.
+        ahead: horizon and sample count.
+        tell: called with the completed fraction.
 
     Raises:
-        TestudoError: a moment at which the robots were not seen, or a policy for other robots or another task.
+        TestudoError: the robots are not recorded at a start time, or the policy is for other robots or another task.
     """
     ahead.check()
     moments = [moment_at(recording, time_s) for time_s in times_s]
     goal = goals_of(recording)
-    if way.artefact is not None:
-        _check_policy(recording, way.artefact, goal)
-    stage = _Stage.create(recording, way)
+    needed = None if variant.artefact is None else _checked_goal(recording, variant.artefact, goal)
+    stage = _Stage.create(recording, variant)
     ticks = max(1, round(ahead.horizon_s / stage.team.model.spec.control_period_s))
-    told = None
-    if way.artefact is None:
+    if variant.artefact is None or needed is None:
         parts = [commands_from(recording, time_s, ticks) for time_s in times_s]
-        told = np.repeat(np.stack(parts, axis=-1), ahead.draws, axis=-1)
-    driver = _Driver(stage, way, told, goal)
+        nominal = partial(_recorded, np.repeat(np.stack(parts, axis=-1), ahead.draws, axis=-1), stage.chunk)
+    else:
+        nominal = _Decisions(stage, variant.artefact, needed)
     state = stage.begin(moments, ahead)
     seen: list[Any] = []
     key = jax.random.key(ahead.seed + 1)
     for begin in range(0, ticks, stage.chunk):
-        wanted = driver.wanted(state, begin)
-        state, what = stage.run(state, jnp.asarray(wanted, jnp.float32), jax.random.fold_in(key, begin))
-        seen.append(jax.tree.map(np.asarray, what))
+        chunk = jnp.asarray(nominal(state, begin), jnp.float32)
+        state, logged = stage.run(state, chunk, jax.random.fold_in(key, begin))
+        seen.append(jax.tree.map(np.asarray, logged))
         tell(min(1.0, (begin + stage.chunk) / ticks))
     logs = jax.tree.map(lambda *parts: np.concatenate(parts)[:ticks], *seen)
-    return CounterfactualOutcomes.create(recording, way.name, moments, ahead.draws, logs, goal)
+    return CounterfactualOutcomes.create(recording, variant.name, moments, ahead.draws, logs, goal)
 
 
-def _check_policy(recording: TeamRecording, artefact: PolicyArtefact, goal: np.ndarray | None) -> None:
+def _checked_goal(recording: TeamRecording, artefact: PolicyArtefact, goal: np.ndarray | None) -> np.ndarray:
+    """Return the goals (D, N) [m] for a policy that fits the recording."""
     contract, spec = artefact.contract, recording.spec
     if contract.robot != spec.name or contract.dimension != spec.dimension:
         raise TestudoError(
@@ -152,26 +152,27 @@ def _check_policy(recording: TeamRecording, artefact: PolicyArtefact, goal: np.n
     other = sorted({signal.name for signal in contract.signals} - known)
     if other:
         raise TestudoError(
-            f"{artefact.path}: needs {', '.join(other)}, which no run records; a counterfactual goes on "
-            "with policies that read the robots' own signals and their goals"
+            f"{artefact.path}: needs {', '.join(other)}, which no run records; expected a policy "
+            "that reads only the robots' own signals and goals"
         )
     if goal is None:
         raise TestudoError(
             f"{recording.folder}: no goals are recorded, which {artefact.path} needs; leave --policy out to "
-            "go on with the recorded commands"
+            "simulate the recorded commands"
         )
+    return goal
 
 
 @dataclass(frozen=True)
 class Logged:
-    """What is kept of each tick."""
+    """Log of each tick."""
 
     position_world: jax.Array
     """(T, D, N, E) [m]."""
     yaw: jax.Array
     """(T, N, E) [rad]."""
     contacts: jax.Array
-    """(T, E) int: pairs, and robots at walls, that touch."""
+    """(T, E) int: pairs, and robots at walls, in contact."""
     status: jax.Array
     """(T, N, E) int: `ShieldStatus`."""
 
@@ -181,7 +182,7 @@ jax.tree_util.register_dataclass(Logged)
 
 @dataclass(frozen=True)
 class _Stage:
-    """The team of a way, and its compiled programs."""
+    """The team of a variant, and its compiled programs."""
 
     team: SimulatedTeam
     deployment: DeployedTeam
@@ -190,20 +191,20 @@ class _Stage:
     signals: Callable[..., dict[str, jax.Array]]
 
     @classmethod
-    def create(cls, recording: TeamRecording, way: CounterfactualVariant) -> _Stage:
-        contract = way.artefact.contract if way.artefact else None
+    def create(cls, recording: TeamRecording, variant: CounterfactualVariant) -> _Stage:
+        contract = variant.artefact.contract if variant.artefact else None
         spec = recording.spec
         shield, arena = (
             (contract.shield, contract.arena or recording.arena) if contract else (recording.shield, recording.arena)
         )
-        team, deployment = deployed_team(spec, shield, arena, len(recording.robots), shielded=way.shielded)
+        team, deployment = deployed_team(spec, shield, arena, len(recording.robots), shielded=variant.shielded)
         chunk = contract.decision_ticks if contract else _CHUNK
         run = jax.jit(partial(_run, team, deployment, contract is not None), compiler_options=_QUICK)
         signals = jax.jit(partial(_signals, team), compiler_options=_QUICK)
         return cls(team, deployment, chunk, run, signals)
 
     def begin(self, moments: Sequence[RunMoment], ahead: HorizonSettings) -> DeployedTeamState:
-        """Return the worlds at their start."""
+        """Return the worlds at their start times."""
         count = len(moments) * ahead.draws
         keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(ahead.seed)))(
             jnp.tile(jnp.arange(ahead.draws), len(moments))
@@ -222,7 +223,8 @@ class _Stage:
     def _begin(
         self, faults: Any, keys: jax.Array, spread: jax.Array, place: jax.Array, yaw: jax.Array, velocity: jax.Array
     ) -> DeployedTeamState:
-        parameters = draw_parameters(keys, self.team.model.spec, self.team.channels, spread)
+        spec, channels = self.team.model.spec, self.team.channels
+        parameters = draw_parameters(keys, spec, channels, spread)  # pyright: ignore[reportArgumentType] -- (E,)
         return start_deployed(self.team, self.deployment, place, yaw, parameters, faults, velocity)
 
 
@@ -245,24 +247,24 @@ def _run(
     deployment: DeployedTeam,
     decides: bool,
     state: DeployedTeamState,
-    wanted: jax.Array,
+    nominal: jax.Array,
     key: jax.Array,
 ) -> tuple[DeployedTeamState, Logged]:
-    """Run ticks under what is wanted (T, D, N, E): control-point velocities, or actuator commands as recorded."""
+    """Run ticks under nominal commands (T, D, N, E): velocities of control points, or recorded actuator commands."""
 
     def step(current: DeployedTeamState, given: tuple[jax.Array, jax.Array]) -> tuple[DeployedTeamState, Logged]:
         values, tick_key = given
         stop = team.model.stopping_point(current.estimate)
-        nominal = values if decides else control_velocity(team.model, stop, values)
-        after, result = tick_deployed(team, deployment, current, nominal, tick_key)
+        velocity = values if decides else control_velocity(team.model, stop, values)
+        after, result = tick_deployed(team, deployment, current, velocity, tick_key)
         watch, motion = team.physics.watch(after.physics), team.physics.scene(after.physics).robots
         return after, Logged(motion.position_world, motion.yaw, watch.contacts, result.status.astype(jnp.int8))
 
-    return jax.lax.scan(step, state, (wanted, jax.random.split(key, wanted.shape[0])))
+    return jax.lax.scan(step, state, (nominal, jax.random.split(key, nominal.shape[0])))
 
 
 def _signals(team: SimulatedTeam, state: DeployedTeamState, goal_world: jax.Array) -> dict[str, jax.Array]:
-    """Return what each robot's policy reads, robots of all worlds in one batch axis."""
+    """Return the signals of each robot's policy, with the robots of all worlds in one batch axis."""
     stop = team.model.stopping_point(state.estimate)
     goal = jnp.broadcast_to(goal_world[..., None], stop.position_world.shape)
     named = policy_signals(state.estimate, stop, state.table, team.shield.hold_s, {"goal_world": goal})
@@ -270,28 +272,26 @@ def _signals(team: SimulatedTeam, state: DeployedTeamState, goal_world: jax.Arra
     return {name: value.reshape(-1, *value.shape[2:]) for name, value in batched.items()}
 
 
-class _Driver:
-    """What the robots want: their policies' decisions, or what they were told."""
+def _recorded(commands: np.ndarray, chunk: int, _: DeployedTeamState, begin: int) -> np.ndarray:
+    """Return the recorded commands (chunk, D, N, E) from tick ``begin`` on; zero after the last."""
+    part = commands[begin : begin + chunk]
+    missing = chunk - len(part)
+    return np.concatenate([part, np.zeros((missing, *part.shape[1:]))]) if missing else part
 
-    def __init__(
-        self, stage: _Stage, way: CounterfactualVariant, told: np.ndarray | None, goal: np.ndarray | None
-    ) -> None:
-        self._stage, self._told, self._goal = stage, told, goal
-        self._policy = None if way.artefact is None else artefact_policy(way.artefact)
+
+class _Decisions:
+    """Nominal velocities of the policy, with its memory."""
+
+    def __init__(self, stage: _Stage, artefact: PolicyArtefact, goal: np.ndarray) -> None:
+        self._stage, self._goal = stage, jnp.asarray(goal, jnp.float32)
+        self._policy, self._memory = artefact_policy(artefact), artefact.contract.hidden_size
         self._hidden: Any = None
-        self._memory = way.artefact.contract.hidden_size if way.artefact else 0
 
-    def wanted(self, state: DeployedTeamState, begin: int) -> np.ndarray:
-        """Return what is wanted (T, D, N, E) in the ticks of the chunk that begins."""
-        chunk = self._stage.chunk
-        if self._policy is None:
-            part = self._told[begin : begin + chunk]
-            missing = chunk - len(part)
-            return np.concatenate([part, np.zeros((missing, *part.shape[1:]))]) if missing else part
+    def __call__(self, state: DeployedTeamState, _: int) -> np.ndarray:
+        """Return the velocities (chunk, D, N, E) [m/s] for the next ticks."""
         dimension, size, worlds = state.estimate.position_world.shape
         if self._hidden is None:
             self._hidden = np.zeros((size * worlds, self._memory), np.float32)
-        named = self._stage.signals(state, jnp.asarray(self._goal, jnp.float32))
-        velocity, self._hidden = self._policy(named, self._hidden)
+        velocity, self._hidden = self._policy(self._stage.signals(state, self._goal), self._hidden)
         nominal = np.asarray(velocity).reshape(worlds, size, dimension).transpose(2, 1, 0)
-        return np.broadcast_to(nominal, (chunk, *nominal.shape))
+        return np.broadcast_to(nominal, (self._stage.chunk, *nominal.shape))

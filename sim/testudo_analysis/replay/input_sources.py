@@ -1,7 +1,6 @@
-"""Where a tick's inputs came from: fleet file, odometry topic, announcements of the peers.
+"""Sources of a tick's inputs: fleet file, odometry topic, announcements of the peers.
 
-A changed input need not change the command (a far neighbour, a held decision). These look-ups find
-it all the same, since what a robot was told is in the run too.
+A changed input need not change the command (a far neighbour, a held decision); the comparison with its source shows it.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ _SAME_AGE_S = 1e-6
 
 @dataclass(frozen=True)
 class Announcements:
-    """What one robot told its peers."""
+    """Messages of one robot to its peers."""
 
     values: np.ndarray
     """(M, 2D): control point [m] and its velocity [m/s], world."""
     sequence: np.ndarray
-    """(M,) int, number of each."""
+    """(M,) int: number of each message."""
     by_value: Mapping[tuple[float, ...], tuple[PeerMessage, ...]]
-    """The messages that announce the same, by what they announce."""
+    """Messages by their values; a robot that stands repeats them."""
 
     @classmethod
     def of(cls, messages: Sequence[PeerMessage]) -> Announcements:
-        """Read them from a robot's recorded messages."""
+        """Return the announcements of a robot's recorded messages."""
         by_value: dict[tuple[float, ...], tuple[PeerMessage, ...]] = {}
         rows = [(*m.control_point_world, *m.control_velocity_world) for m in messages]
         for row, message in zip(rows, messages, strict=True):
@@ -62,13 +61,13 @@ def check_goals(
     Args:
         errors: takes the deviations.
         records: ticks of the robot.
-        goal_world: of the fleet file; of a robot that follows, what it has until it hears its leader.
-        leader: what that announced.
-        follows: how the robot goes with it; None keeps its goal.
+        goal_world: of the fleet file; of a robot that follows, its goal until the first message of its leader.
+        leader: announcements of the leader.
+        follows: how the robot follows it; None keeps the goal.
 
     Returns:
-        In how many ticks the goal is that of an announcement which the recorder lost: as near to one that it has as
-        the way that the leader went while some were lost.
+        Number of ticks with the goal of an announcement that the recorder lost: as near to a recorded one as the
+        distance that the leader travelled while messages were lost.
     """
     told = () if follows is None else tuple(follows.goal_world(said.position_world, len(goal_world)) for said in leader)
     goals, lost_m, unverified = np.array([goal_world, *told]), 0.0, 0
@@ -88,7 +87,7 @@ def check_poses(errors: FieldErrors, records: Sequence[TickRecord], odometry: Tr
     """Compare the measured poses with the odometry samples of the same stamps.
 
     Returns:
-        In how many ticks the record holds no such sample.
+        Number of ticks without such a sample in the record.
     """
     unverified = 0
     order = np.argsort(odometry.stamp_s, kind="stable")
@@ -101,9 +100,11 @@ def check_poses(errors: FieldErrors, records: Sequence[TickRecord], odometry: Tr
             unverified += 1
             continue
         row = order[after]
-        turn = wrap_angle(np.array(odometry.yaw[row] - record.measured_yaw))
-        sample = np.array([*odometry.position_world[row], 0.0, *odometry.velocity[row]])
-        used = np.array([*record.measured_position_world, turn, *record.measured_velocity])
+        sample, used = np.array([*odometry.position_world[row], 0.0, *odometry.velocity[row]]), None
+        position, yaw, velocity = record.measured_position_world, record.measured_yaw, record.measured_velocity
+        if position is not None and yaw is not None and velocity is not None:
+            turn = wrap_angle(np.array(odometry.yaw[row] - yaw))
+            used = np.array([*position, turn, *velocity])
         errors.add("pose", record.sequence, sample, used)
     return unverified
 
@@ -114,13 +115,13 @@ def check_neighbours(
     records: Sequence[TickRecord],
     announced: Mapping[str, Announcements],
 ) -> int:
-    """Compare the neighbour entries of a robot, ages included, with what the peers announced.
+    """Compare the neighbour entries of a robot, with their ages, with the announcements of the peers.
 
-    An entry without a match counts as an error only where no announcement is missing between the
-    matches before and after it; else the recorder may have lost what the robot heard.
+    An entry without a match counts as an error only if no announcement is missing between the matches before and after
+    it; otherwise the recorder may have lost the message.
 
     Returns:
-        How many entries could not be verified.
+        Number of entries that could not be verified.
     """
     peers = sorted({name for record in records for name in record.neighbour_names})
     return sum(
@@ -144,7 +145,7 @@ def _check_peer(
     for k, (entry, match) in enumerate(zip(entries, matches, strict=True)):
         if match:
             age_s = _nearest_age(match, robot, entry)
-            # a robot that stands announces the same again and again, and the one that was heard may be lost
+            # a robot that stands repeats its values, and the received message may be a lost one
             if abs((math.inf if age_s is None else age_s) - entry.age_s) > _SAME_AGE_S and _is_lossy(announced, match):
                 unverified += 1
             else:
@@ -164,7 +165,7 @@ def _complete(announced: Announcements, before: Sequence[PeerMessage], after: Se
 
 
 def _is_lossy(announced: Announcements, same: Sequence[PeerMessage]) -> bool:
-    """Return whether the recorder lost an announcement between the first and last of those, or next to them."""
+    """Return whether the recorder lost an announcement between the first and last of these, or next to them."""
     first, last = min(m.sequence for m in same) - 1, max(m.sequence for m in same) + 1
     return not _has_all(announced, max(first, int(announced.sequence.min())), min(last, int(announced.sequence.max())))
 
@@ -175,14 +176,14 @@ def _has_all(announced: Announcements, first: int, last: int) -> bool:
 
 
 def _nearest_age(messages: Sequence[PeerMessage], robot: str, entry: _Entry) -> float | None:
-    """Return the age [s] that an announcement bounds by its echo of the robot's own stamp."""
+    """Return the age [s] bounded by the echo of the robot's own stamp, the nearest to the recorded age."""
     ages = [entry.stamp_s - m.echoes[robot][1] for m in messages if robot in m.echoes]
     return min(ages, key=lambda age: abs(age - entry.age_s), default=None)
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """What a tick used for one peer."""
+    """Entry of one peer in a tick."""
 
     sequence: int
     stamp_s: float
@@ -195,15 +196,7 @@ def _entry(record: TickRecord, peer: str) -> _Entry | None:
     if peer not in record.neighbour_names:
         return None
     slot = record.neighbour_names.index(peer)
-    columns = (
-        record.neighbour_control_point_world,
-        record.neighbour_control_velocity_world,
-        record.neighbour_age_s,
-    )
-    if any(slot >= len(column) for column in columns):
+    points, velocities = record.neighbour_control_point_world, record.neighbour_control_velocity_world
+    if slot >= min(len(points), len(velocities), len(record.neighbour_age_s)):
         return None
-    row = (
-        *record.neighbour_control_point_world[slot],
-        *record.neighbour_control_velocity_world[slot],
-    )
-    return _Entry(record.sequence, record.stamp_s, row, record.neighbour_age_s[slot])
+    return _Entry(record.sequence, record.stamp_s, (*points[slot], *velocities[slot]), record.neighbour_age_s[slot])

@@ -1,20 +1,19 @@
-"""Open-loop replay: the commands that were sent, through the training model, against what happened.
+"""Open-loop replay: the sent commands through the training model, compared with the recorded motion.
 
-From every recorded pose the model runs on its own; how far it is off after a horizon is the gap
-between the model and the world that was recorded. All starts of all robots are one batch.
+The model runs from every recorded pose without feedback; its deviation after a horizon is the gap. All starts of all
+robots are one batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from testudo_analysis.replay.batched_rollout import rollout
-from testudo_analysis.replay.command_timeline import command_timeline
-from testudo_analysis.replay.open_loop_windows import OpenLoopWindows, pick_windows
+from testudo_analysis.replay.rollout_inputs import OpenLoopWindows, command_timeline, pick_windows
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import wrap_angle
 from testudo_hardware.motion import MotionState, motion_model
@@ -51,23 +50,28 @@ class GapRow:
     horizon_s: float
     errors: OpenLoopErrors
     travel_m: float
-    """How far the robot really went within the horizon (median), to compare with."""
+    """Median distance [m] that the robot travelled within the horizon, for comparison."""
 
 
 @dataclass(frozen=True)
 class OpenLoopGap:
-    """How far the training model is from the world of a run."""
+    """Deviation of the training model from a run."""
 
     reference: str
-    """What the model is compared with: truth or odometry; of imported runs pose or odometry."""
+    """Reference of the comparison: truth or odometry; of imported runs pose or odometry."""
     robot_model: str
     velocity_lag_s: float
     command_delay_s: float
     horizons_s: tuple[float, ...]
     rows: tuple[GapRow, ...]
 
+    @classmethod
+    def of(cls, reference: str, spec: RobotSpec, horizons_s: Sequence[float], rows: Sequence[GapRow]) -> Self:
+        """Return the gap of robots of one specification."""
+        return cls(reference, spec.name, spec.velocity_lag_s, spec.command_delay_s, tuple(horizons_s), tuple(rows))
+
     def find(self, channel: str, horizon_s: float, robot: str = ALL_ROBOTS) -> GapRow | None:
-        """Return one row; None if the run is shorter than the horizon, or a name is not known."""
+        """Return one row; None if the run is shorter than the horizon, or a name is unknown."""
         wanted = (robot, channel, horizon_s)
         return next((r for r in self.rows if (r.robot, r.channel, r.horizon_s) == wanted), None)
 
@@ -98,19 +102,21 @@ def open_loop(
 
     Args:
         run: the recording.
-        spec: the robot as the training model has it: nominal lag, delay and scale.
-        reference: what the model starts from and is compared with. Odometry brings its own noise.
-        horizons_s: how far ahead [s]; the sample nearest to each horizon is compared.
-        share: is told the share that is done.
+        spec: the robot of the training model: nominal lag, delay and scale.
+        reference: series of starts and comparisons. Odometry has its own noise.
+        horizons_s: (H,) [s]; the sample nearest to each horizon is compared.
+        share: called with the completed fraction.
 
     Raises:
-        TestudoError: no robot has both ticks and such a series that is long enough.
+        TestudoError: no robot has both ticks and a long enough reference.
     """
     model, tracks = motion_model(spec), run.truth if reference == "truth" else run.odometry
     recording = prepare_run(run, seen=reference)
     robots = [one for one in recording.robots if run.ticks[one.name] and len(tracks[one.name].stamp_s) > 1]
     if not robots:
-        raise TestudoError(f"{run.folder}: no robot has both tick records and {reference}")
+        raise TestudoError(
+            f"{run.folder}: found no robot with both tick records and {reference}, expected at least one"
+        )
     timelines = [command_timeline(model, ticks_in_order(run.ticks[one.name]), recording.start_s) for one in robots]
     windows = [
         pick_windows(timeline, one.trajectory, horizons_s) for timeline, one in zip(timelines, robots, strict=True)
@@ -118,24 +124,20 @@ def open_loop(
     share(0.3)
     predicted = rollout(model, timelines, [own.starts for own in windows], exact=True)
     share(0.8)
-    errors = [errors_of(spec, one.trajectory, *parts) for one, *parts in zip(robots, windows, predicted, strict=True)]
+    errors = [
+        errors_of(spec, one.trajectory, own, states)
+        for one, own, states in zip(robots, windows, predicted, strict=True)
+    ]
     rows = rows_of([one.name for one in robots], errors, horizons_s)
     if not rows:
-        raise TestudoError(f"{run.folder}: shorter than the shortest horizon, {min(horizons_s)} s, or full of gaps")
-    return OpenLoopGap(
-        reference,
-        spec.name,
-        spec.velocity_lag_s,
-        spec.command_delay_s,
-        tuple(horizons_s),
-        tuple(rows),
-    )
+        raise TestudoError(f"{run.folder}: found no stretch without gaps of {min(horizons_s)} s, the shortest horizon")
+    return OpenLoopGap.of(reference, spec, horizons_s, rows)
 
 
 def errors_of(
     spec: RobotSpec, track: Trajectory, windows: OpenLoopWindows, predicted: MotionState
 ) -> dict[str, np.ndarray]:
-    """Return absolute errors (H, S) by channel, NaN where a window has no such horizon; the way travelled, too."""
+    """Return absolute errors (H, S) by channel, NaN where a window has no such horizon; also the distance travelled."""
     end = windows.end
     offset = predicted.position_world - track.position_world[end].transpose(2, 0, 1)
     speed = predicted.velocity - track.velocity[end].transpose(2, 0, 1)
@@ -173,14 +175,6 @@ def _rows(robot: str, errors: Mapping[str, np.ndarray], horizons_s: Sequence[flo
             if channel == "travel" or not len(usable):
                 continue
             median, p90, p99 = (float(value) for value in np.percentile(usable, (50, 90, 99)))
-            rows.append(
-                GapRow(
-                    robot,
-                    channel,
-                    units.get(channel, "m"),
-                    horizon,
-                    OpenLoopErrors(median, p90, p99, len(usable)),
-                    float(np.nanmedian(errors["travel"][h])),
-                )
-            )
+            found, travel_m = OpenLoopErrors(median, p90, p99, len(usable)), float(np.nanmedian(errors["travel"][h]))
+            rows.append(GapRow(robot, channel, units.get(channel, "m"), horizon, found, travel_m))
     return rows

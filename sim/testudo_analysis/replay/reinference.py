@@ -1,12 +1,14 @@
-"""Re-inference: the recorded inputs of every tick through the artefact and the shield again.
+"""Re-inference: the recorded inputs of every tick through artefact and shield again, and its negative control.
 
-On an honest record the recorded commands come out again. The inputs themselves are traced to where
-they came from (see `sources`), so that a changed one is found also where it changes no command.
+An unchanged record reproduces the recorded commands. The inputs are also compared with their sources (see
+`input_sources`), so that a changed input is found even if it changes no command.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours, check_poses
 from testudo_analysis.replay.reinference_checks import TOLERANCE, Reinference, RobotCheck
@@ -28,13 +30,15 @@ def reinfer(
         run: the recording.
         artefact: the policy that drove it; its contract holds robot and shield.
         tolerance: largest deviation that passes.
-        share: is told the share that is done.
+        share: called with the completed fraction.
 
     Raises:
-        TestudoError: there is no tick at all.
+        TestudoError: the run has no ticks.
     """
     if not any(run.ticks.values()):
-        raise TestudoError(f"{run.folder}: holds no tick record; re-inference needs what the control loops wrote")
+        raise TestudoError(
+            f"{run.folder}: found no tick records, expected those of the control loops: re-inference needs them"
+        )
     model, announced = model_of(artefact), announcements_of(run)
     checks = []
     for name in run.ticks:
@@ -59,23 +63,107 @@ def reinfer_robot(
     unverified = check_goals(rerun.errors, ticks, robot.goal_world, leader, robot.follows)
     unverified += check_neighbours(rerun.errors, name, ticks, announced)
     unverified += check_poses(rerun.errors, ticks, run.odometry[name])
-    return RobotCheck(
-        name,
-        len(ticks),
-        rerun.lost,
-        rerun.decisions,
-        rerun.reinferred,
-        dict(sorted(rerun.skipped.items())),
-        unverified,
-        rerun.errors.checks(),
-    )
+    counts = len(ticks), rerun.lost, rerun.decisions, rerun.reinferred
+    return RobotCheck(name, *counts, dict(sorted(rerun.skipped.items())), unverified, rerun.errors.checks())
 
 
 def model_of(artefact: PolicyArtefact) -> MotionModel:
-    """Return the motion model of the robot that the policy is for."""
+    """Return the motion model of the policy's robot."""
     return motion_model(parse_robot(artefact.contract.robot_spec, f"{artefact.path}: contract"))
 
 
 def announcements_of(run: RecordedRun) -> dict[str, Announcements]:
-    """Return what each robot told its peers."""
+    """Return the announcements of each robot."""
     return {name: Announcements.of(messages) for name, messages in run.announcements.items()}
+
+
+ALTERABLE = (
+    "measured_position_world",
+    "estimate_position_world",
+    "estimate_yaw",
+    "goal_world",
+    "neighbour_control_point_world",
+    "neighbour_age_s",
+    "hidden_before",
+)
+"""Inputs that `alter` can change."""
+
+_WINDOW_TICKS = 40
+"""Ticks on each side of the changed one that `mutations_detected` infers again."""
+
+
+@dataclass(frozen=True)
+class InputMutation:
+    """One changed input, and the result of re-inference."""
+
+    field: str
+    robot: str
+    sequence: int
+    amount: float
+    error: float
+    """Largest deviation of the robot; infinite if it cannot be computed."""
+    caught: bool
+    """Re-inference failed, as it must."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return asdict(self) | {"error": self.error if self.error < float("inf") else None}
+
+
+def alter(
+    run: RecordedRun, field: str = "estimate_position_world", amount: float = 0.01
+) -> tuple[RecordedRun, str, int]:
+    """Return the recording with one number changed, and the robot and sequence of that tick.
+
+    The tick is the decision in the middle of the first robot that has one.
+
+    Args:
+        run: the recording; it is not changed.
+        field: one of `ALTERABLE`; its first number is changed.
+        amount: added to it, in the unit of the field.
+
+    Raises:
+        TestudoError: the field cannot be altered, or no tick has it.
+    """
+    if field not in ALTERABLE:
+        raise TestudoError(f"alter: field: found {field!r}, expected one of {', '.join(ALTERABLE)}")
+    for name, ticks in run.ticks.items():
+        usable = [
+            k
+            for k, record in enumerate(ticks)
+            if record.decided and not record.reason and getattr(record, field) not in (None, ())
+        ]
+        if usable:
+            chosen = usable[len(usable) // 2]
+            record = ticks[chosen]
+            changed = replace(record, **{field: _shifted(getattr(record, field), amount)})
+            altered = (*ticks[:chosen], changed, *ticks[chosen + 1 :])
+            return replace(run, ticks={**run.ticks, name: altered}), name, record.sequence
+    raise TestudoError(f"alter: found no decision with {field} in this run; alter another field")
+
+
+def mutations_detected(
+    run: RecordedRun, artefact: PolicyArtefact, amount: float = 0.01, tolerance: float = TOLERANCE
+) -> tuple[InputMutation, ...]:
+    """Change each input of the run, one at a time, and return whether re-inference fails.
+
+    Only the ticks around the change are inferred again.
+    """
+    model, announced = model_of(artefact), announcements_of(run)
+    found = []
+    for field in ALTERABLE:
+        try:
+            altered, name, sequence = alter(run, field, amount)
+        except TestudoError:
+            continue  # a policy without memory has no hidden state
+        near = [tick for tick in altered.ticks[name] if abs(tick.sequence - sequence) <= _WINDOW_TICKS]
+        window = replace(altered, ticks={name: tuple(near)})
+        check = reinfer_robot(window, name, artefact, model, announced)
+        found.append(InputMutation(field, name, sequence, amount, check.error, check.error > tolerance))
+    return tuple(found)
+
+
+def _shifted(value: float | tuple, amount: float) -> float | tuple:
+    if isinstance(value, tuple):
+        return (_shifted(value[0], amount), *value[1:])
+    return value + amount

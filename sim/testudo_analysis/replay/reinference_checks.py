@@ -1,4 +1,4 @@
-"""What re-inference found: the largest deviation of every field, by robot, and the verdict."""
+"""Result of re-inference: the largest deviation of every field by robot, and the verdict."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import Any
 import numpy as np
 
 TOLERANCE = 1e-5
-"""Largest deviation of an honest record, in the unit of the field (m, rad, m/s, rad/s or s)."""
-
-COMMAND_FIELDS = ("nominal", "hidden", "shielded", "sent")
-"""What the control loop computed: without these compared, nothing is proven."""
+"""Largest deviation of an unchanged record, in the unit of the field (m, rad, m/s, rad/s or s)."""
 
 
 @dataclass(frozen=True)
 class FieldCheck:
-    """One quantity, recomputed and compared with the record."""
+    """One recomputed quantity compared with the record."""
 
     name: str
     what: str
     """How it was recomputed."""
     compared: int
-    """Ticks in which it was."""
+    """Number of compared ticks."""
     error: float
     """Largest absolute deviation; infinite where it cannot be computed."""
     sequence: int | None
@@ -38,21 +35,28 @@ class RobotCheck:
     robot: str
     ticks: int
     lost: int
-    """Ticks that are missing in the record, by its sequence numbers."""
+    """Missing ticks by the sequence numbers of the record."""
     decisions: int
-    """Ticks in which the policy was run again."""
+    """Ticks in which the policy was inferred again."""
     reinferred: int
-    """Ticks whose sent command came again out of policy and shield."""
+    """Ticks whose sent command was recomputed by policy and shield."""
     skipped: Mapping[str, int]
-    """Ticks without a command to infer, by reason: how the robot was braked, or what was lost."""
+    """Ticks without a command to infer, by reason: the brake reason, or the lost input."""
     unverified: int
-    """Inputs whose origin the record does not hold."""
+    """Inputs whose source is not recorded."""
     fields: tuple[FieldCheck, ...]
 
     @property
     def error(self) -> float:
         """Return the largest deviation of all fields."""
         return max((check.error for check in self.fields), default=math.inf)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-ready values; an infinite error is null."""
+        names = ("ticks", "lost", "decisions", "reinferred", "skipped", "unverified")
+        counts = {name: getattr(self, name) for name in names}
+        fields = {check.name: _field_values(check) for check in self.fields}
+        return counts | {"skipped": dict(self.skipped), "error": _finite(self.error), "fields": fields}
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Reinference:
 
     @property
     def passed(self) -> bool:
-        """Return whether every robot had commands to infer and none deviates."""
+        """Return whether every robot has inferred commands without deviation."""
         return bool(self.robots) and all(
             robot.reinferred > 0 and robot.error <= self.tolerance for robot in self.robots
         )
@@ -105,19 +109,7 @@ class Reinference:
             "reinferred": self.reinferred,
             "policy_sha256": self.policy_sha256,
             "fields": {check.name: _field_values(check) for check in self.fields},
-            "robots": {
-                robot.robot: {
-                    "ticks": robot.ticks,
-                    "lost": robot.lost,
-                    "decisions": robot.decisions,
-                    "reinferred": robot.reinferred,
-                    "skipped": dict(robot.skipped),
-                    "unverified": robot.unverified,
-                    "error": _finite(robot.error),
-                    "fields": {check.name: _field_values(check) for check in robot.fields},
-                }
-                for robot in self.robots
-            },
+            "robots": {robot.robot: robot.to_dict() for robot in self.robots},
         }
 
 
@@ -126,19 +118,19 @@ class FieldErrors:
     """Collects the deviations of one robot's fields."""
 
     what: Mapping[str, str]
-    """Every field by name, and how it is recomputed."""
+    """Description of each field by name."""
     _compared: dict[str, int] = field(default_factory=dict)
     _worst: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def add(self, name: str, sequence: int, found: Any, recorded: Any) -> None:
-        """Compare two vectors or numbers; None or another shape on one side is infinitely wrong."""
+        """Compare two vectors or numbers; None or another shape on one side is an infinite deviation."""
         error = _deviation(found, recorded)
         self._compared[name] = self._compared.get(name, 0) + 1
         if name not in self._worst or error > self._worst[name][0]:
             self._worst[name] = (error, sequence)
 
     def checks(self) -> tuple[FieldCheck, ...]:
-        """Return what was collected, in the order of ``what``."""
+        """Return the result of each field, in the order of ``what``."""
         return tuple(
             FieldCheck(name, what, self._compared.get(name, 0), *self._worst.get(name, (0.0, None)))
             for name, what in self.what.items()

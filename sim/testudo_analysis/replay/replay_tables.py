@@ -51,7 +51,7 @@ def gap_tables(gap: OpenLoopGap) -> list[Table]:
         unit = next(row.unit for row in gap.rows if row.channel == channel)
         cells = [_quantiles(gap, channel, horizon, ALL_ROBOTS) for horizon in gap.horizons_s]
         channels.add_row(f"{channel} ({SHOWN_UNITS[unit][0]})", *cells)
-    channels.add_row("way travelled (mm)", *(_travel(gap, horizon) for horizon in gap.horizons_s))
+    channels.add_row("distance travelled (mm)", *(_travel(gap, horizon) for horizon in gap.horizons_s))
     for robot in gap.robots:
         cells = [_quantiles(gap, "position", horizon, robot) for horizon in gap.horizons_s]
         robots.add_row(robot, *cells)
@@ -59,7 +59,7 @@ def gap_tables(gap: OpenLoopGap) -> list[Table]:
 
 
 def counterfactual_tables(outcomes: Sequence[VariantOutcome]) -> list[Table]:
-    """Return one table for each moment: what became of the team in each way of going on."""
+    """Return one table for each start time: the outcome of each variant."""
     return [
         _counterfactual_table(time_s, [item for item in outcomes if item.from_s == time_s])
         for time_s in sorted({item.from_s for item in outcomes})
@@ -69,7 +69,7 @@ def counterfactual_tables(outcomes: Sequence[VariantOutcome]) -> list[Table]:
 def _counterfactual_table(time_s: float, outcomes: Sequence[VariantOutcome]) -> Table:
     horizon_s = max(item.horizon_s for item in outcomes)
     table = _table(f"From {time_s:.2f} s on, {horizon_s:.1f} s ahead (mm, s)")
-    table.add_column("how it goes on", no_wrap=True)
+    table.add_column("variant", no_wrap=True)
     for name in ("touch", "least", "off", "arrive", "after", "acts", "brakes"):
         table.add_column(name, justify="right", no_wrap=True)
     for item in outcomes:

@@ -1,15 +1,14 @@
-"""One robot's record, tick by tick through the same policy, estimate and shield as on the robot.
+"""One robot's ticks through the same estimate, policy and shield as on the robot.
 
-Every tick is teacher-forced: it starts from the recorded inputs, so that deviations do not add up.
-What only the order of the ticks tells is checked too: the memory that is handed on, the decision
-period, the held command, and the commands that had yet to act.
+Every tick is teacher-forced: it starts from the recorded inputs, so that deviations do not add up. The order of the
+ticks is checked too: the memory of the policy, the decision period, the held command, and the pending commands.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -38,23 +37,23 @@ FIELDS = {
     "control point": "stopping point of the recorded estimate",
     "neighbours": "a recorded announcement of the peer",
     "schedule": "decision period: 0 as expected, 1 otherwise",
-    "memory": "hidden state that the tick before left",
+    "memory": "hidden state after the previous tick",
     "nominal": "policy on the recorded inputs, held between decisions; velocity and yaw rate",
     "hidden": "policy on the recorded inputs",
     "shielded": "shield on the recorded inputs and the nominal just inferred",
     "sent": "actuator command of that shield and yaw rate within its limits; zero when braked",
 }
-"""What is compared, and with what."""
+"""Compared quantities, and their references."""
 
 AFTER_A_LOSS = "held command after a lost tick"
 _BRAKED_BY_SHIELD = "shield_braked"
 _DOWN = (str(Mode.LAND), str(Mode.EMERGENCY))
-"""Modes in which a robot comes down by the shield of a landing."""
+"""Modes of a descent under the landing shield."""
 
 
 @dataclass
 class TickReplay:
-    """Takes the ticks of one robot in order and compares what they should have computed."""
+    """Takes the ticks of one robot in order and compares them with recomputed ones."""
 
     artefact: PolicyArtefact
     model: MotionModel
@@ -66,14 +65,13 @@ class TickReplay:
     _last: TickRecord | None = None
     _nominal: np.ndarray | None = None
     _yaw_rate: float = 0.0
-    """[rad/s] beside it, of a policy that commands one."""
+    """[rad/s]: nominal, of a policy that commands one."""
     _since_decision: int = 0
-    _sent: PendingCommands | None = None
+    _sent: PendingCommands = field(init=False)
     _sent_from_s: float = -np.inf
     """Commands are known from this stamp on; -inf: from the first one."""
-    _estimate: MotionState | None = None
-    """As recorded in the tick at hand."""
-    _stop: StoppingPoint | None = None
+    _state: tuple[MotionState, StoppingPoint] | None = None
+    """Recorded estimate of the current tick, and its stopping point."""
 
     def take(self, record: TickRecord) -> None:
         """Compare the next tick."""
@@ -81,7 +79,7 @@ class TickReplay:
         try:
             self._compare(record)
         except (ValueError, TypeError, IndexError):
-            # numbers are missing or do not fit together: such a tick cannot have been computed
+            # numbers are missing or inconsistent: the control loop cannot have computed such a tick
             self.errors.add("sent", record.sequence, None, record.sent_command)
             self._forget(record.stamp_s)
         self._last = record
@@ -102,13 +100,12 @@ class TickReplay:
         self._sent.push(record.stamp_s, effective_command(self.model, np.array(record.sent_command)))
 
     def _check_order(self, record: TickRecord) -> None:
-        """Compare the memory with the tick before; forget what a lost tick makes unknown."""
+        """Compare the memory with the previous tick; forget what a lost tick makes unknown."""
         last = self._last
-        size = self.artefact.contract.hidden_size
         if record.sequence == 0 or (last is not None and record.sequence <= last.sequence):
             self._forget(-np.inf)
             if record.sequence == 0:
-                self.errors.add("memory", 0, np.zeros(size), record.hidden_before)
+                self.errors.add("memory", 0, np.zeros(self.artefact.contract.hidden_size), record.hidden_before)
         elif last is None or record.sequence > last.sequence + 1:
             self.lost += record.sequence - (last.sequence + 1 if last else 0)
             self._forget(record.stamp_s)
@@ -116,133 +113,101 @@ class TickReplay:
             self.errors.add("memory", record.sequence, last.hidden_after, record.hidden_before)
 
     def _forget(self, sent_from_s: float) -> None:
-        spec = self.model.spec
-        self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
+        self._sent = PendingCommands(self.model.spec.command_delay_s, self.model.spec.dead_man_s)
         self._sent_from_s = sent_from_s
         self._nominal, self._since_decision = None, 0
 
     def _check_estimate(self, record: TickRecord) -> None:
-        unknown = record.pose_stamp_s is None or record.estimate_position_world is None
-        if unknown and record.reason:
+        stamp_s, add = record.pose_stamp_s, partial(self._add, record)
+        if (stamp_s is None or record.estimate_position_world is None) and record.reason:
             return
-        self._estimate = MotionState(
-            np.array(record.estimate_position_world),
-            np.array(record.estimate_yaw),
-            np.array(record.estimate_velocity),
-        )
-        self._stop = self.model.stopping_point(self._estimate)
-        if record.pose_stamp_s - self.model.spec.command_delay_s >= self._sent_from_s:
-            pending, pending_s = self._sent.since(record.pose_stamp_s, record.stamp_s)
-            self.errors.add(
-                "pending",
-                record.sequence,
-                _flat(pending, pending_s),
-                _flat(record.pending_commands, record.pending_time_s),
-            )
-        measured = MotionState(
-            np.array(record.measured_position_world),
-            np.array(record.measured_yaw),
-            np.array(record.measured_velocity),
-        )
-        estimate = estimate_state(
-            self.model,
-            measured,
-            [np.array(command) for command in record.pending_commands],
-            record.pending_time_s,
-        )
-        self.errors.add(
-            "estimate",
-            record.sequence,
-            _flat(estimate.position_world, estimate.yaw, estimate.velocity),
-            _flat(record.estimate_position_world, record.estimate_yaw, record.estimate_velocity),
-        )
-        self.errors.add(
-            "control point",
-            record.sequence,
-            self._stop.position_world,
-            record.control_point_world,
-        )
+        recorded = (record.estimate_position_world, record.estimate_yaw, record.estimate_velocity)
+        estimate = MotionState(*map(np.array, recorded))
+        stop = self.model.stopping_point(estimate)
+        self._state = estimate, stop
+        if stamp_s is None:
+            raise ValueError("a driven tick without a pose")
+        if stamp_s - self.model.spec.command_delay_s >= self._sent_from_s:
+            pending, pending_s = self._sent.since(stamp_s, record.stamp_s)
+            add("pending", _flat(pending, pending_s), _flat(record.pending_commands, record.pending_time_s))
+        measured = (record.measured_position_world, record.measured_yaw, record.measured_velocity)
+        commands = [np.array(command) for command in record.pending_commands]
+        rolled = estimate_state(self.model, MotionState(*map(np.array, measured)), commands, record.pending_time_s)
+        add("estimate", _flat(rolled.position_world, rolled.yaw, rolled.velocity), _flat(*recorded))
+        add("control point", stop.position_world, record.control_point_world)
+
+    def _add(self, record: TickRecord, name: str, found: object, recorded: object) -> None:
+        self.errors.add(name, record.sequence, found, recorded)
 
     def _infer(self, record: TickRecord) -> None:
-        """Run policy and shield for a tick that sent a command."""
+        """Infer policy and shield of a tick that sent a command."""
         if not self._decide(record):
             self.skipped[AFTER_A_LOSS] += 1
             return
-        add, sequence = self.errors.add, record.sequence
-        add(
-            "nominal",
-            sequence,
-            _flat(self._nominal, self._yaw_rate),
-            _flat(record.nominal_world, record.nominal_yaw_rate),
-        )
-        result = self._shield(record)
-        braked = result is None or int(result.status) == ShieldStatus.BRAKED
-        add(
-            "shielded",
-            sequence,
-            None if braked else result.control_velocity_world,
-            record.shielded_world,
-        )
+        nominal = _flat(record.nominal_world, record.nominal_yaw_rate)
+        self._add(record, "nominal", _flat(self._nominal, self._yaw_rate), nominal)
         turn = limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
-        add("sent", sequence, None if braked else _flat(result.command, turn), _sent(record))
-        self.reinferred += 1
+        self._check_shield(record, self._shield(record, self._whole_shield), turn)
 
     def _infer_landing(self, record: TickRecord) -> None:
-        """Run the shield of a landing, whose wish is not the policy's but as recorded."""
+        """Infer the shield of a landing, whose nominal command is the recorded one."""
         self._nominal = np.array(record.nominal_world)
-        result = self._shield(record, self._landing_shield)
-        braked = result is None or int(result.status) == ShieldStatus.BRAKED
-        self.errors.add(
-            "shielded", record.sequence, None if braked else result.control_velocity_world, record.shielded_world
-        )
-        self.errors.add("sent", record.sequence, None if braked else _flat(result.command, 0.0), _sent(record))
+        self._check_shield(record, self._shield(record, self._landing_shield), 0.0)
         self._nominal = None
+
+    def _check_shield(self, record: TickRecord, result: ShieldResult | None, turn: float) -> None:
+        """Compare the result of a shield that must not have braked, with a yaw rate [rad/s] beside it."""
+        if result is None or int(result.status) == ShieldStatus.BRAKED:
+            velocity = command = None
+        else:
+            velocity, command = result.control_velocity_world, _flat(result.command, turn)
+        self._add(record, "shielded", velocity, record.shielded_world)
+        self._add(record, "sent", command, _sent(record))
         self.reinferred += 1
 
     def _infer_braked(self, record: TickRecord) -> None:
         """The shield must brake again; the record holds no nominal command to compare."""
         if self._decide(record):
-            result = self._shield(record)
+            result = self._shield(record, self._whole_shield)
             braked = result is not None and int(result.status) == ShieldStatus.BRAKED
-            self.errors.add("shielded", record.sequence, 0.0 if braked else np.inf, 0.0)
+            self._add(record, "shielded", 0.0 if braked else np.inf, 0.0)
 
     def _decide(self, record: TickRecord) -> bool:
-        """Bring the nominal command up to this tick; False if it is not known."""
-        period = self.artefact.contract.decision_ticks
+        """Update the nominal command to this tick; False if it is unknown."""
+        contract = self.artefact.contract
+        period = contract.decision_ticks
         if self._nominal is None and not record.decided:
             return False
         due = self._nominal is None or self._since_decision >= period
-        self.errors.add("schedule", record.sequence, float(due), float(record.decided))
+        self._add(record, "schedule", float(due), float(record.decided))
         if not record.decided:
             self._since_decision += 1
-            self.errors.add("hidden", record.sequence, record.hidden_before, record.hidden_after)
+            self._add(record, "hidden", record.hidden_before, record.hidden_after)
             return True
         self._since_decision = 1
         self.decisions += 1
-        command = self.artefact.contract.command
-        signals = policy_signals(
-            self._estimate,
-            self._stop,
-            recorded_table(record),
-            self.artefact.contract.shield.hold_s,
-            {"goal_world": np.array(record.goal_world)},
-        )
+        goal = {"goal_world": np.array(record.goal_world)}
+        signals = policy_signals(*self._known_state(), recorded_table(record), contract.shield.hold_s, goal)
         try:
             nominal, hidden = self.artefact.step(slots_first(signals), np.array(record.hidden_before, np.float32))
         except ArtefactError:
-            nominal, hidden = np.full(self.model.spec.dimension + turns(command), np.inf), None
-        self._nominal, self._yaw_rate = split_output(command, np.asarray(nominal, float))
-        self.errors.add("hidden", record.sequence, hidden, record.hidden_after)
+            nominal, hidden = np.full(self.model.spec.dimension + turns(contract.command), np.inf), None
+        self._nominal, self._yaw_rate = split_output(contract.command, np.asarray(nominal, float))
+        self._add(record, "hidden", hidden, record.hidden_after)
         return True
 
-    def _shield(self, record: TickRecord, shield: Shield | None = None) -> ShieldResult | None:
-        if not np.isfinite(self._nominal).all():
+    def _known_state(self) -> tuple[MotionState, StoppingPoint]:
+        if self._state is None:
+            raise ValueError("a driven tick without an estimate")
+        return self._state
+
+    def _shield(self, record: TickRecord, shield: Shield) -> ShieldResult | None:
+        if self._nominal is None or not np.isfinite(self._nominal).all():
             return None
         own, peers = _spaces(record)
-        sight = ShieldInputs(
-            np.array(record.measured_position_world), self._estimate, self._stop, recorded_table(record), peers
-        )
-        return (shield or self._whole_shield).step(sight, own, self._nominal, np.array(float(record.sequence + 1)))[0]
+        measured = np.array(record.measured_position_world)
+        inputs = ShieldInputs(measured, *self._known_state(), recorded_table(record), peers)
+        return shield.step(inputs, own, self._nominal, np.array(float(record.sequence + 1)))[0]
 
     @cached_property
     def _whole_shield(self) -> Shield:
@@ -270,7 +235,7 @@ def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
     """Return the recorded space of the robot (2, D) and of its peers (2, D, K)."""
     count, dimension = len(record.neighbour_names), len(record.goal_world)
 
-    def lanes(values: tuple[SegmentEnds, ...]) -> np.ndarray:
+    def segments(values: tuple[SegmentEnds, ...]) -> np.ndarray:
         return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
 
     own = ReservedSpace(
@@ -280,8 +245,8 @@ def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
         np.array(float(record.requested_since)),
     )
     peers = PeerReservations(
-        lanes(record.neighbour_reserved_segment_world),
-        lanes(record.neighbour_requested_segment_world),
+        segments(record.neighbour_reserved_segment_world),
+        segments(record.neighbour_requested_segment_world),
         np.array(record.neighbour_acknowledged, float),
         np.array(record.neighbour_silent, bool),
         np.array([record.robot < name for name in record.neighbour_names], bool),
@@ -291,7 +256,7 @@ def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
 
 
 def _sent(record: TickRecord) -> np.ndarray | None:
-    """Return what the tick sent, the yaw rate last."""
+    """Return the sent command, the yaw rate last."""
     return _flat(record.sent_command, record.sent_yaw_rate)
 
 

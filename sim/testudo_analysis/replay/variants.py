@@ -1,4 +1,4 @@
-"""What became of the worlds of a counterfactual, and of the real run in the same time."""
+"""Outcomes of counterfactual variants, and of the recorded run in the same time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.replay.run_moment import RunMoment, goals_of
+from testudo_analysis.replay.replayed_team import RunMoment, goals_of
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import TeamRecording
@@ -20,8 +20,8 @@ _ROUNDED_S = 0.1
 
 
 @dataclass(frozen=True)
-class CounterfactualVariants:
-    """Where the worlds of one moment went."""
+class VariantPaths:
+    """Paths of the worlds of one start time."""
 
     position_world: np.ndarray
     """(T, D, N, E) [m]."""
@@ -31,14 +31,14 @@ class CounterfactualVariants:
 
 @dataclass(frozen=True)
 class VariantOutcome:
-    """What one way of going on came to from one moment; of the real run there is one world."""
+    """Outcome of one variant from one start time; the recorded run has one world."""
 
     way: str
     from_s: float
     horizon_s: float
     worlds: int
     touched: int
-    """Worlds in which robots touched each other or a wall."""
+    """Worlds with contact of robots with each other or with a wall."""
     contacts: int
     """Ticks times touching pairs, all worlds."""
     separation_m: float | None
@@ -46,16 +46,16 @@ class VariantOutcome:
     least_separation_m: float | None
     """The same, least of all worlds."""
     arrived: int | None
-    """Worlds in which all robots were at their goals at once; None without goals."""
+    """Worlds in which all robots were at their goals at the same time; None without goals."""
     arrival_s: float | None
-    """After so long, median over those worlds."""
+    """Time [s] until then, median over those worlds."""
     interventions: float | None
-    """Share of the robots' ticks in which the shield changed the command; None where that is not recorded."""
+    """Share of the robots' ticks in which the shield changed the command; None if not recorded."""
     braked: float | None
     """Share of the robots' ticks in which it braked."""
     off_m: float | None = None
-    """How far a robot was at the end from where it really was, mean over the robots, median over the worlds: without
-    the shield and with the recorded commands this is the error of the model, otherwise also what was changed."""
+    """Distance [m] from the recorded position at the end, mean over the robots, median over the worlds: the error of
+    the model for recorded commands without the shield; otherwise also the effect of the variant."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -64,13 +64,13 @@ class VariantOutcome:
 
 @dataclass(frozen=True)
 class CounterfactualOutcomes:
-    """All worlds of one way."""
+    """All worlds of one variant."""
 
     way: str
     outcomes: tuple[VariantOutcome, ...]
-    """One for each moment."""
-    ways: tuple[CounterfactualVariants, ...] = field(repr=False)
-    """One for each moment."""
+    """One for each start time."""
+    paths: tuple[VariantPaths, ...] = field(repr=False)
+    """One for each start time."""
 
     @classmethod
     def create(
@@ -82,33 +82,24 @@ class CounterfactualOutcomes:
         logs: Any,
         goal: np.ndarray | None,
     ) -> CounterfactualOutcomes:
-        """Return the outcomes of worlds (..., E) whose ticks were logged; those of one moment are side by side."""
-        outcomes, ways = [], []
+        """Return the outcomes of logged worlds (..., E); those of one start time are adjacent."""
+        outcomes, paths = [], []
         for k, moment in enumerate(moments):
             part = slice(k * draws, (k + 1) * draws)
             position, status = logs.position_world[..., part], logs.status[..., part]
-            arrival = _arrivals(recording.spec, position, goal)
+            horizon_s = len(position) * recording.spec.control_period_s
             separation = least_distances(position).min(axis=0, initial=np.inf)
-            there = _real_places(recording, moment.time_s + len(position) * recording.spec.control_period_s)
+            there = _recorded_positions(recording, moment.time_s + horizon_s)
             off = np.linalg.norm(position[-1] - there[..., None], axis=0).mean(axis=0)
-            outcomes.append(
-                VariantOutcome(
-                    way,
-                    moment.time_s,
-                    len(position) * recording.spec.control_period_s,
-                    draws,
-                    int((logs.contacts[:, part] > 0).any(axis=0).sum()),
-                    int(logs.contacts[:, part].sum()),
-                    _finite(np.median(separation)),
-                    _finite(separation.min()),
-                    *_arrival(arrival, recording.spec),
-                    float((status != int(ShieldStatus.PASSED)).mean()),
-                    float((status == int(ShieldStatus.BRAKED)).mean()),
-                    _finite(np.median(off)),
-                )
-            )
-            ways.append(CounterfactualVariants(position, logs.yaw[..., part]))
-        return cls(way, tuple(outcomes), tuple(ways))
+            contacts = logs.contacts[:, part]
+            touched, count = int((contacts > 0).any(axis=0).sum()), int(contacts.sum())
+            distances = _finite(np.median(separation)), _finite(separation.min())
+            arrived, arrival_s = _arrival(recording.spec, position, goal)
+            acted, braked = (status != int(ShieldStatus.PASSED)).mean(), (status == int(ShieldStatus.BRAKED)).mean()
+            found = (touched, count, *distances, arrived, arrival_s, float(acted), float(braked))
+            outcomes.append(VariantOutcome(way, moment.time_s, horizon_s, draws, *found, off_m=_finite(np.median(off))))
+            paths.append(VariantPaths(position, logs.yaw[..., part]))
+        return cls(way, tuple(outcomes), tuple(paths))
 
 
 def pair_distances(position_world: np.ndarray) -> np.ndarray:
@@ -123,15 +114,13 @@ def pair_distances(position_world: np.ndarray) -> np.ndarray:
 def least_distances(position_world: np.ndarray) -> np.ndarray:
     """Return the least distance of two centres at each tick in each world (T, E) [m]; infinite for a single robot.
 
-    Heights count in full, as they do where contacts are counted, and not as the shield counts them.
+    Heights count in full, as for contacts; the shield scales them.
     """
     return pair_distances(position_world).min(axis=0, initial=np.inf)
 
 
-def recorded_outcome(
-    recording: TeamRecording, time_s: float, horizon_s: float
-) -> tuple[VariantOutcome, CounterfactualVariants]:
-    """Return what the real run came to from a moment on, looked at as often as a simulated one."""
+def recorded_outcome(recording: TeamRecording, time_s: float, horizon_s: float) -> tuple[VariantOutcome, VariantPaths]:
+    """Return the outcome of the recorded run from a start time on, sampled at the control period."""
     spec = recording.spec
     end_s = min(time_s + horizon_s, recording.span_s[1])
     count = max(1, int((end_s - time_s) / spec.control_period_s + 1e-9))
@@ -141,32 +130,23 @@ def recorded_outcome(
     yaw = np.stack([angle for _, angle, _ in found], axis=-1)
     distance = pair_distances(position[..., None])
     contacts = int((distance < 2 * spec.body_radius_m).sum())
-    arrival = _arrivals(spec, position[..., None], goals_of(recording))
     least = _finite(distance.min(initial=np.inf))
-    outcome = VariantOutcome(
-        REAL,
-        time_s,
-        end_s - time_s,
-        1,
-        int(contacts > 0),
-        contacts,
-        least,
-        least,
-        *_arrival(arrival, spec),
-        *_statuses(recording, time_s, end_s),
-    )
-    return outcome, CounterfactualVariants(position[..., None], yaw[..., None])
+    arrived, arrival_s = _arrival(spec, position[..., None], goals_of(recording))
+    acted, braked = _status_shares(recording, time_s, end_s)
+    found = (int(contacts > 0), contacts, least, least, arrived, arrival_s, acted, braked)
+    outcome = VariantOutcome(REAL, time_s, end_s - time_s, 1, *found)
+    return outcome, VariantPaths(position[..., None], yaw[..., None])
 
 
-def _real_places(recording: TeamRecording, time_s: float) -> np.ndarray:
-    """Return where the robots really were (D, N) [m]; not a number where nobody knows."""
+def _recorded_positions(recording: TeamRecording, time_s: float) -> np.ndarray:
+    """Return the recorded positions (D, N) [m]; NaN after the end of the recording."""
     known = time_s <= recording.span_s[1] + _ROUNDED_S
     places = [robot.trajectory.at(np.array([time_s]))[0][0] for robot in recording.robots]
     return np.stack(places, axis=1) if known else np.full((recording.spec.dimension, len(places)), np.nan)
 
 
-def _statuses(recording: TeamRecording, begin_s: float, end_s: float) -> tuple[float | None, float | None]:
-    """Return the shares of ticks in which the shield acted and in which the robot braked."""
+def _status_shares(recording: TeamRecording, begin_s: float, end_s: float) -> tuple[float | None, float | None]:
+    """Return the shares of ticks in which the shield acted and in which the robot braked; None without ticks."""
     if recording.run is None:
         return None, None
     found = [
@@ -180,21 +160,23 @@ def _statuses(recording: TeamRecording, begin_s: float, end_s: float) -> tuple[f
     return sum(status != "passed" for status in found) / len(found), found.count("braked") / len(found)
 
 
-def _arrivals(spec: RobotSpec, position_world: np.ndarray, goal_world: np.ndarray | None) -> np.ndarray | None:
-    """Return the tick (E,) at which all robots were at their goals at once, -1 for never; None without goals."""
+def _arrival(
+    spec: RobotSpec, position_world: np.ndarray, goal_world: np.ndarray | None
+) -> tuple[int | None, float | None]:
+    """Return in how many worlds all robots arrived, and the median time [s]; None without goals or arrivals.
+
+    Args:
+        spec: of the robots.
+        position_world: (T, D, N, E) [m].
+        goal_world: (D, N) [m].
+    """
     if goal_world is None:
-        return None
+        return None, None
     away = np.linalg.norm(position_world - goal_world[None, :, :, None], axis=1)
     there = (away < max(_ARRIVED_M, spec.body_radius_m)).all(axis=1)
-    return np.where(there.any(axis=0), there.argmax(axis=0), -1)
+    ticks = there.argmax(axis=0)[there.any(axis=0)]
+    return len(ticks), float(np.median(ticks + 1) * spec.control_period_s) if len(ticks) else None
 
 
-def _arrival(ticks: np.ndarray | None, spec: RobotSpec) -> tuple[int | None, float | None]:
-    if ticks is None:
-        return None, None
-    there = ticks[ticks >= 0]
-    return len(there), float(np.median(there + 1) * spec.control_period_s) if len(there) else None
-
-
-def _finite(value: float) -> float | None:
+def _finite(value: float | np.floating) -> float | None:
     return float(value) if np.isfinite(value) else None

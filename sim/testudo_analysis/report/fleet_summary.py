@@ -62,8 +62,8 @@ class FleetSummary:
     @property
     def arrival_s(self) -> float | None:
         """Return the arrival time [s] of the last robot; None if a robot did not arrive."""
-        times = [robot.arrived_s for robot in self.robots]
-        return None if None in times else max(times, default=None)
+        times = [robot.arrived_s for robot in self.robots if robot.arrived_s is not None]
+        return max(times, default=None) if len(times) == len(self.robots) else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,6 +20,33 @@ class Html:
 
     def __init__(self, markup: str) -> None:
         self.markup = markup
+
+
+def document(
+    title: str, subtitle: str, sections: Iterable[tuple[str, str, str]], *, banner: str = "", heading: str = ""
+) -> str:
+    """Return a self-contained page.
+
+    Args:
+        title: of the window.
+        subtitle: line below the heading.
+        sections: anchor, title and content of each; those without content are left out.
+        banner: markup beside the heading.
+        heading: default: the title.
+    """
+    style = (resources.files("testudo_analysis.report") / "page.css").read_text(encoding="utf-8")
+    shown = [section for section in sections if section[2]]
+    links = "".join(f'<a href="#{anchor}">{text(name)}</a>' for anchor, name, _ in shown)
+    body = "".join(
+        f'<section id="{anchor}"><h2>{text(name)}</h2>{content}</section>' for anchor, name, content in shown
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(title)}</title><style>{style}</style></head><body>"
+        f"<header><div><h1>{text(heading or title)}</h1><p>{text(subtitle)}</p></div>{banner}</header>"
+        f"<nav>{links}</nav><main>{body}</main></body></html>\n"
+    )
 
 
 def text(value: object) -> str:

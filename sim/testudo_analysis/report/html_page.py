@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 
 from testudo_analysis.replay.open_loop import ALL_ROBOTS
@@ -13,6 +12,7 @@ from testudo_analysis.report.html_markup import (
     Html,
     code,
     details,
+    document,
     facts,
     figure,
     film,
@@ -20,7 +20,6 @@ from testudo_analysis.report.html_markup import (
     paragraph,
     pill,
     table,
-    text,
 )
 from testudo_analysis.report.report_data import EvaluationRow, ReportData
 from testudo_analysis.report.summary import all_passed, scientific, share, verdicts
@@ -252,7 +251,9 @@ def margins(data: ReportData) -> str:
     if data.contract is None:
         return ""
     parameters = data.contract.shield
-    rows = [(term.name, f"{term.value_m * 1e3:.1f}", term.source) for term in parameters.terms]
+    rows: list[tuple[object, ...]] = [
+        (term.name, f"{term.value_m * 1e3:.1f}", term.source) for term in parameters.terms
+    ]
     rows.append((Html("<strong>sum</strong>"), f"{parameters.separation_m * 1e3:.1f}",
                  "distance of control points that is kept from a peer at rest"))  # fmt: skip
     rows.append(("wall", f"{parameters.wall_m * 1e3:.1f}", "distance that is kept from a wall"))
@@ -312,20 +313,8 @@ def write_html(data: ReportData, path: Path) -> Path:
 
 def page(data: ReportData) -> str:
     """Return the page."""
-    style = (resources.files("testudo_analysis.report") / "page.css").read_text(encoding="utf-8")
-    contents = [(anchor, title, make(data)) for anchor, title, make in _SECTIONS]
-    shown = [(anchor, title, content) for anchor, title, content in contents if content]
-    links = "".join(f'<a href="#{anchor}">{text(title)}</a>' for anchor, title, _ in shown)
-    body = "".join(
-        f'<section id="{anchor}"><h2>{text(title)}</h2>{content}</section>' for anchor, title, content in shown
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(data.title)}</title><style>{style}</style></head><body>"
-        f"<header><div><h1>{text(data.title)}</h1><p>{text(data.subtitle)}</p></div>"
-        f"{banner(data)}</header><nav>{links}</nav><main>{body}</main></body></html>\n"
-    )
+    sections = [(anchor, title, make(data)) for anchor, title, make in _SECTIONS]
+    return document(data.title, data.subtitle, sections, banner=banner(data))
 
 
 def banner(data: ReportData) -> str:

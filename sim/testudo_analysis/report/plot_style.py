@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -18,7 +19,7 @@ from testudo_analysis.rendering.scene_model import PALETTE
 INK, FAINT, LIGHT = "#1d2733", "#6b7785", "#e4e8ec"
 GOOD, WARN, BAD = "#2a9075", "#d9822b", "#c2483d"
 _DPI = 170
-_SETTINGS = {
+_SETTINGS: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
     "axes.titlesize": 9.5,

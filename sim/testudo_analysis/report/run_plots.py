@@ -144,7 +144,7 @@ def _draw_view(axes: Axes, section: FleetSection, view: tuple[int, int]) -> None
     """Draw arena and paths in two axes: (0, 1) is from above, (0, 2) from the side."""
     arena = section.contract.arena
     if arena is not None:
-        low, high = ([side[k] for k in view] for side in (arena.low_world, arena.high_world))
+        low, high = ((side[view[0]], side[view[1]]) for side in (arena.low_world, arena.high_world))
         box = (high[0] - low[0], high[1] - low[1])
         axes.add_patch(Rectangle(low, *box, fill=False, edgecolor=FAINT, lw=1.4))
         axes.set_xlim(low[0] - 0.05, high[0] + 0.05)
@@ -173,21 +173,14 @@ def _draw_obstacles(axes: Axes, arena: Arena) -> None:
 
 def _draw_path(axes: Axes, section: FleetSection, name: str, colour: str, view: tuple[int, int]) -> None:
     robot, track = section.run.fleet.robot(name), section.run.located(name)
-    start, goal = ([place[k] for k in view] for place in (robot.initial_position_world, robot.goal_world))
+    places = (robot.initial_position_world, robot.goal_world)
+    start, goal = ((place[view[0]], place[view[1]]) for place in places)
     radius = robot.spec.body_radius_m
     axes.add_patch(Circle(start, radius, fill=False, edgecolor=colour, lw=1.3))
     axes.add_patch(Circle(goal, section.tolerance_m, facecolor=colour, alpha=0.12, edgecolor="none"))
     axes.plot(*goal, marker="x", color=colour, markersize=7, markeredgewidth=1.8)
-    axes.annotate(
-        name,
-        (start[0], start[1] + radius),
-        xytext=(0, 2),
-        textcoords="offset points",
-        color=colour,
-        weight="bold",
-        ha="center",
-        va="bottom",
-    )
+    above, offset = (start[0], start[1] + radius), {"xytext": (0, 2), "textcoords": "offset points"}
+    axes.annotate(name, above, color=colour, weight="bold", ha="center", va="bottom", **offset)
     if not len(track.stamp_s):
         return
     x, y = (track.position_world[:, k] for k in view)

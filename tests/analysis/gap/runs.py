@@ -1,7 +1,7 @@
 """Recordings for tests of the gap: of a model itself, with errors that are known."""
 
 from testudo_analysis.gap.gap_analysis import analyse
-from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
+from testudo_bench.synthetic_data.synthetic_runs import synthetic_recording
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
 

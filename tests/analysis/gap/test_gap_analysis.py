@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from tests.analysis.gap.runs import ROBOT, report_of
 
+from testudo_analysis.gap.block_bootstrap import TimeBlocks, quantiles
 from testudo_analysis.gap.gap_analysis import analyse, compare
-from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
-from testudo_analysis.gap.statistics.block_bootstrap import TimeBlocks, quantiles
-from testudo_analysis.gap.statistics.margin_checks import _check
+from testudo_analysis.gap.margin_checks import _check
+from testudo_bench.synthetic_data.synthetic_runs import synthetic_recording
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
@@ -134,7 +134,7 @@ def test_two_files_and_two_runs_are_compared():
 
 
 def test_a_run_of_ours_is_replayed_and_scored(recorded):
-    from testudo_analysis.gap.statistics.predicted_score import score_of
+    from testudo_analysis.gap.predicted_score import score_of
 
     recorded = replace(recorded, info={"start_steady_s": 100.0, "start_wall_ns": 0, "versions": {}})
     report, _ = analyse(prepare(recording_of_run(recorded)))
@@ -143,7 +143,7 @@ def test_a_run_of_ours_is_replayed_and_scored(recorded):
     row = gap.find("nominal", "position", 1.0)
     assert row.median.value < 0.05 * row.travel_m
     assert report.score.rows == ()
-    assert "nothing predicted a score" in report.score.note
+    assert "no predicted score" in report.score.note
     values = {
         "success": 0.99,
         "success_low": 0.98,

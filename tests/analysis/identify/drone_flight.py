@@ -1,6 +1,6 @@
 """Flights of simulated quadrotors of known parameters, as recordings."""
 
-from testudo_analysis.identify.drone.synthetic_flights import DroneTruth, synthetic_flight
+from testudo_bench.synthetic_data.synthetic_flights import DroneTruth, synthetic_flight
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("crazyflie_2x")

@@ -11,15 +11,14 @@ from tests.sim.real_data import utias_folder
 
 from testudo_analysis.commands.replay import CounterfactualOptions, replay
 from testudo_analysis.incident import IncidentKind, IncidentThresholds, find_incidents
-from testudo_analysis.incident.incident_replay import moment_before, replay_incidents
-from testudo_analysis.incident.start_states import merged, starts_of
+from testudo_analysis.incident.incident_replay import merged, moment_before, replay_incidents, starts_of
 from testudo_analysis.replay.counterfactual import (
     CounterfactualVariant,
     HorizonSettings,
     counterfactual_variants,
     simulate_from,
 )
-from testudo_analysis.replay.run_moment import commands_from
+from testudo_analysis.replay.replayed_team import commands_from
 from testudo_analysis.replay.variants import least_distances, recorded_outcome
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
@@ -56,25 +55,25 @@ def test_a_policy_takes_the_robots_to_their_goals_from_every_moment_in_every_wor
     real = recorded_outcome(told, 1.0, 6.0)[0]
     assert (real.arrived, real.touched, real.interventions) == (0, 0, None)
     assert [outcome.from_s for outcome in made.outcomes] == [1.0, 2.0]
-    for outcome, ways in zip(made.outcomes, made.ways, strict=True):
+    for outcome, paths in zip(made.outcomes, made.paths, strict=True):
         assert (outcome.worlds, outcome.arrived, outcome.touched) == (5, 5, 0)
         assert 4.0 < outcome.arrival_s < 15.0
-        assert ways.position_world.shape[1:] == (2, 2, 5)
-    starts = [ways.position_world[0, 0, 0, 0] for ways in made.ways]
+        assert paths.position_world.shape[1:] == (2, 2, 5)
+    starts = [paths.position_world[0, 0, 0, 0] for paths in made.paths]
     assert starts[1] - starts[0] == pytest.approx(0.03, abs=0.005)  # a second later at 3 cm/s
 
 
 def test_the_first_world_has_the_dynamics_as_described_and_the_others_drawn_ones():
     told = meeting(0.6, seconds=6.0)
-    (outcome,), (ways,) = (
+    (outcome,), (paths,) = (
         getattr(
             simulate_from(told, (1.0,), CounterfactualVariant("told", None, shielded=False), HorizonSettings(4.0, 6)),
             name,
         )
-        for name in ("outcomes", "ways")
+        for name in ("outcomes", "paths")
     )
     real = recorded_outcome(told, 1.0, 4.0)[1].position_world[-1, :, :, 0]
-    off = np.linalg.norm(ways.position_world[-1] - real[..., None], axis=0).mean(axis=0)
+    off = np.linalg.norm(paths.position_world[-1] - real[..., None], axis=0).mean(axis=0)
     assert off[0] < 0.01
     assert np.all(off[1:] > 2 * off[0])
     assert outcome.off_m == pytest.approx(np.median(off), abs=0.01)

@@ -7,10 +7,8 @@ import pytest
 from tests.analysis.incident.stories import SPEC, ahead, driven, meeting, recording, story
 
 from testudo_analysis.incident import IncidentKind, IncidentThresholds, find_incidents
-from testudo_analysis.incident.incident import kept_apart_m
-from testudo_analysis.incident.time_spans import spans
-from testudo_analysis.replay.one_team import one_team
-from testudo_analysis.replay.run_moment import commands_from, moment_at
+from testudo_analysis.incident.incident import kept_apart_m, spans
+from testudo_analysis.replay.replayed_team import commands_from, moment_at, one_team
 from testudo_deploy.shield.arena import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_runs.alignment import prepare
@@ -36,7 +34,7 @@ def test_a_contact_is_found_with_its_depth_and_who_drove():
     assert incident.robots == ("r0", "r1")
     assert incident.value == pytest.approx(0.1, abs=0.005)
     assert incident.begin_s < incident.at_s < incident.end_s
-    assert "35 mm closer than their bodies" in incident.what
+    assert "35 mm of overlap" in incident.what
     assert "r0 drove towards r1 at 0.15 m/s and r1 drove towards r0" in incident.cause
 
 
@@ -72,7 +70,7 @@ def moved(robot, begin, end, by):
     return replace(robot, believed=replace(robot.trajectory, position_world=place))
 
 
-@pytest.mark.parametrize(("until", "cause"), [(3.5, "a wrong fix"), (99.0, "located anew")])
+@pytest.mark.parametrize(("until", "cause"), [(3.5, "a wrong pose"), (99.0, "a re-localisation")])
 def test_a_jump_of_the_pose_is_found_and_told_from_a_re_localisation(until, cause):
     whole = meeting(0.6)
     incident = only(replace(whole, robots=(moved(whole.robots[0], 3.0, until, (0.0, 0.3)), whole.robots[1])))
@@ -85,7 +83,7 @@ def test_a_contact_of_a_robot_that_is_not_where_it_believes_to_be_says_so():
     whole = meeting(0.1)
     told = replace(whole, robots=(moved(whole.robots[0], 1.0, 99.0, (0.0, 0.4)), whole.robots[1]))
     contact = next(item for item in find_incidents(told) if item.kind is IncidentKind.CONTACT)
-    assert "r0 was 400 mm from where it believed to be" in contact.cause
+    assert "r0 was 400 mm from its own estimate" in contact.cause
 
 
 def test_a_gap_in_the_poses_is_found_and_whether_all_robots_have_it():
@@ -95,7 +93,7 @@ def test_a_gap_in_the_poses_is_found_and_whether_all_robots_have_it():
         return replace(robot, trajectory=cut, believed=cut)
 
     first, second = meeting(0.6).robots
-    assert "this robot alone" in only(story(with_gap(first), second)).cause
+    assert "only this robot" in only(story(with_gap(first), second)).cause
     both = find_incidents(story(with_gap(first), with_gap(second)))
     assert [item.kind for item in both] == [IncidentKind.POSE_GAP] * 2
     assert "also r1" in both[0].cause
@@ -106,7 +104,7 @@ def test_commands_beyond_the_actuators_are_found():
     still = driven("r1", (0.0, 1.0), 0.0, ahead(0.0))
     incident = only(story(fast, still))
     assert incident.kind is IncidentKind.SATURATION
-    assert "told (0.50, 0.00), of which its actuators can do (0.20, 0.00)" in incident.what
+    assert "the command (0.50, 0.00), within limits (0.20, 0.00)" in incident.what
 
 
 @pytest.mark.parametrize(
@@ -135,7 +133,7 @@ def test_a_stop_between_two_drives_is_found_and_whether_it_was_told(stands, foun
     whole = story(driven("r0", (-0.6, 0.0), 0.0, told), driven("r1", (0.0, 1.0), 0.0, ahead(0.0)))
     incidents = find_incidents(whole)
     assert [item.kind for item in incidents] == found
-    assert all(item.cause == "it was told to stand" for item in incidents)
+    assert all(item.cause == "its commands were to stand" for item in incidents)
 
 
 @pytest.mark.parametrize(("goal", "found"), [((0.6, 0.0), [IncidentKind.DEADLOCK]), ((0.0, 0.05), [])])

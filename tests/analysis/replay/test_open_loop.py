@@ -9,7 +9,7 @@ import pytest
 from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import HORIZONS_S, open_loop
-from testudo_analysis.replay.command_timeline import CommandTimeline, command_timeline
+from testudo_analysis.replay.rollout_inputs import CommandTimeline, command_timeline
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
@@ -155,9 +155,9 @@ def test_what_cannot_be_replayed_is_refused(recorded):
     spec = load_robot("gritsbot_x")
     empty = Track(*(np.zeros((0, *shape)) for shape in ((), (), (2,), (), (2,))))
     none = replace(recorded, truth=dict.fromkeys(recorded.truth, empty))
-    with pytest.raises(TestudoError, match="no robot has both tick records and truth"):
+    with pytest.raises(TestudoError, match="found no robot with both tick records and truth"):
         open_loop(none, spec)
-    with pytest.raises(TestudoError, match=r"shorter than the shortest horizon, 100\.0 s"):
+    with pytest.raises(TestudoError, match=r"found no stretch without gaps of 100\.0 s"):
         open_loop(recorded, spec, horizons_s=(100.0,))
 
 

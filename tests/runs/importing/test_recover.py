@@ -12,7 +12,7 @@ from tests.deploy.run_messages import PERIOD_S, RunMessages, record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.runs.importing.bag_maker import NANO, START_NS, drive, make_older, mapping, message, write_bag
 
-from testudo_analysis.commands.recover import recover
+from testudo_analysis.commands.import_run import recover
 from testudo_deploy.cli import main
 from testudo_deploy.launch.run_folder import RunWriter
 from testudo_runs.importing.bags import BagError, read_bags

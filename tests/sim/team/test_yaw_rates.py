@@ -14,7 +14,7 @@ from tests.sim.deployed_team import QUICK, begin, deployed
 from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import TOLERANCE, reinfer
-from testudo_analysis.replay.counterfactual import _check_policy
+from testudo_analysis.replay.counterfactual import _checked_goal
 from testudo_crazyflie.firmware.commanders import decode_set_point
 from testudo_crazyflie.firmware.crtp_packets import GENERIC, Packet
 from testudo_deploy.contract.command_types import CommandTypeError
@@ -290,4 +290,4 @@ def test_a_counterfactual_says_that_it_has_no_yaw_rates(turning):
         spec = SPEC
 
     with pytest.raises(CommandTypeError, match=r"a counterfactual: found a policy of command\.type"):
-        _check_policy(Story(), turning, np.zeros((3, 1)))
+        _checked_goal(Story(), turning, np.zeros((3, 1)))

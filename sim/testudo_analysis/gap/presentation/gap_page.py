@@ -1,26 +1,37 @@
-"""The gap report as one HTML page that holds everything: styles, plots, player."""
+"""The gap report as one self-contained HTML page with plots and player."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
+from testudo_analysis.gap.block_bootstrap import Interval
 from testudo_analysis.gap.gap_analysis import TypeReplay
 from testudo_analysis.gap.gap_report import ALL, Difference, ErrorRow, GapReport, TypeGap
 from testudo_analysis.gap.presentation import gap_plots
 from testudo_analysis.gap.presentation.findings_text import comparison_text, findings, next_steps
 from testudo_analysis.gap.presentation.top_view import ReplayedCourse, top_view
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
-from testudo_analysis.report.html_markup import Html, code, details, facts, figure, paragraph, pill, table, text
+from testudo_analysis.report.html_markup import (
+    Html,
+    code,
+    details,
+    document,
+    facts,
+    figure,
+    paragraph,
+    pill,
+    table,
+    text,
+)
 
 
 @dataclass(frozen=True)
 class PageData:
-    """What the page shows beside the report."""
+    """Contents of the page."""
 
     report: GapReport
     replays: tuple[TypeReplay, ...]
@@ -38,7 +49,6 @@ def write_page(data: PageData, path: Path) -> Path:
 def page(data: PageData) -> str:
     """Return the page."""
     report = data.report
-    style = (resources.files("testudo_analysis.report") / "page.css").read_text(encoding="utf-8")
     sections = [("summary", "Summary", _summary(report))]
     for k, gap in enumerate(report.types):
         of = f" of {gap.robot_type}" if len(report.types) > 1 else ""
@@ -48,8 +58,8 @@ def page(data: PageData) -> str:
             for name, title, content in (
                 ("view", "From above", _view(courses, replay)),
                 ("errors", "Error by horizon", _errors(gap, report.horizons_s)),
-                ("kind", "What kind of error", _kinds(gap)),
-                ("where", "Where the model is wrong", _where(gap)),
+                ("kind", "Kinds of error", _kinds(gap)),
+                ("where", "Errors over the state space", _where(gap)),
                 ("time", "Error over the run", _time(gap, replay)),
                 ("latency", "Latency", _latency(gap)),
                 ("margins", "Margins of the shield", _margins(gap)),
@@ -60,23 +70,12 @@ def page(data: PageData) -> str:
         ("against", f"Against {report.against_name}", _against(report)),
         ("score", "Score", _score(report)),
         ("notes", "Notes", _notes(report)),
-        ("next", "How to go on", _next(report)),
+        ("next", "Next steps", _next(report)),
     ]
-    sections = [section for section in sections if section[2]]
-    links = "".join(f'<a href="#{anchor}">{text(title)}</a>' for anchor, title, _ in sections)
-    body = "".join(
-        f'<section id="{anchor}"><h2>{text(title)}</h2>{content}</section>' for anchor, title, content in sections
-    )
     name = Path(report.run).name or "recording"
     robots = sum(len(gap.robots) for gap in report.types)
     subtitle = f"{robots} robot{'s' if robots != 1 else ''}, {report.replayed_s:.0f} s replayed, {report.source}"
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Gap of {text(name)}</title><style>{style}</style></head><body><header><div>"
-        f"<h1>Gap between model and robots: {text(name)}</h1><p>{text(subtitle)}</p></div></header>"
-        f"<nav>{links}</nav><main>{body}</main></body></html>\n"
-    )
+    return document(f"Gap of {name}", subtitle, sections, heading=f"Gap between model and robots: {name}")
 
 
 def _summary(report: GapReport) -> str:
@@ -99,8 +98,8 @@ def _view(courses: Sequence[ReplayedCourse], replay: TypeReplay) -> str:
         top_view(courses, replay.spec.body_radius_m)
         + figure(
             gap_plots.excerpt_plot(courses),
-            "Each robot where the replayed course is off most: broad the real "
-            "path, thin the replayed one, dots where it starts anew on the real pose.",
+            "Each robot in its stretch of largest deviation: the real path (broad), the replayed one (thin), and the "
+            "restarts on the real pose (dots).",
         )
         + details("All paths", figure(gap_plots.paths_plot(courses), "Real paths of all robots."))
     )
@@ -108,9 +107,9 @@ def _view(courses: Sequence[ReplayedCourse], replay: TypeReplay) -> str:
 
 def _errors(gap: TypeGap, horizons_s: Sequence[float]) -> str:
     note = (
-        "From every recorded pose the commands go through the motion model, open loop; what it predicts is "
-        "compared with the pose that was recorded then. Bands and brackets are 95 % intervals by blocks of time. "
-        "Along and across are with respect to the real heading."
+        "The commands are simulated open loop from every recorded pose, and the prediction is compared with the pose "
+        "recorded at its end. Bands and brackets are 95 % intervals by blocks of time. Along and across are relative "
+        "to the real heading."
     )
     columns = ("channel", "parameters", *(f"{h:g} s" for h in horizons_s))
     pooled = [
@@ -155,21 +154,18 @@ def _kinds(gap: TypeGap) -> str:
             )
             for cause in found
         ]
-        heads = ("kind", "what it is", "explains", "")
+        heads = ("kind", "description", "explains", "")
         parts.append(f"<h3>{text(model + after)}</h3>" + table(heads, rows, numbers=(2,)))
     how = (
-        "each kind is what a small change of one parameter changes in the same predictions, of positions and "
-        "attitudes apart; what a flight controller answers (gusts, downwash, its trim) passes for drag, damping or "
-        "trim"
+        "each kind is the effect of a small change of one parameter on the same predictions, for positions and "
+        "attitudes separately; reactions of the flight controller (to gusts, downwash, its trim) appear as drag, "
+        "damping or trim"
         if gap.flown
-        else "a wrong scale grows with the way, a wrong lag or delay goes with changes of "
-        "velocity, slip with way times turn rate"
+        else "a wrong scale is proportional to the distance, a wrong lag or delay to changes of velocity, slip to "
+        "distance times turn rate"
     )
-    beside = "after those that account for more" if gap.flown else "beside the others"
-    note = (
-        f"Least squares on the error: {how}. What a kind explains is the share of the squared error of its channel "
-        f"that it accounts for {beside}."
-    )
+    beside = "after the larger ones" if gap.flown else "in addition to the others"
+    note = f"Least squares on the error: {how}. A kind explains a share of the squared error of its channel, {beside}."
     return paragraph(note) + "".join(parts)
 
 
@@ -177,27 +173,23 @@ def _where(gap: TypeGap) -> str:
     parts = [
         figure(
             gap_plots.state_plot(gap),
-            "Above: every field with enough starts. Below: along one quantity, with intervals.",
+            "Above: every bin with enough starts. Below: along one quantity, with intervals.",
         )
     ]
     for model, state in gap.state.items():
-        rows = [
-            (
-                cell.words,
-                (f"{1e3 * cell.median.value:.1f} ({1e3 * cell.median.low:.1f} to {1e3 * cell.median.high:.1f})"),
-                f"{cell.ratio.value:.1f} ({cell.ratio.low:.1f} to {cell.ratio.high:.1f})",
-                f"{cell.count:,}",
-            )
-            for cell in state.worst
-        ]
+        rows = [(cell.words, _spread(cell.median, 1e3), _spread(cell.ratio), f"{cell.count:,}") for cell in state.worst]
         if rows:
             parts.append(
-                f"<h3>Worst places, {text(model)}</h3>"
+                f"<h3>Worst regions, {text(model)}</h3>"
                 + table(("where", "median [mm]", "times the median of all", "starts"), rows, numbers=(1, 2, 3))
             )
         else:
-            parts.append(paragraph(f"{model}: no place is surely worse than the whole."))
+            parts.append(paragraph(f"{model}: no region is significantly worse than the whole."))
     return "".join(parts)
+
+
+def _spread(interval: Interval, factor: float = 1.0) -> str:
+    return f"{factor * interval.value:.1f} ({factor * interval.low:.1f} to {factor * interval.high:.1f})"
 
 
 def _time(gap: TypeGap, replay: TypeReplay) -> str:
@@ -208,34 +200,29 @@ def _time(gap: TypeGap, replay: TypeReplay) -> str:
     times = [out.windows.start_s for out in replay.outs]
     return figure(
         gap_plots.time_plot(replay.names, times, errors, round(horizon, 1)),
-        f"Signed error of the {gap.best} model; bands hold 80 % of the starts of a moment.",
+        f"Signed error of the {gap.best} model; bands hold 80 % of the starts of a time bin.",
     )
 
 
 def _latency(gap: TypeGap) -> str:
-    rows = [
-        (
-            found.robot,
-            found.channel,
-            f"{1e3 * found.real_s.value:.0f}",
-            (f"{1e3 * found.real_s.low:.0f} to {1e3 * found.real_s.high:.0f}"),
-            f"{1e3 * found.model_s:.0f}",
-            f"{found.correlation:.2f}",
+    rows = []
+    for found in gap.latencies:
+        real, low, high, model = (
+            f"{1e3 * value:.0f}" for value in (found.real_s.value, found.real_s.low, found.real_s.high, found.model_s)
         )
-        for found in gap.latencies
-    ]
+        rows.append((found.robot, found.channel, real, f"{low} to {high}", model, f"{found.correlation:.2f}"))
     if not rows and not gap.causes:
         return ""
     if not rows:
-        return paragraph("No stretch of the run holds enough changes of command to tell.")
+        return paragraph("No stretch of the run has enough changes of command for an estimate.")
     what = (
         "Delay and lag of the rotors that explain most of the fast part of the rates (5 to 25 Hz)"
         if gap.flown
-        else "The shift at which changes of the command and of the real velocity fit best"
+        else "The shift of best correlation between changes of the command and of the real velocity"
     )
     return paragraph(
-        f"{what}, and the same measure on the nominal model's response to the same commands. Delay and "
-        "lag show together."
+        f"{what}, and the same estimate for the nominal model's response to the same commands. It contains delay "
+        "and lag."
     ) + table(
         ("robot", "channel", "real [ms]", "95 %", "nominal model [ms]", "correlation"), rows, numbers=(2, 3, 4, 5)
     )
@@ -244,25 +231,16 @@ def _latency(gap: TypeGap) -> str:
 def _margins(gap: TypeGap) -> str:
     if not gap.margins:
         return ""
-    rows = [
-        (
-            check.model,
-            check.term,
-            check.what,
-            f"{check.limit:.3g} {check.unit}",
-            f"{check.p50:.3g}",
-            f"{check.p99:.3g}",
-            f"{check.worst:.3g}",
-            f"{100 * check.beyond:.2f} %",
-            check.robot,
-            pill(check.within, "within", "beyond"),
-        )
-        for check in gap.margins
-    ]
+    rows = []
+    for check in gap.margins:
+        figures = (f"{value:.3g}" for value in (check.p50, check.p99, check.worst))
+        limit, beyond = f"{check.limit:.3g} {check.unit}", f"{100 * check.beyond:.2f} %"
+        within = pill(check.within, "within", "beyond")
+        rows.append((check.model, check.term, check.what, limit, *figures, beyond, check.robot, within))
     note = (
-        "Residuals of the run against the terms that the shield's margins are the sum of, as a robot file makes "
-        "them; of an identified file, those that depend on what was identified. Within means: in 99 % of the "
-        "samples. A margin holds for top speed, so a slow run says little about it."
+        "Residuals of the run compared with the terms of the shield's margins for a robot file; for an identified "
+        "file those that depend on identified parameters. Within means: in 99 % of the samples. A margin is for top "
+        "speed, so a slow run has little information on it."
     )
     heads = ("file", "term", "residual", "covers", "p50", "p99", "worst", "beyond", "robot", "")
     return paragraph(note) + table(heads, rows, numbers=range(3, 8))
@@ -294,20 +272,20 @@ def _against(report: GapReport) -> str:
 
 def _score(report: GapReport) -> str:
     rows = [(row.name, row.predicted, row.real, pill(row.agrees, "agrees", "differs")) for row in report.score.rows]
-    return (table(("what", "predicted", "real", ""), rows) if rows else "") + paragraph(report.score.note)
+    return (table(("score", "predicted", "real", ""), rows) if rows else "") + paragraph(report.score.note)
 
 
 def _notes(report: GapReport) -> str:
-    said = [*(f"{name} could not be replayed: {why}" for name, why in report.left_out.items()), *report.notes]
+    said = [*(f"{name} cannot be replayed: {why}" for name, why in report.left_out.items()), *report.notes]
     return "".join(map(paragraph, said)) + (facts(report.versions) if report.versions else "")
 
 
 def _next(report: GapReport) -> str:
-    return table(("command", "what for"), [(code(command), what) for command, what in next_steps(report)])
+    return table(("command", "purpose"), [(code(command), what) for command, what in next_steps(report)])
 
 
 _NAMED = Html('<span class="pill warn">named</span>')
-_CHANGE = ("robot", "channel", "horizon", "from, to", "median", "p90", "of the median", "sure")
+_CHANGE = ("robot", "channel", "horizon", "from, to", "median", "p90", "of the median", "significant")
 
 
 def _change(row: Difference) -> tuple[object, ...]:
@@ -316,20 +294,10 @@ def _change(row: Difference) -> tuple[object, ...]:
         f"{factor * i.value:+.2f} ({factor * i.low:+.2f} to {factor * i.high:+.2f}) {unit}"
         for i in (row.median, row.p90)
     ]
-    sure = (
-        Html('<span class="pill none">no</span>')
-        if not row.significant
-        else pill(row.median.is_below, "lower", "higher")
-    )
-    return (
-        row.robot,
-        row.channel,
-        f"{row.horizon_s:g} s",
-        f"{row.first}, {row.second}",
-        *spans,
-        f"{100 * row.relative:+.0f} %",
-        sure,
-    )
+    none = Html('<span class="pill none">no</span>')
+    sure = pill(row.median.is_below, "lower", "higher") if row.significant else none
+    relative = f"{100 * row.relative:+.0f} %"
+    return row.robot, row.channel, f"{row.horizon_s:g} s", f"{row.first}, {row.second}", *spans, relative, sure
 
 
 def _unit(gap: TypeGap, channel: str) -> str:

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import NullLocator
 
+from testudo_analysis.gap.error_map import StateErrors
 from testudo_analysis.gap.gap_report import ALL, DEAD_RECKONING, IDENTIFIED, NOMINAL, TypeGap
 from testudo_analysis.gap.presentation.top_view import ReplayedCourse
-from testudo_analysis.gap.statistics.error_map import StateErrors
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
 from testudo_analysis.report.plot_style import FAINT, INK, PlotImage, drawing, legend_above, picture, robot_colour
 
@@ -51,17 +51,11 @@ def robots_plot(gap: TypeGap, horizons_s: Sequence[float]) -> PlotImage:
                 if row is None:
                     continue
                 median, p90 = row.median, row.p90
-                axes.plot([1e3 * median.low, 1e3 * median.high], [at, at], color=MODEL_COLOURS[model], linewidth=3)
-                axes.plot([1e3 * p90.low, 1e3 * p90.high], [at, at], color=MODEL_COLOURS[model], linewidth=3, alpha=0.4)
-                axes.plot(
-                    1e3 * median.value,
-                    at,
-                    "o",
-                    color=MODEL_COLOURS[model],
-                    markersize=4.5,
-                    label=model if at == y[0] else None,
-                )
-                axes.plot(1e3 * p90.value, at, "o", color="white", markeredgecolor=MODEL_COLOURS[model], markersize=4.5)
+                colour, label = MODEL_COLOURS[model], model if at == y[0] else None
+                axes.plot([1e3 * median.low, 1e3 * median.high], [at, at], color=colour, linewidth=3)
+                axes.plot([1e3 * p90.low, 1e3 * p90.high], [at, at], color=colour, linewidth=3, alpha=0.4)
+                axes.plot(1e3 * median.value, at, "o", color=colour, markersize=4.5, label=label)
+                axes.plot(1e3 * p90.value, at, "o", color="white", markeredgecolor=colour, markersize=4.5)
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_xlim(0, max(axes.get_xlim()[1], 1e-3))
@@ -76,7 +70,7 @@ def state_plot(gap: TypeGap) -> PlotImage:
     models = [model for model in gap.models if model in gap.state]
     top = max((float(np.nanmax(s.grid)) for s in gap.state.values() if np.isfinite(s.grid).any()), default=1e-3)
     with drawing(9.2, 2.9 + 2.3) as figure:
-        upper, lower = figure.subfigures(2, 1, height_ratios=(2.9, 2.3))
+        upper, lower = np.asarray(figure.subfigures(2, 1, height_ratios=(2.9, 2.3)), object)
         for axes, model in zip(upper.subplots(1, len(models), squeeze=False)[0], models, strict=True):
             _heat_panel(axes, gap.state[model], top)
             axes.set_title(f"{model}: median [mm] after {gap.state_horizon_s:g} s")
@@ -96,7 +90,7 @@ def state_plot(gap: TypeGap) -> PlotImage:
 
 
 def excerpt_plot(courses: Sequence[ReplayedCourse]) -> PlotImage:
-    """Return the path of each robot, and replayed pieces over it where they are worst."""
+    """Return the path of each robot with replayed pieces, in the stretch of largest deviation."""
     columns = min(3, len(courses))
     lines = -(-len(courses) // columns)
     with drawing(9.2, 2.9 * lines) as figure:
@@ -116,7 +110,9 @@ def excerpt_plot(courses: Sequence[ReplayedCourse]) -> PlotImage:
             axes.set_visible(False)
         for row in panels:
             row[0].set_ylabel("y [m]")
-        return picture(figure, "Real paths (broad) and replayed pieces of two seconds (thin), where they are worst.")
+        return picture(
+            figure, "Real paths (broad) and replayed pieces of two seconds (thin), where the deviation is largest."
+        )
 
 
 def paths_plot(courses: Sequence[ReplayedCourse]) -> PlotImage:
@@ -149,13 +145,10 @@ def time_plot(
         robots: names.
         times_s: (S,) of each.
         errors: signed, (S,) by channel of each.
-        horizon_s: after which they are.
+        horizon_s: of the errors.
     """
-    channels = [
-        (name, unit)
-        for name, unit in (("along", "m"), ("across", "m"), ("up", "m"), ("yaw", "rad"), ("speed", "m/s"))
-        if name in errors[0]
-    ]
+    units = {"along": "m", "across": "m", "up": "m", "yaw": "rad", "speed": "m/s"}
+    channels = [(name, unit) for name, unit in units.items() if name in errors[0]]
     with drawing(9.2, 1.45 * len(channels) + 0.6) as figure:
         panels = figure.subplots(len(channels), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (channel, unit) in zip(panels, channels, strict=True):
@@ -180,30 +173,11 @@ def _horizon_panel(axes: Axes, gap: TypeGap, channel: str, horizons_s: Sequence[
     for model in gap.models:
         rows = [row for h in horizons_s if (row := gap.find(model, channel, h))]
         x, colour = [row.horizon_s for row in rows], MODEL_COLOURS[model]
-        axes.fill_between(
-            x,
-            [row.median.low * factor for row in rows],
-            [row.median.high * factor for row in rows],
-            color=colour,
-            alpha=0.3,
-            linewidth=0,
-        )
-        axes.plot(
-            x,
-            [row.median.value * factor for row in rows],
-            color=colour,
-            marker="o",
-            markersize=3,
-            label=f"{model}, median",
-        )
-        axes.plot(
-            x,
-            [row.p90.value * factor for row in rows],
-            color=colour,
-            linewidth=1.0,
-            linestyle=(0, (3, 2)),
-            label=f"{model}, p90",
-        )
+        figures = [(row.median.low, row.median.high, row.median.value, row.p90.value) for row in rows]
+        low, high, median, p90 = factor * np.reshape(figures, (-1, 4)).T
+        axes.fill_between(x, low, high, color=colour, alpha=0.3, linewidth=0)
+        axes.plot(x, median, color=colour, marker="o", markersize=3, label=f"{model}, median")
+        axes.plot(x, p90, color=colour, linewidth=1.0, linestyle=(0, (3, 2)), label=f"{model}, p90")
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(horizons_s, [f"{horizon:g}" for horizon in horizons_s])
@@ -216,15 +190,8 @@ def _heat_panel(axes: Axes, state: StateErrors, top: float) -> None:
     axes.imshow(state.grid * 1e3, origin="lower", aspect="auto", cmap=_HEAT, vmin=0, vmax=top * 1e3)
     for row, column in np.argwhere(np.isfinite(state.grid)):
         value = state.grid[row, column]
-        axes.text(
-            column,
-            row,
-            f"{value * 1e3:.1f}",
-            ha="center",
-            va="center",
-            fontsize=7.5,
-            color="white" if value > 0.75 * top else INK,
-        )
+        colour = "white" if value > 0.75 * top else INK
+        axes.text(column, row, f"{value * 1e3:.1f}", ha="center", va="center", fontsize=7.5, color=colour)
     edges = [f"{edge:.2g}" for edge in turn.edges]
     axes.set_xticks(np.arange(-0.5, len(turn.words)), edges)
     axes.set_yticks(np.arange(-0.5, len(speed.words)), [f"{edge:.2g}" for edge in speed.edges])
@@ -246,7 +213,7 @@ def _curve(axes: Axes, state: StateErrors, index: int, colour: str, label: str) 
 
 
 def _worst_stretch(course: ReplayedCourse) -> tuple[int, int]:
-    """Return the samples of the stretch in which the replayed course is off most."""
+    """Return the samples of the stretch with the largest deviation of the replayed course."""
     off = np.nan_to_num(np.linalg.norm((course.replayed - course.real)[:, :-1], axis=1))
     size = min(round(_EXCERPT_S / (course.time_s[1] - course.time_s[0])), len(off))
     sums = np.convolve(off, np.ones(size), mode="valid")
@@ -255,7 +222,7 @@ def _worst_stretch(course: ReplayedCourse) -> tuple[int, int]:
 
 
 def _envelope(times: np.ndarray, values: np.ndarray, bins: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return times, 10th and 90th percentile in even bins, with NaN where nothing is."""
+    """Return times, 10th and 90th percentile in even bins; NaN in empty bins."""
     edges = np.linspace(times[0], times[-1] + 1e-9, bins + 1)
     low, high = np.full(bins, np.nan), np.full(bins, np.nan)
     cuts = np.searchsorted(times, edges)

@@ -1,10 +1,11 @@
-"""Export to Rerun: poses real and replayed, and the errors over time."""
+"""Export to Rerun: real and replayed poses, and the errors over time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def rerun_library() -> ModuleType:
         TestudoError: it is not installed.
     """
     try:
-        import rerun  # noqa: PLC0415 -- an extra that nothing else needs
+        import rerun  # noqa: PLC0415 -- an optional extra
     except ImportError as error:
         raise TestudoError(
             "--rerun: the package rerun-sdk is not installed; install it with pip install 'testudo[rerun]'"
@@ -77,14 +78,14 @@ def write_rerun(
     return path
 
 
-def _log_course(rr: ModuleType, stream: object, course: ReplayedCourse, radius_m: float, colour: str) -> None:
+def _log_course(rr: ModuleType, stream: Any, course: ReplayedCourse, radius_m: float, colour: str) -> None:
     rgb = [int(colour[k : k + 2], 16) for k in (1, 3, 5)]
     for kind, poses, alpha in (("real", course.real, 255), ("replayed", course.replayed, 110)):
         path = f"world/{course.robot}/{kind}"
         good = np.isfinite(poses).all(axis=1)
         if not good.any():
             continue
-        places = _in_space(poses[good][:, :-1])
+        places = np.pad(poses[good][:, :-1], ((0, 0), (0, 4 - poses.shape[1])))
         half = 0.5 * poses[good][:, -1]
         turns = np.stack([np.zeros_like(half), np.zeros_like(half), np.sin(half), np.cos(half)], axis=1)
         times = [rr.TimeColumn(_TIMELINE, duration=course.time_s[good])]
@@ -97,7 +98,3 @@ def _log_course(rr: ModuleType, stream: object, course: ReplayedCourse, radius_m
         stream.send_columns(path, indexes=times, columns=rr.Transform3D.columns(translation=places, quaternion=turns))
         if kind == "real":
             stream.log(f"world/{course.robot}/path", rr.LineStrips3D([places], colors=[[*rgb, 120]]), static=True)
-
-
-def _in_space(points: np.ndarray) -> np.ndarray:
-    return np.pad(points, ((0, 0), (0, 3 - points.shape[1])))

@@ -1,4 +1,4 @@
-"""The animated view from above: real robots, and their replayed shadows that start anew every two seconds."""
+"""The animated view from above: real robots and replayed ones, which restart on the real pose every two seconds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.replay.batched_rollout import RolloutStarts, rollout
-from testudo_analysis.replay.command_timeline import timeline_of
+from testudo_analysis.replay.batched_rollout import rollout
+from testudo_analysis.replay.rollout_inputs import RolloutStarts, timeline_of
 from testudo_analysis.report.html_markup import paragraph
 from testudo_analysis.report.plot_style import robot_colour
 from testudo_hardware.motion.motion_model import motion_model
@@ -24,7 +24,7 @@ EVERY_S, STEP_S = 2.0, 0.1
 _MOST_FRAMES = 9_000
 _NONE = -32768
 _PER_M = 100.0
-"""Heights are packed in this part of a metre."""
+"""Packed units of height per metre."""
 _STYLE = (
     "#topview svg{display:block;width:100%;max-height:620px;background:#fbfcfd;border:1px solid var(--line);"
     "border-radius:8px}#topview .bar{display:flex;gap:12px;align-items:center;margin:10px 0}"
@@ -41,21 +41,21 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class ReplayedCourse:
-    """What a robot really did and what a model says, on common times."""
+    """Recorded and replayed poses of one robot at common times."""
 
     robot: str
     time_s: np.ndarray
-    """(T,) even, `STEP_S` apart."""
+    """(T,) [s], `STEP_S` apart."""
     real: np.ndarray
-    """(T, D + 1): position and yaw; NaN where it was not seen."""
+    """(T, D + 1): position and yaw; NaN if not recorded."""
     replayed: np.ndarray
-    """(T, D + 1): NaN where nothing could be predicted."""
+    """(T, D + 1): NaN if not predicted."""
     restart: np.ndarray
-    """(T,) bool: here the model is set on the real pose."""
+    """(T,) bool: the model restarts on the real pose."""
 
 
 def courses(robots: Sequence[AlignedRobot], spec: RobotSpec) -> list[ReplayedCourse]:
-    """Return the real and the replayed course of each robot of one type, on the same times."""
+    """Return the real and the replayed course of each robot of one type, at the same times."""
     begin = min(robot.trajectory.stamp_s[0] for robot in robots)
     end = max(robot.trajectory.stamp_s[-1] for robot in robots)
     times = np.arange(begin, end, STEP_S)
@@ -88,10 +88,10 @@ def _course(robot: AlignedRobot, spec: RobotSpec, times: np.ndarray) -> Replayed
 
 
 def top_view(courses: Sequence[ReplayedCourse], radius_m: float) -> str:
-    """Return the player as markup: nothing is fetched, the poses are in the page.
+    """Return the player as self-contained markup with the poses.
 
     Args:
-        courses: of all robots, on the same times.
+        courses: of all robots, at the same times.
         radius_m: of a body.
     """
     times = courses[0].time_s
@@ -134,7 +134,7 @@ def top_view(courses: Sequence[ReplayedCourse], radius_m: float) -> str:
 
 
 def _markup(data: dict[str, Any], low: np.ndarray, high: np.ndarray, *, lying: bool, flies: bool) -> str:
-    """Return the player of the data as markup; ``low`` and ``high`` (2,) [m] bound what is seen."""
+    """Return the player of the data as markup; ``low`` and ``high`` (2,) [m] bound the view."""
     box = (low[0], -high[1], high[0] - low[0], high[1] - low[1])
     script = (resources.files("testudo_analysis.gap.presentation") / "top_view.js").read_text(encoding="utf-8")
     speeds = "".join(f'<option value="{k}"{" selected" if k == 1 else ""}>{k} x</option>' for k in (1, 2, 5, 20))
@@ -147,10 +147,10 @@ def _markup(data: dict[str, Any], low: np.ndarray, high: np.ndarray, *, lying: b
         f'<script type="application/json" id="topview-data">{held}</script>'
         f"<script>{script}</script>"
         + paragraph(
-            "Discs are the real robots, dashed circles what the model makes of the same commands; it is set on "
-            f"the real pose every {EVERY_S:g} s. Lines of the grid are 1 m apart"
+            "Discs are the real robots, dashed circles the model under the same commands, which restarts on the real "
+            f"pose every {EVERY_S:g} s. Grid lines are 1 m apart"
             + ("; x points up." if lying else ".")
-            + ("" if not flies else " Beside a name stands the height [m], in brackets the model's.")
+            + ("" if not flies else " The number beside a name is the height [m], in brackets that of the model.")
         )
     )
 

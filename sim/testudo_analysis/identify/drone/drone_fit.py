@@ -1,4 +1,4 @@
-"""Fits the rotor model to flights: lag and delay first, multi-step, robust, intervals by leaving out segments."""
+"""Robust multi-step fit of the rotor model to flights; lag and delay first, intervals by a jackknife of segments."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from scipy.stats import t as student
 from testudo_analysis.identify.drone.fitted_model import DISTURBANCE, NAMES, DroneModel, errors, predict
 from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples, PredictionWindows
 from testudo_analysis.identify.drone.rotor_lag import FastResponse, fast_responses
-from testudo_analysis.identify.estimation.bootstrap_uncertainty import LEVEL, BootstrapSpread
+from testudo_analysis.identify.estimation.robust_fit import LEVEL, BootstrapSpread
 from testudo_runs.progress_bar import Tell, part, quiet
 
 _SCALES = ((0.1, 2e-3, 5e-3, 3e-2), (0.3, 8e-3, 2e-2, 0.12), (0.5, 2e-2, 5e-2, 0.3))
-"""Horizon [s], and the errors of position [m], attitude [rad] and rates [rad/s] that count as one there."""
+"""Horizon [s], and its scales of the errors of position [m], attitude [rad] and rates [rad/s]."""
 _SETTLED = ("thrust_lag", "thrust_delay")
-"""Fitted first, to the fast response; later only refined where the motors explain that response."""
+"""Fitted first, to the fast response; refined later only if the motors explain that response."""
 _BALANCE = ("balance_share", "balance_memory")
 _LIFT = ("lift_share", "lift_memory")
 _STEADY = ("thrust_scale", "drag_across", "drag_along")
-"""Fitted while all lift counts: a balanced lift would hide them."""
+"""Fitted without a lift balance, which would hide them."""
 _GAINS = ("roll_gain", "pitch_gain", "yaw_gain")
 _RIGID = ("roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "balance_share", "lift_share")
 """Zero of a rigid body in still air."""
 EXPLAINED = 0.9
-"""Share of the power of the fast rates from which the motors count as explaining them."""
+"""Share of the power of the fast rates that the motors must explain."""
 _PARTS = 2
-"""Steps in a sample where lag and delay are refined: a step of 10 ms alone lengthens the delay by 0.1 ms."""
+"""Steps in a sample when lag and delay are refined: one step of 10 ms lengthens the delay by 0.1 ms."""
 _DENSER = 4
-"""So many times more starts are fitted there: each begins with the noise of one logged state."""
+"""Factor on the number of starts then: each begins with the noise of one logged state."""
 _DIFFERENCE = 1e-4
 _SEARCHED = 0.3
-"""About the share of the time that the search for delay and lag takes."""
+"""Approximate share of the time of the search for delay and lag."""
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How a fit is made."""
+    """Settings of the fit."""
 
     windows: PredictionWindows = field(default_factory=lambda: PredictionWindows(spacing_s=0.4))
-    """Of the starts that are fitted."""
+    """Of the fitted starts."""
     segment_s: float = 2.0
-    """Length of the pieces that intervals come from: one after the other is left out."""
+    """Length [s] of the segments that the jackknife leaves out in turn."""
     bootstrap: int = 200
-    """Draws of pieces of the fast response, for intervals."""
+    """Draws of pieces of the fast response for intervals."""
     evaluations: int = 20
-    """At most so many steps of the solver in a stage."""
+    """Largest number of solver steps in a stage."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,16 @@ class DroneFit:
 def fit_drone(
     model: DroneModel, flights: Sequence[FlightRecord], settings: FitSettings | None = None, tell: Tell = quiet
 ) -> DroneFit:
-    """Return the model that predicts these flights best.
+    """Return the best model of these flights.
 
     Args:
-        model: which model; its start vector is where the fit begins.
-        flights: all are fitted together, each start counts alike but for the robust loss.
+        model: the model, with its start vector.
+        flights: fitted together; each start has the same weight in the robust loss.
         settings: of the fit.
-        tell: is told what is being done, and the share that is done.
+        tell: called with the current step and the completed fraction.
 
     Raises:
-        RecordingError: no start can be used.
+        RecordingError: there is no usable start.
     """
     settings = settings or FitSettings()
     samples = FlightSamples.create(flights, settings.windows)
@@ -98,35 +98,27 @@ def fit_drone(
     if fast[0].inside:
         vector[[NAMES.index(name) for name in _SETTLED]] = fast[0].lag_s, fast[0].delay_s
     low, high = _settled_intervals(vector, fast)
-    # motors that explain all leave nothing to balance, and a balance would only blur the lag
+    # motors that explain everything leave nothing to balance; a balance would only bias the lag
     rigid = min(fast[0].explained[:2]) >= EXPLAINED
     if rigid:
         known = dict(zip(_GAINS, fast[0].gains, strict=True)) | dict.fromkeys(_RIGID, 0.0)
         vector[[NAMES.index(name) for name in known]] = list(known.values())
         model = replace(model, parts=_PARTS)
-        samples = FlightSamples.create(
-            flights, replace(settings.windows, spacing_s=settings.windows.spacing_s / _DENSER)
-        )
+        denser = replace(settings.windows, spacing_s=settings.windows.spacing_s / _DENSER)
+        samples = FlightSamples.create(flights, denser)
     vector[NAMES.index("lift_share")] = 0.0
     stages = [_without(_LIFT + _BALANCE + _RIGID if rigid else _SETTLED + _LIFT)]
     stages += [] if rigid else [_without(_SETTLED + _STEADY)]
     stages += [DISTURBANCE] if model.causal else []
     for number, names in enumerate(stages):
-        tick = _ticking(
-            part(
-                tell,
-                _SEARCHED + (1 - _SEARCHED) * number / len(stages),
-                _SEARCHED + (1 - _SEARCHED) * (number + 1) / len(stages),
-            ),
-            f"fit {number + 1} of {len(stages)}",
-            settings.evaluations,
-        )
+        begin, end = (_SEARCHED + (1 - _SEARCHED) * k / len(stages) for k in (number, number + 1))
+        tick = _ticking(part(tell, begin, end), f"fit {number + 1} of {len(stages)}", settings.evaluations)
         free = [NAMES.index(name) for name in names]
         if "lift_share" in names:
             vector[NAMES.index("lift_share")] = 0.5
         problem = _Problem(replace(model, causal=names is DISTURBANCE), samples, vector, free, rigid)
         values = vector[free]
-        # the robust loss alone would stop on the way where it bends down: at errors above one
+        # the robust loss alone stops early at errors above its scale, where it is concave
         for loss in ("linear", "cauchy") if rigid else ("cauchy",):
             values = _solved(problem, values, loss, settings.evaluations, tick)
         vector = vector.copy()
@@ -136,13 +128,13 @@ def fit_drone(
 
 
 def _solved(problem: _Problem, values: np.ndarray, loss: str, evaluations: int, tick: Callable[[], None]) -> np.ndarray:
-    """Return the free parameters (F,) of least loss, from values (F,) on."""
+    """Return the free parameters (F,) of least loss from initial values (F,)."""
     lower, upper = (bound[problem.free] for bound in problem.model.bounds())
     inside = np.clip(values, lower + 1e-9 * (upper - lower), upper - 1e-9 * (upper - lower))
     return least_squares(
         problem.residuals,
         inside,
-        jac=partial(problem.jacobian, tick=tick),
+        jac=partial(problem.jacobian, tick=tick),  # pyright: ignore[reportArgumentType] -- scipy's stub lacks callables
         bounds=(lower, upper),
         x_scale=problem.scale,
         loss=loss,
@@ -153,7 +145,7 @@ def _solved(problem: _Problem, values: np.ndarray, loss: str, evaluations: int, 
 
 
 def _settled_intervals(vector: np.ndarray, fast: Sequence[FastResponse]) -> tuple[np.ndarray, np.ndarray]:
-    """Return low and high (P,) of lag and delay from draws; the vector itself of all others."""
+    """Return low and high (P,) of lag and delay from draws; for all others the vector."""
     low, high = vector.copy(), vector.copy()
     if len(fast) > 1:
         settled = [NAMES.index(name) for name in _SETTLED]
@@ -163,7 +155,7 @@ def _settled_intervals(vector: np.ndarray, fast: Sequence[FastResponse]) -> tupl
 
 
 def _ticking(tell: Tell, name: str, count: int) -> Callable[[], None]:
-    """Return what is called after each step of a solver that makes at most so many, and counts them."""
+    """Return a function that reports each of at most ``count`` solver steps."""
     steps = iter(range(1, count + 1))
     tell(name, 0.0)
     return lambda: tell(name, next(steps, count) / (count + 1))
@@ -175,27 +167,27 @@ def _without(names: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Problem:
-    """Residuals of the free parameters, the rest as in ``vector``."""
+    """Residuals of the free parameters, the others as in ``vector``."""
 
     model: DroneModel
     samples: FlightSamples
     vector: np.ndarray
     free: list[int]
     rates: bool
-    """Also of the body's rates: where the motors explain them, they tell more of lag and delay than the attitude."""
+    """Also residuals of the body rates: explained by the motors, they determine lag and delay better."""
 
     @property
     def scale(self) -> np.ndarray:
-        """Return the size (F,) of a change that matters."""
+        """Return the scale (F,) of the parameters."""
         lower, upper = (bound[self.free] for bound in self.model.bounds())
         return np.maximum(np.abs(self.vector[self.free]), (upper - lower) / 50)
 
     def residuals(self, values: np.ndarray) -> np.ndarray:
-        """Return the errors over their scales (R,), those of a start side by side for each mark and axis."""
+        """Return the errors over their scales (R,), for each mark and axis those of all starts."""
         return self._all(values[:, None])[:, 0]
 
     def jacobian(self, values: np.ndarray, tick: Callable[[], None]) -> np.ndarray:
-        """Return the derivative (R, F), by differences of one batched roll-out."""
+        """Return the derivative (R, F) by differences of one batched rollout."""
         step = _DIFFERENCE * self.scale
         upper = self.model.bounds()[1][self.free]
         step = np.where(values + step > upper, -step, step)
@@ -223,11 +215,11 @@ class _Problem:
 def _intervals(
     problem: _Problem, values: np.ndarray, samples: FlightSamples, settings: FitSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return low and high (F,) of the parameters: 95 %, by leaving out one segment after the other.
+    """Return low and high (F,) of the parameters: 95 %, by leaving out one segment at a time.
 
-    Each time the parameters move by one Newton step of the robust loss; no roll-out is repeated. The jackknife over
-    clusters with Student's quantile for as many as there are, less one, holds with few of them, too, where resampling
-    is too narrow (MacKinnon, Nielsen, Webb, "Cluster-robust inference: a guide to empirical practice", 2023).
+    Each time the parameters move by one Newton step of the robust loss; no rollout is repeated. The cluster jackknife
+    with Student's quantile for the number of clusters less one is valid also for few clusters, where resampling is too
+    narrow (MacKinnon, Nielsen, Webb, "Cluster-robust inference: a guide to empirical practice", 2023).
     """
     residuals = problem.residuals(values)
     jacobian = problem.jacobian(values, lambda: None) * problem.scale
@@ -240,7 +232,7 @@ def _intervals(
     shape = (-1, len(samples.start))
     weight = (1 / (1 + residuals**2)).reshape(shape)  # cauchy
     rest, slopes = residuals.reshape(shape), jacobian.reshape(*shape, size)
-    bent = weight * (1 - rest**2) * weight  # its second derivative: it flattens far out
+    bent = weight * (1 - rest**2) * weight  # second derivative of the robust loss
     normal, slope = np.zeros((count, size, size)), np.zeros((count, size))
     for k in range(count):
         inside = label == k
@@ -249,7 +241,7 @@ def _intervals(
     total, whole = normal.sum(axis=0), slope.sum(axis=0)
     ridge = 1e-9 * np.trace(total) * np.eye(size) / size
     moved = -np.linalg.solve(total - normal + ridge, (whole - slope)[..., None])[..., 0]
-    moved += np.linalg.solve(total + ridge, whole)  # at a bound the slope of all is not zero
+    moved += np.linalg.solve(total + ridge, whole)  # at a bound the whole slope is not zero
     deviation = np.sqrt((count - 1) / count * np.sum(moved**2, axis=0)) * problem.scale
     reach = student.ppf((1 + LEVEL) / 2, count - 1) * deviation
     return np.maximum(values - reach, lower), np.minimum(values + reach, upper)

@@ -1,21 +1,22 @@
-"""What is fitted of a quadrotor, and its open-loop prediction from logged motor signals.
+"""The fitted model of a quadrotor, and its open-loop prediction from logged motor signals.
 
 The rotor model of `testudo_hardware.motion.rotor_drone` with the torques as accelerations: a gain of each axis
 [rad/s² per N of thrust difference], damping of the rates, stiffness of the tilt, an offset, and a balance::
 
     dw/dt = g u - d w - k (tilt) + b + balance,    T d(balance)/dt = -(share g u + balance)
 
-On a rigid body in still air whose log holds every motor command, damping, stiffness and balance are about zero and
-the gain is arm over inertia. In flight most of the slow torque of the motors, and of their lift beyond the weight,
-answers something that is not in the model (gusts, downwash of others, trim): the balances take that share of them
-away. And a log at a fifth of the controller's rate lacks most of its commands; damping and stiffness stand for what
-those do. All of these are *effective*: they predict from such a log, and are no properties of the drone alone.
+For a rigid body in still air and a log of every motor command, damping, stiffness and balance are about zero and the
+gain is arm over inertia. In flight most of the slow torque of the motors, and of their lift beyond the weight, reacts
+to effects outside the model (gusts, downwash, trim): the balances remove that share. A log at a fifth of the
+controller's rate lacks most commands; damping and stiffness represent those. All of these are *effective*: they
+predict from such a log, and are not properties of the drone alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.signal import lfilter
@@ -34,33 +35,37 @@ from testudo_hardware.motion.rotor_drone import (
 )
 from testudo_hardware.spec import RobotSpec
 
-NAMES = (
-    "thrust_scale", "thrust_lag", "thrust_delay", "thrust_most", "drag_across", "drag_along", "roll_gain",
-    "pitch_gain", "yaw_gain", "roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "roll_offset",
-    "pitch_offset", "yaw_offset", "balance_share", "balance_memory", "lift_share", "lift_memory",
-    "force_memory", "force_share", "force_decay",
-)  # fmt: skip
-UNITS = (
-    "1",
-    "s",
-    "s",
-    "N",
-    "kg/s",
-    "kg/s",
-    *("rad/s^2/N",) * 3,
-    *("1/s",) * 3,
-    "1/s^2",
-    *("rad/s^2",) * 3,
-    "1",
-    "s",
-    "1",
-    "s",
-    "s",
-    "1",
-    "s",
-)
+_PARAMETERS: dict[str, tuple[str, float | None, float, float]] = {
+    "thrust_scale": ("1", None, 0.5, 2),
+    "thrust_lag": ("s", None, 0.003, 0.3),
+    "thrust_delay": ("s", 0.015, 0, 0.12),
+    "thrust_most": ("N", None, 1.15, 4),
+    "drag_across": ("kg/s", None, 0, 0.3),
+    "drag_along": ("kg/s", None, 0, 0.3),
+    "roll_gain": ("rad/s^2/N", 600.0, 0.5, 5000),
+    "pitch_gain": ("rad/s^2/N", 600.0, 0.5, 5000),
+    "yaw_gain": ("rad/s^2/N", 60.0, 0.5, 5000),
+    "roll_damping": ("1/s", 10.0, 0, 200),
+    "pitch_damping": ("1/s", 10.0, 0, 200),
+    "yaw_damping": ("1/s", 5.0, 0, 200),
+    "tilt_stiffness": ("1/s^2", 20.0, 0, 400),
+    "roll_offset": ("rad/s^2", None, -30, 30),
+    "pitch_offset": ("rad/s^2", None, -30, 30),
+    "yaw_offset": ("rad/s^2", None, -30, 30),
+    "balance_share": ("1", 0.8, 0, 1.0),
+    "balance_memory": ("s", 0.1, 0.02, 2),
+    "lift_share": ("1", 0.3, 0, 1.0),
+    "lift_memory": ("s", 0.3, 0.02, 2),
+    "force_memory": ("s", 0.05, 0.02, 1),
+    "force_share": ("1", 0.8, 0, 1.2),
+    "force_decay": ("s", 1.0, 0.05, 20),
+}
+"""Unit, initial value (None: that of the robot file) and bounds; the bounds of `thrust_most` are in hover thrusts."""
+NAMES = tuple(_PARAMETERS)
+UNITS = tuple(unit for unit, *_ in _PARAMETERS.values())
+_AXES = ("roll", "pitch", "yaw")
 DISTURBANCE = NAMES[20:]
-"""How the causal estimate of the disturbance is made; without it, these are unused."""
+"""Parameters of the causal estimate of the disturbance; unused without it."""
 
 
 @dataclass(frozen=True)
@@ -69,71 +74,39 @@ class DroneModel:
 
     spec: RobotSpec
     causal: bool = False
-    """Estimate a force from the samples before the start, which then fades; the attitude is as without."""
+    """Estimate a force from the samples before the start, which then decays; it does not affect the attitude."""
     parts: int = 1
-    """Steps of the model in a sample."""
+    """Model steps in a sample."""
 
     def file_vector(self) -> np.ndarray:
         """Return the parameters (P,) of the robot file: a rigid body in still air."""
         rotors = {key.removeprefix("rotors."): quantity.value for key, quantity in self.spec.rotors.items()}
         values = {name: rotors.get(name, 0.0) for name in NAMES}
-        for axis, lever in (("roll", "arm"), ("pitch", "arm"), ("yaw", "torque_per_thrust")):
+        for axis, lever in zip(_AXES, ("arm", "arm", "torque_per_thrust"), strict=True):
             values[f"{axis}_gain"] = rotors[lever] * rotors["thrust_scale"] / rotors[f"{axis}_inertia"]
         values |= {"balance_memory": 1.0, "lift_memory": 1.0, "force_memory": 0.05, "force_decay": 1.0}
         return np.array([values[name] for name in NAMES])
 
     def start_vector(self) -> np.ndarray:
-        """Return the parameters (P,) that a fit starts from: the robot file's, and an attitude that resists."""
-        values = dict(zip(NAMES, self.file_vector(), strict=True)) | {
-            "thrust_delay": 0.015,
-            "roll_gain": 600.0,
-            "pitch_gain": 600.0,
-            "yaw_gain": 60.0,
-            "roll_damping": 10.0,
-            "pitch_damping": 10.0,
-            "yaw_damping": 5.0,
-            "tilt_stiffness": 20.0,
-            "balance_share": 0.8,
-            "balance_memory": 0.1,
-            "lift_share": 0.3,
-            "lift_memory": 0.3,
-            "force_memory": 0.05,
-            "force_share": 0.8,
-            "force_decay": 1.0,
-        }
-        return np.array([values[name] for name in NAMES])
+        """Return the initial parameters (P,) of a fit: those of the robot file, with tilt stiffness and balances."""
+        starts = [start for _, start, _, _ in _PARAMETERS.values()]
+        pairs = zip(starts, self.file_vector(), strict=True)
+        return np.array([of_file if start is None else start for start, of_file in pairs])
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return lower and upper bounds (P,) of a fit; wide, about the robot file's numbers."""
-        hover = self.spec.mass_kg * 9.81 / 4
-        limits = {
-            "thrust_scale": (0.5, 2),
-            "thrust_lag": (0.003, 0.3),
-            "thrust_delay": (0, 0.12),
-            "thrust_most": (1.15 * hover, 4 * hover),
-            "drag_across": (0, 0.3),
-            "drag_along": (0, 0.3),
-            "tilt_stiffness": (0, 400),
-            "balance_share": (0, 1.0),
-            "balance_memory": (0.02, 2),
-            "lift_share": (0, 1.0),
-            "lift_memory": (0.02, 2),
-            "force_memory": (0.02, 1),
-            "force_share": (0, 1.2),
-            "force_decay": (0.05, 20),
-        }
-        for axis in ("roll", "pitch", "yaw"):
-            limits |= {f"{axis}_gain": (0.5, 5000), f"{axis}_damping": (0, 200), f"{axis}_offset": (-30, 30)}
-        return tuple(np.array([limits[name][end] for name in NAMES]) for end in (0, 1))
+        """Return lower and upper bounds (P,) of a fit."""
+        low, high = np.array([ends for _, _, *ends in _PARAMETERS.values()], float).T
+        scale = np.where(np.array(NAMES) == "thrust_most", self.spec.mass_kg * 9.81 / 4, 1.0)
+        return low * scale, high * scale
 
     def parameters(self, vectors: np.ndarray) -> RotorDroneParameters:
         """Return the rotor model of vectors (P, K); its batch axes are (K, 1)."""
         value = {name: vectors[k][:, None] for k, name in enumerate(NAMES)}
-        inertia = tuple(self.spec.rotors[f"rotors.{axis}_inertia"].value for axis in ("roll", "pitch", "yaw"))
-        lever = [
-            value[f"{axis}_gain"] * inertia[k] / value["thrust_scale"]
-            for k, axis in enumerate(("roll", "pitch", "yaw"))
-        ]
+        roll, pitch, yaw = (self.spec.rotors[f"rotors.{axis}_inertia"].value for axis in _AXES)
+        inertia = (roll, pitch, yaw)
+        lever = [value[f"{axis}_gain"] * inertia[k] / value["thrust_scale"] for k, axis in enumerate(_AXES)]
+        damping = [value[f"{axis}_damping"] * inertia[k] for k, axis in enumerate(_AXES)]
+        offset = [value[f"{axis}_offset"] * inertia[k] for k, axis in enumerate(_AXES)]
         return RotorDroneParameters(
             mass_kg=self.spec.mass_kg,
             arm_m=(lever[0], lever[1]),
@@ -142,29 +115,24 @@ class DroneModel:
             thrust_scale=value["thrust_scale"],
             thrust_lag_s=value["thrust_lag"],
             drag_kg_s=(value["drag_across"], value["drag_across"], value["drag_along"]),
-            rate_damping_n_m_s=tuple(
-                value[f"{axis}_damping"] * inertia[k] for k, axis in enumerate(("roll", "pitch", "yaw"))
-            ),
-            torque_offset_n_m=tuple(
-                value[f"{axis}_offset"] * inertia[k] for k, axis in enumerate(("roll", "pitch", "yaw"))
-            ),
+            rate_damping_n_m_s=(damping[0], damping[1], damping[2]),
+            torque_offset_n_m=(offset[0], offset[1], offset[2]),
             # commands are clipped before they are delayed
             thrust_least_n=-np.inf,
             thrust_most_n=np.inf,
         )
 
     def clipped(self, flight: FlightRecord, vector: np.ndarray) -> np.ndarray:
-        """Return the logged commands (4, T) [N] as far as the rotors can follow at the battery's voltage."""
+        """Return the logged commands (4, T) [N], clipped to the rotor limits at the battery voltage."""
         most = vector[NAMES.index("thrust_most")]
         if flight.battery_v is not None:
             rotors = self.spec.rotors
-            most = most + rotors["rotors.thrust_most_per_volt"].value * (
-                flight.battery_v - rotors["rotors.battery"].value
-            )
+            drop_v = flight.battery_v - rotors["rotors.battery"].value
+            most = most + rotors["rotors.thrust_most_per_volt"].value * drop_v
         return np.clip(flight.thrust_command, 0.0, most)
 
     def driven(self, flight: FlightRecord, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what acts after clipping, delay and lag: see `driven`."""
+        """Return command and thrust after clipping, delay and lag: see `driven`."""
         lag, delay = (vector[NAMES.index(name)] for name in ("thrust_lag", "thrust_delay"))
         return driven(self.clipped(flight, vector), flight.period_s, lag, delay, self.parts)
 
@@ -172,11 +140,10 @@ class DroneModel:
 def driven(
     clipped: np.ndarray, period_s: float, lag_s: float, delay_s: float, parts: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what acts of commands (4, T) [N] after delay and lag, in each part of a sample, of which there are F.
+    """Return command and thrust (F, 4, T) [N] after delay and lag of commands (4, T) [N], in F parts of each sample.
 
-    A delay that is no whole number of parts lets two commands act in one. The thrust (F, 4, T) [N] at the beginning of
-    a part is exact; the command (F, 4, T) [N] is the one which, held from that thrust on, gives the mean thrust of the
-    part.
+    With a delay of no whole number of parts, two commands act in one. The thrust at the beginning of a part is exact;
+    the command is the constant one that gives the mean thrust of the part from there.
     """
     clipped, period = np.repeat(clipped, parts, axis=1), period_s / parts
     late = delay_s / period
@@ -191,19 +158,18 @@ def driven(
     thrust = np.concatenate([clipped[:, :1], after[:, :-1]], axis=1)
     mean = share * older + (1 - share) * newer - (after - thrust) * lag_s / period
     kept = (1 - decay) * lag_s / period
-    return tuple(
-        np.moveaxis(values.reshape(len(values), -1, parts), 2, 0)
-        for values in ((mean - kept * thrust) / (1 - kept), thrust)
-    )
+    command = (mean - kept * thrust) / (1 - kept)
+    held, begun = (np.moveaxis(values.reshape(len(values), -1, parts), 2, 0) for values in (command, thrust))
+    return held, begun
 
 
 def predict(
     model: DroneModel, samples: FlightSamples, vectors: np.ndarray, marks: tuple[int, ...]
 ) -> dict[int, RotorDroneState]:
-    """Return the states (.., K, S) so many samples after the starts.
+    """Return the states (.., K, S) at numbers of samples after the starts.
 
     Args:
-        model: which model.
+        model: the model.
         samples: S starts.
         vectors: (P, K) parameters.
         marks: numbers of samples, at most ``samples.steps``.
@@ -256,12 +222,12 @@ def torque_acceleration(parameters: RotorDroneParameters, thrust: np.ndarray) ->
 
 
 def excess_lift(parameters: RotorDroneParameters, thrust: np.ndarray) -> np.ndarray:
-    """Return by how much rotor thrusts (4, ...) [N] exceed the weight, as an acceleration (...) [m/s²]."""
+    """Return the acceleration (...) [m/s²] by which rotor thrusts (4, ...) [N] exceed the weight."""
     return parameters.thrust_scale / parameters.mass_kg * thrust.sum(axis=0) - GRAVITY_M_S2
 
 
 def righting(quaternion_xyzw: np.ndarray, stiffness: np.ndarray) -> np.ndarray:
-    """Return the angular acceleration (3, ...) [rad/s²] that a tilt stiffness [1/s²] sets against the tilt."""
+    """Return the angular acceleration (3, ...) [rad/s²] of a tilt stiffness [1/s²] against the tilt."""
     zero = np.zeros_like(quaternion_xyzw[:3])
     zero[2] = 1
     up = rotate_back(quaternion_xyzw, zero)
@@ -277,7 +243,7 @@ def errors(samples: FlightSamples, mark: int, state: RotorDroneState) -> tuple[n
 
 @dataclass(frozen=True)
 class _Signals:
-    """What drives a prediction: commands, thrust, and the causal estimates."""
+    """Inputs of a prediction: commands, thrust, and the causal estimates."""
 
     samples: FlightSamples
     driven: list[list[tuple[np.ndarray, np.ndarray]]]
@@ -311,18 +277,16 @@ class _Signals:
         )
         force = None
         if model.causal:
-            force = np.stack(
-                [held_force(model, samples, vector, one) for vector, one in zip(vectors.T, thrusts, strict=True)],
-                axis=1,
-            )
+            pairs = zip(vectors.T, thrusts, strict=True)
+            force = np.stack([held_force(model, samples, vector, one) for vector, one in pairs], axis=1)
         return cls(samples, used, balance, lift, force, vectors[NAMES.index("force_decay")][:, None])
 
     def command(self, shift: int, part: int) -> np.ndarray:
-        """Return the command (4, K, S) that acts in a part of the sample ``shift`` samples after the starts."""
+        """Return the command (4, K, S) in a part of the sample ``shift`` samples after the starts."""
         return self._gathered(0, shift, part)
 
     def thrust(self, shift: int, part: int) -> np.ndarray:
-        """Return the thrust (4, K, S) at its beginning."""
+        """Return the thrust (4, K, S) at the beginning of that part."""
         return self._gathered(1, shift, part)
 
     def _gathered(self, which: int, shift: int, part: int) -> np.ndarray:
@@ -342,7 +306,7 @@ class _Signals:
 def balances(
     model: DroneModel, flight: FlightRecord, vector: np.ndarray, lagged: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the commands so far have balanced: torque (3, T) [rad/s²] and lift (T,) [m/s²]."""
+    """Return the balances after the commands so far: torque (3, T) [rad/s²] and lift (T,) [m/s²]."""
     value = dict(zip(NAMES, vector, strict=True))
     parameters = _flat_parameters(model.parameters(vector[:, None]))
     found = []
@@ -357,10 +321,10 @@ def balances(
 
 
 def held_force(model: DroneModel, samples: FlightSamples, vector: np.ndarray, lagged: list[np.ndarray]) -> np.ndarray:
-    """Return the acceleration (3, S) [m/s²] in the world that the model misses at the starts.
+    """Return the world acceleration (3, S) [m/s²] that the model lacks at the starts.
 
-    Causal: the slope, over the memory before the start, of the logged velocity less what the model integrates from
-    the logged states.
+    Causal: the slope, over the memory before the start, of the logged velocity less the integral of the model's
+    acceleration at the logged states.
     """
     value = dict(zip(NAMES, vector, strict=True))
     parameters = _flat_parameters(model.parameters(vector[:, None]))
@@ -380,7 +344,7 @@ def _flat_parameters(parameters: RotorDroneParameters) -> RotorDroneParameters:
     return RotorDroneParameters(**{name: _flat(value) for name, value in vars(parameters).items()})
 
 
-def _flat(value: object) -> object:
+def _flat(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_flat, value))
     return value[0, 0] if isinstance(value, np.ndarray) else value
@@ -393,4 +357,5 @@ def _slope(flight: FlightRecord, logged: np.ndarray, rate: np.ndarray, memory_s:
     rest = logged - np.concatenate([np.zeros((len(rate), 1)), np.cumsum(steps, axis=1)], axis=1)
     pole = np.exp(-period / memory_s)
     level, slope = 1 - pole**2, (1 - pole) ** 2
-    return lfilter([slope / period, -slope / period], [1, level + slope - 2, 1 - level], rest - rest[:, :1], axis=1)
+    poles = [1, level + slope - 2, 1 - level]
+    return np.asarray(lfilter([slope / period, -slope / period], poles, rest - rest[:, :1], axis=1))

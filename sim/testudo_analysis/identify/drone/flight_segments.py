@@ -1,4 +1,4 @@
-"""Flights of quadrotors on one clock each, and the moments from which a prediction can start."""
+"""Flights of quadrotors, each on one clock, and the starts of predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testudo_hardware.frames import normalised, rotate
 from testudo_runs.recording.recording import RecordingError, RobotRecording, Series
 
 _GAP_RATIO = 1.25
-"""A step longer than so many usual ones is a gap."""
+"""A step longer than so many median steps is a gap."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,27 @@ class FlightRecord:
     thrust_command: np.ndarray = field(repr=False)
     """(4, T) [N]: as logged, held until the next sample."""
     battery_v: np.ndarray | None = field(default=None, repr=False)
-    """(T,) [V]; None if it was not recorded."""
+    """(T,) [V]; None if not recorded."""
 
     @property
     def period_s(self) -> float:
-        """Return the usual time between samples."""
+        """Return the median time between samples."""
         return float(np.median(np.diff(self.stamp_s)))
 
 
 def flight_of(recording: RobotRecording, name: str = "") -> FlightRecord:
-    """Return the flight of a robot whose odometry and motors were recorded.
+    """Return the flight of a robot with recorded odometry and motors.
 
     Raises:
-        RecordingError: a role is missing, or fewer than a hundred samples are left.
+        RecordingError: a role is missing, or fewer than a hundred samples remain.
     """
     odometry, motors = _rising(recording.find("odometry")), _rising(recording.find("motors"))
     inside = (odometry.stamp_s >= motors.stamp_s[0]) & (odometry.stamp_s <= motors.stamp_s[-1])
     stamp, values = odometry.stamp_s[inside], odometry.values[inside].T
     if len(stamp) < 100:
-        raise RecordingError(f"{recording.name}: {len(stamp)} samples with odometry and motors, expected at least 100")
+        raise RecordingError(
+            f"{recording.name}: found {len(stamp)} samples with odometry and motors, expected at least 100"
+        )
     quaternion = normalised(values[3:7])
     latest = np.searchsorted(motors.stamp_s, stamp + 1e-6, side="right") - 1
     battery = recording.series.get("battery")
@@ -59,32 +61,23 @@ def flight_of(recording: RobotRecording, name: str = "") -> FlightRecord:
     if battery is not None and len(battery):
         battery = _rising(battery)
         voltage = np.interp(stamp, battery.stamp_s, battery.values[:, 0])
-    return FlightRecord(
-        name or recording.name,
-        recording.name,
-        stamp,
-        values[:3],
-        quaternion,
-        rotate(quaternion, values[7:10]),
-        values[10:13],
-        motors.values[latest].T,
-        voltage,
-    )
+    state = values[:3], quaternion, rotate(quaternion, values[7:10]), values[10:13]
+    return FlightRecord(name or recording.name, recording.name, stamp, *state, motors.values[latest].T, voltage)
 
 
 def _rising(series: Series) -> Series:
-    """Return the samples whose stamp is above all before, without those that are not finite."""
+    """Return the finite samples with rising stamps."""
     sound = np.isfinite(series.stamp_s) & np.isfinite(series.values).all(axis=1)
     stamp, values = series.stamp_s[sound], series.values[sound]
     if not len(stamp):
-        raise RecordingError("a series holds no finite sample")
+        raise RecordingError("a series has no finite sample")
     newest = np.maximum.accumulate(stamp)
     later = np.concatenate([[True], stamp[1:] > newest[:-1]])
     return Series(stamp[later], values[later])
 
 
 def piece_of(flight: FlightRecord, begin: float, end: float) -> FlightRecord:
-    """Return the part of a flight between two shares of its samples."""
+    """Return the part of a flight between two fractions of its samples."""
     part = slice(round(begin * len(flight.stamp_s)), round(end * len(flight.stamp_s)))
     return replace(
         flight,
@@ -99,14 +92,14 @@ def piece_of(flight: FlightRecord, begin: float, end: float) -> FlightRecord:
 
 @dataclass(frozen=True)
 class PredictionWindows:
-    """Which moments predictions start from."""
+    """Starts and horizon of predictions."""
 
     horizon_s: float = 0.5
     spacing_s: float = 0.05
     history_s: float = 0.5
-    """Time before a start that must be without a gap."""
+    """Time before a start without a gap."""
     least_height_m: float = 0.25
-    """Lower ones are on the floor, or in its cushion of air."""
+    """Lower starts are on the floor or in ground effect."""
 
     def starts(self, flight: FlightRecord) -> np.ndarray:
         """Return the samples (S,) from which a prediction can start."""
@@ -120,7 +113,7 @@ class PredictionWindows:
 
 @dataclass(frozen=True)
 class FlightSamples:
-    """Start moments of several flights, side by side: S starts, M marks."""
+    """S starts of predictions in several flights."""
 
     flights: tuple[FlightRecord, ...]
     flight: np.ndarray
@@ -143,14 +136,14 @@ class FlightSamples:
         starts = [windows.starts(flight) for flight in flights]
         if not sum(map(len, starts)):
             raise RecordingError(
-                f"flights: no start with {windows.history_s + windows.horizon_s:g} s without a gap "
+                f"flights: found no start with {windows.history_s + windows.horizon_s:g} s without a gap "
                 f"above {windows.least_height_m:g} m"
             )
         which = np.concatenate([np.full(len(s), k) for k, s in enumerate(starts)])
         return cls(tuple(flights), which, np.concatenate(starts), round(windows.horizon_s / float(np.median(periods))))
 
     def mark(self, horizon_s: float) -> int:
-        """Return how many samples a horizon is."""
+        """Return the number of samples of a horizon."""
         return round(horizon_s / self.flights[0].period_s)
 
     def at(self, name: str, shift: int = 0) -> np.ndarray:

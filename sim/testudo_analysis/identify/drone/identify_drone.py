@@ -1,15 +1,15 @@
-"""Identifies quadrotors from their motor signals: parameters with intervals, and errors on what was held out."""
+"""Identification of quadrotors from motor signals: parameters with intervals, and errors on held-out data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
-from testudo_analysis.identify.drone.drone_estimates import drone_estimates
-from testudo_analysis.identify.drone.drone_fit import DroneFit, FitSettings, fit_drone
-from testudo_analysis.identify.drone.fitted_model import DroneModel, errors, predict
+from testudo_analysis.identify.drone.drone_fit import EXPLAINED, DroneFit, FitSettings, fit_drone
+from testudo_analysis.identify.drone.fitted_model import DISTURBANCE, NAMES, UNITS, DroneModel, errors, predict
 from testudo_analysis.identify.drone.flight_segments import (
     FlightRecord,
     FlightSamples,
@@ -17,39 +17,48 @@ from testudo_analysis.identify.drone.flight_segments import (
     flight_of,
     piece_of,
 )
-from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut, Identification, Quantiles
+from testudo_analysis.identify.drone.rotor_lag import FastResponse
+from testudo_analysis.identify.estimation.identification_result import (
+    HALF,
+    ROBOTS,
+    Estimate,
+    HeldOut,
+    Identification,
+)
+from testudo_analysis.identify.estimation.robust_fit import BootstrapSpread
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import body_up, conjugate, from_rotation_vector, multiply, rotation_vector
+from testudo_hardware.schema import ROTORS
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.progress_bar import Tell, part, quiet
 from testudo_runs.recording.recording import Recording, RobotRecording
 
 RUNS = "runs"
-"""What was held out: each run in turn, all its robots."""
+"""Held-out data: each run in turn, with all its robots."""
 HORIZONS_S = (0.1, 0.5)
 CHANNELS = (("position", "m"), ("attitude", "rad"))
 HELD = "with the force before the start"
-"""Ending of a channel whose prediction also holds the force that was seen before the start."""
+"""Ending of a channel whose prediction also contains the force estimated before the start."""
 Fold = tuple[str, list[FlightRecord], list[FlightRecord]]
-"""What is held out, what is fitted, and what is measured."""
+"""Name of the held-out data, flights of the fit, flights of the validation."""
 _GRAVITY = np.array([[0.0], [0.0], [9.81]])
 
 
 @dataclass(frozen=True)
 class DroneSettings:
-    """How drones are identified."""
+    """Settings of the identification."""
 
     hold_out: tuple[str, ...] = (HALF, ROBOTS)
     """Of `HALF`, `ROBOTS`, `RUNS`."""
     causal: bool = False
-    """Also measure predictions that hold the force which was seen before the start."""
+    """Also validate predictions with the force estimated before the start."""
     fit: FitSettings | None = None
     windows: PredictionWindows | None = None
-    """Of the starts that errors are measured on."""
+    """Of the starts of the validation."""
 
 
 def can_identify(robot: RobotRecording) -> bool:
-    """Return whether motors and odometry of a robot were recorded."""
+    """Return whether motor signals and odometry of a robot are recorded."""
     return all(role in robot.series and len(robot.series[role]) for role in ("motors", "odometry"))
 
 
@@ -61,21 +70,21 @@ def identify_drone(
     settings: DroneSettings | None = None,
     tell: Tell = quiet,
 ) -> Identification:
-    """Return what flights say about one type of quadrotor.
+    """Return the identification of one type of quadrotor from flights.
 
     Args:
         recordings: runs; all robots of one type.
         spec: the robot, with `[rotors]`.
-        robots: names; all with motors and odometry if none.
-        settings: what to hold out.
-        tell: is told what is being done, and the share that is done.
+        robots: names; default: all with motor signals and odometry.
+        settings: of the identification.
+        tell: called with the current step and the completed fraction.
 
     Raises:
-        TestudoError: no flight can be used, or the robot file has no `[rotors]`.
+        TestudoError: no usable flight, or the robot file has no `[rotors]`.
     """
     settings = settings or DroneSettings()
     if not spec.rotors:
-        raise TestudoError(f"{spec.name}: the robot file has no [rotors]; to identify from motor signals it needs them")
+        raise TestudoError(f"{spec.name}: found no [rotors] in the robot file, expected them for motor signals")
     flights = [
         replace(flight_of(robot), name=f"{k}/{robot.name}")
         for k, recording in enumerate(recordings)
@@ -83,7 +92,7 @@ def identify_drone(
         if (not robots or robot.name in robots) and can_identify(robot)
     ]
     if not flights:
-        raise TestudoError("identify: no robot of the run has both motors and odometry recorded")
+        raise TestudoError("identify: found no robot with both motors and odometry, expected at least one")
     model = DroneModel(spec, settings.causal)
     splits = {split: folds(flights, split) for split in settings.hold_out}
     fits = 1 + sum(map(len, splits.values()))
@@ -106,9 +115,9 @@ def identify_drone(
 def held_out(
     model: DroneModel, split: str, folded: Sequence[Fold], settings: DroneSettings, tell: Tell = quiet
 ) -> list[HeldOut]:
-    """Return the errors by robot on what a fit has not seen.
+    """Return the errors on held-out data by robot.
 
-    A split that leaves nothing to fit or to measure on has no rows.
+    A split without data for fit or validation has no rows.
     """
     windows = settings.windows or PredictionWindows()
     errors_of: dict[str, list[dict[str, np.ndarray]]] = {}
@@ -122,22 +131,10 @@ def held_out(
     for robot, parts in errors_of.items():
         joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         endings = ("", f" {HELD}") if model.causal else ("",)
-        rows += [
-            HeldOut(
-                robot,
-                horizon,
-                channel + ending,
-                unit,
-                *(
-                    Quantiles.create(joined[f"{who} {channel} {horizon:g}"])
-                    for who in ("baseline", "nominal", "identified" + ending)
-                ),
-                split,
-            )
-            for horizon in HORIZONS_S
-            for channel, unit in CHANNELS
-            for ending in endings
-        ]
+        for horizon, (channel, unit), ending in product(HORIZONS_S, CHANNELS, endings):
+            models = ("baseline", "nominal", "identified" + ending)
+            found = [joined[f"{model} {channel} {horizon:g}"] for model in models]
+            rows.append(HeldOut.of(robot, horizon, channel + ending, unit, found, split))
     return rows
 
 
@@ -146,7 +143,7 @@ def _named(tell: Tell, name: str) -> Tell:
 
 
 def folds(flights: Sequence[FlightRecord], split: str) -> list[Fold]:
-    """Return what is held out, what is fitted and what is measured; runs are the first part of a flight's name."""
+    """Return the folds of a split; the first part of a flight's name is its run."""
     if split == HALF:
         halves = [(piece_of(flight, 0.0, 0.5), piece_of(flight, 0.5, 1.0)) for flight in flights]
         return [("second half", [first for first, _ in halves], [second for _, second in halves])]
@@ -160,7 +157,7 @@ def folds(flights: Sequence[FlightRecord], split: str) -> list[Fold]:
 
 
 def measure(fit: DroneFit, flight: FlightRecord, windows: PredictionWindows) -> dict[str, np.ndarray]:
-    """Return the errors (S,) of a flight by who predicts, channel and horizon."""
+    """Return the errors (S,) of a flight by model, channel and horizon."""
     samples = FlightSamples.create([flight], windows)
     marks = {horizon: samples.mark(horizon) for horizon in HORIZONS_S}
     both = np.stack([fit.model.file_vector(), fit.vector], axis=1)
@@ -182,9 +179,9 @@ def measure(fit: DroneFit, flight: FlightRecord, windows: PredictionWindows) -> 
 def ballistic(
     samples: FlightSamples, mass_kg: float, marks: tuple[int, ...]
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Return position errors (3, S) [m] and rotation vectors (3, S) [rad] of the simplest prediction.
+    """Return position errors (3, S) [m] and rotation vectors (3, S) [rad] of the baseline prediction.
 
-    The logged collective thrust acts along the body's axis, and the body's rates are held.
+    The logged collective thrust acts along the body axis, with constant body rates.
     """
     position, velocity = samples.at("position_world"), samples.at("velocity_world")
     quaternion, rates = samples.at("quaternion_xyzw"), samples.at("rates_body")
@@ -197,8 +194,79 @@ def ballistic(
         quaternion = multiply(quaternion, from_rotation_vector(rates * duration))
         if k + 1 in marks:
             logged = samples.at("quaternion_xyzw", k + 1)
-            found[k + 1] = (
-                position - samples.at("position_world", k + 1),
-                rotation_vector(multiply(conjugate(quaternion), logged)),
-            )
+            turned = rotation_vector(multiply(conjugate(quaternion), logged))
+            found[k + 1] = position - samples.at("position_world", k + 1), turned
     return found
+
+
+SEEN = 0.3
+"""Share of the fast rates that the motors must explain for lag and delay to be determined."""
+_SATURATED = 0.002
+"""Share of commands above the largest thrust for it to be determined."""
+_MASS = (
+    "motor signals and motion determine only thrust over mass, so the thrust scale is for this mass; to find it: "
+    "weigh the drone"
+)
+_INERTIA = (
+    "the logged motor signals explain only {share:.0%} of the fast rates, so arm over inertia is too small; to find "
+    "it: log the motors at the rate of the controller, with quick steps of the {axis} rate"
+)
+_LAG = "the fast rates do not follow the motors; to find it: quick steps of roll and pitch rate, logged at 100 Hz"
+_MOST = "the commands rarely exceed it; to find it: a climb at full thrust, or turns at high load"
+_TRADED = (
+    "it trades off with effects that the logged motors do not explain; to find it: log the PWM, and climb at full "
+    "thrust"
+)
+_EFFECTIVE = "effective: for predictions from logs of this kind, not a property of the drone alone"
+
+
+def drone_estimates(fit: DroneFit, flights: Sequence[FlightRecord], spec: RobotSpec) -> tuple[Estimate, ...]:
+    """Return the estimates of a fit; keys of the robot file, and `response.*` for others."""
+    mass = spec.quantities["geometry.mass"]
+    rows = [
+        Estimate("geometry.mass", mass.value, mass.low, mass.high, "kg", False, _MASS),
+        _direct(fit, "thrust_scale", note=f"for a mass of {mass.value:g} kg"),
+    ]
+    moving = bool(min(fit.fast[0].explained[:2]) >= SEEN and fit.fast[0].inside)
+    rows += [_direct(fit, name, moving, "" if moving else _LAG) for name in ("thrust_lag", "thrust_delay")]
+    rows += [_direct(fit, name) for name in ("drag_across", "drag_along")]
+    above = np.mean(np.concatenate([flight.thrust_command.ravel() > fit.value("thrust_most") for flight in flights]))
+    seen, explained = bool(above >= _SATURATED), bool(min(fit.fast[0].explained[:2]) >= EXPLAINED)
+    note = "" if seen and explained else _TRADED if seen else _MOST
+    rows.append(_direct(fit, "thrust_most", seen and explained, note))
+    rows += _inertias(fit, spec)
+    effective = [name for name in NAMES if f"rotors.{name}" not in ROTORS]
+    rows += [
+        Estimate(f"response.{name}", fit.value(name), *fit.interval(name), UNITS[NAMES.index(name)], True, _EFFECTIVE)
+        for name in effective
+        if name not in DISTURBANCE or fit.model.causal
+    ]
+    return tuple(rows)
+
+
+def _direct(fit: DroneFit, name: str, determined: bool = True, note: str = "") -> Estimate:
+    return Estimate(
+        f"rotors.{name}", fit.value(name), *fit.interval(name), ROTORS[f"rotors.{name}"].unit, determined, note
+    )
+
+
+def _inertias(fit: DroneFit, spec: RobotSpec) -> list[Estimate]:
+    """Return inertias, and for yaw the torque ratio, from the gains of the fast response."""
+    rotors, scale = spec.rotors, fit.value("thrust_scale")
+    gains = np.array([each.gains for each in fit.fast])
+    found = []
+    for k, axis in enumerate(("roll", "pitch")):
+        values = rotors["rotors.arm"].value * scale / np.maximum(gains[:, k], 1e-9)
+        found.append(_from_draws(f"rotors.{axis}_inertia", values, fit.fast[0], fit.fast[0].explained[k], axis))
+    ratio = np.maximum(gains[:, 2], 0) * rotors["rotors.yaw_inertia"].value / scale
+    return [*found, _from_draws("rotors.torque_per_thrust", ratio, fit.fast[0], fit.fast[0].explained[2], "yaw")]
+
+
+def _from_draws(key: str, values: np.ndarray, fast: FastResponse, explained: float, axis: str) -> Estimate:
+    value = values[0]
+    low = high = value
+    if len(values) > 1:
+        low, high = (float(end[0]) for end in BootstrapSpread(values[1:, None], fast.pieces, 1).interval(values[:1]))
+    note = _INERTIA.format(share=max(explained, 0.0), axis=axis) if explained < EXPLAINED else ""
+    ends = float(max(min(low, value), 0.0)), float(max(high, value))
+    return Estimate(key, float(value), *ends, ROTORS[key].unit, bool(explained >= EXPLAINED), note)

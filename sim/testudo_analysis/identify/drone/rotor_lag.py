@@ -1,8 +1,8 @@
-"""Delay and lag of the rotors from the fast part of the response, where the motors and not disturbances move the body.
+"""Delay and lag of the rotors from the fast part of the response, which the motors cause and not disturbances.
 
-Below some hertz a flight controller answers disturbances (gusts, downwash of others, its own trim), so that torque
-and rotation are related by the controller rather than by the drone. Above, the rates follow the thrust differences;
-both are filtered to a band, and delay, lag and gains are those that leave the least of the rates unexplained.
+At low frequencies the flight controller reacts to disturbances (gusts, downwash, its own trim), so the controller
+relates torque and rotation, not the drone. At high frequencies the rates follow the thrust differences; both are
+filtered to a band, and delay, lag and gains explain as much of the rates as possible.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from testudo_hardware.motion.rotor_drone import PITCH_SIGNS, ROLL_SIGNS, YAW_SIG
 
 _BAND_HZ = (5.0, 25.0)
 _PIECE_S, _SHORTEST_S = 3.0, 1.0
-"""Length of the pieces that draws are made of, and of the shortest stretch without a gap that is used."""
+"""Length of the drawn pieces, and of the shortest used stretch without a gap."""
 _EDGE_S = 0.4
-"""Time at either end of a stretch in which the filter and the lag still hold what they began with: with 0.15 s lags
-came out up to 3.6 ms too short, and delays 0.5 ms too long."""
+"""Transient of filter and lag at both ends of a stretch: with 0.15 s, lags were up to 3.6 ms too short and delays
+0.5 ms too long."""
 _LAGS_S = np.geomspace(0.01, 0.25, 15)
 _DELAYS_S = np.linspace(0.0, 0.05, 21)
 _FINER = 20
-"""The surface of what is explained is interpolated to so many points between two of the grid, and about the best of
-them again."""
+"""Interpolated points between two grid points; again about the best of them."""
 _ZOOMS = 2
 _MIX = np.array([ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS])
 
 
 @dataclass(frozen=True)
 class FastResponse:
-    """What the fast part of the flights says."""
+    """Parameters of the fast response."""
 
     lag_s: float
     delay_s: float
@@ -43,31 +42,26 @@ class FastResponse:
     explained: tuple[float, float, float]
     """Share of the power of each rate in the band that the motors explain."""
     pieces: int = 0
-    """How many the flights were cut into."""
+    """Number of pieces of the flights."""
 
     @property
     def inside(self) -> bool:
-        """Return whether lag and delay are not at the end of what was searched."""
+        """Return whether lag and delay are inside the search range."""
         return bool(1.02 * _LAGS_S[0] < self.lag_s < 0.98 * _LAGS_S[-1] and self.delay_s < 0.98 * _DELAYS_S[-1])
 
 
 def fast_responses(
     flights: Sequence[FlightRecord], commands: Sequence[np.ndarray], draws: int = 0
 ) -> list[FastResponse]:
-    """Return the response of all flights, and of ``draws`` draws of their pieces with replacement, for intervals.
+    """Return the response of all flights, and of ``draws`` draws of their pieces with replacement for intervals.
 
     Args:
         flights: at one rate, at least 60 Hz.
-        commands: of each, (4, T) [N], clipped to what the rotors can do.
-        draws: how many.
+        commands: of each, (4, T) [N], clipped to the rotor limits.
+        draws: number of draws.
     """
-    sums = np.concatenate(
-        [
-            _sums(stretch)
-            for flight, command in zip(flights, commands, strict=True)
-            for stretch in _stretches(flight, command)
-        ]
-    )
+    pairs = zip(flights, commands, strict=True)
+    sums = np.concatenate([_sums(stretch) for pair in pairs for stretch in _stretches(*pair)])
     rng = np.random.default_rng(0)
     count = len(sums)
     times = [np.ones(count), *(rng.multinomial(count, np.full(count, 1 / count)) for _ in range(draws))]
@@ -76,7 +70,7 @@ def fast_responses(
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Samples without gaps, and the pieces that they are cut into; each is filtered as a whole."""
+    """A stretch without gaps, filtered as a whole, and its pieces."""
 
     period_s: float
     rates: np.ndarray
@@ -84,7 +78,7 @@ class _Stretch:
     mixed: np.ndarray
     """(3, T) [N]: thrust differences as commanded, filtered to the band."""
     pieces: list[np.ndarray]
-    """Samples of each, none of which the ends of the filter spoil."""
+    """Samples of each piece, without the transients of the filter."""
 
 
 def _stretches(flight: FlightRecord, command: np.ndarray) -> list[_Stretch]:
@@ -117,13 +111,13 @@ def _sums(stretch: _Stretch) -> np.ndarray:
     rates, mixed, period = stretch.rates, stretch.mixed, stretch.period_s
     for i, lag in enumerate(_LAGS_S):
         gain = 1 - np.exp(-period / lag)
-        after = lfilter([gain], [1, gain - 1], mixed, axis=1)
+        after = np.asarray(lfilter([gain], [1, gain - 1], mixed, axis=1))
         before = np.concatenate([0 * after[:, :1], after[:, :-1]], axis=1)
-        # exact mean of the lagged command over each step, then its integral at the samples
+        # exact mean of the lagged command over each step, and its integral at the samples
         mean = mixed + (before - after) * lag / period
         total = np.concatenate([np.zeros((3, 1)), np.cumsum(mean, axis=1)[:, :-1]], axis=1) * period
         for j, delay in enumerate(_DELAYS_S):
-            # and between them, where a delayed sample lies: so long after the sample that many before
+            # a delayed sample is between them
             back = int(np.ceil(delay / period - 1e-9))
             late = back * period - delay
             between = total + mixed * late - (before - mixed) * lag * np.expm1(-late / lag)
@@ -145,16 +139,17 @@ def _best(sums: np.ndarray) -> FastResponse:
     lags, delays = (np.linspace(axis[0], axis[-1], _FINER * (len(axis) - 1) + 1) for axis in place)
     for _ in range(_ZOOMS):
         fine = surface(lags, delays)
-        i, j = np.unravel_index(np.argmax(fine), fine.shape)
+        i, j = (int(k) for k in np.unravel_index(np.argmax(fine), fine.shape))
         lag, delay = lags[i], delays[j]
         lags, delays = _around(lags, i), _around(delays, j)
-    gains, explained = (
-        tuple(float(RectBivariateSpline(*place, values[:, :, k])(lag, delay)[0, 0]) for k in range(3))
-        for values in (ratios, shares)
-    )
-    return FastResponse(float(np.exp(lag)), float(delay), gains, explained)
+
+    def at_best(values: np.ndarray) -> tuple[float, float, float]:
+        roll, pitch, yaw = (float(RectBivariateSpline(*place, values[:, :, k])(lag, delay)[0, 0]) for k in range(3))
+        return roll, pitch, yaw
+
+    return FastResponse(float(np.exp(lag)), float(delay), at_best(ratios), at_best(shares))
 
 
 def _around(axis: np.ndarray, at: int) -> np.ndarray:
-    """Return points between the neighbours of one point of an axis."""
+    """Return points between the neighbours of a point of an axis."""
     return np.linspace(axis[max(at - 1, 0)], axis[min(at + 1, len(axis) - 1)], 2 * _FINER + 1)

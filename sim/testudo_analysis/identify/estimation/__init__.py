@@ -1,4 +1,4 @@
-"""Estimation that both kinds of robot share: fit, uncertainty, windows.
+"""Estimation shared by ground robots and drones: windows, rollout, fit, uncertainty.
 
 In: windows of a recording.
 Out: estimates with uncertainty.

@@ -1,11 +1,11 @@
-"""Rolls candidates over all stretches at once through the motion model, and differentiates their errors."""
+"""Rollouts of candidate parameters over all stretches through the motion model, with derivatives of the errors."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -22,10 +22,10 @@ from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
 DELAY, SLIP = "dynamics.command_delay", "dynamics.turn_slip"
 _TOGETHER = 16
-"""Stretches that are rolled out at once."""
+"""Stretches of one rollout."""
 _MOST_THREADS = 4
 _NO_CHANGE = 1e-12
-"""Square of a change of command that counts as none."""
+"""Squared change of command that counts as zero."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ class Curvature:
 
 
 class BatchedRollout:
-    """The errors of one robot type on given stretches, as functions of its parameters.
+    """The errors of one robot type on given stretches as functions of its parameters.
 
-    Parameters are those of the robot file, but for the turn slip, which is squared: at none its own derivative is zero.
+    Parameters are those of the robot file, except the turn slip, which is squared: at zero its own derivative is zero.
     """
 
     def __init__(self, spec: RobotSpec, keys: tuple[str, ...], stretches: SegmentSet, cutting: SegmentSettings) -> None:
-        """Prepare the functions.
+        """Compile the functions.
 
         Args:
-            spec: what is not among the keys is as it says.
-            keys: parameters of the robot file, P of them.
-            stretches: C of them.
-            cutting: how the run was cut.
+            spec: values of all other parameters.
+            keys: P parameters of the robot file.
+            stretches: C stretches.
+            cutting: settings of the stretches.
         """
         self.spec, self.keys, self.stretches, self.cutting = spec, keys, stretches, cutting
-        # parts of equal size stay in the processor's cache, and different runs share one compiled program
+        # parts of equal size fit the cache, and all runs share one compiled program
         self._order = np.minimum(np.arange(-(-len(stretches) // _TOGETHER) * _TOGETHER), len(stretches) - 1)
         self._data = [_Data.create(stretches.take(part)) for part in self._order.reshape(-1, _TOGETHER)]
         self._errors = jax.jit(jax.vmap(partial(_errors, spec, keys, cutting)))
@@ -64,23 +64,23 @@ class BatchedRollout:
         self._curvature = jax.jit(jax.vmap(partial(_curvature, spec, keys, cutting), in_axes=(0, 0, None)))
 
     def errors(self, parameters: np.ndarray) -> np.ndarray:
-        """Return predicted minus seen (C, E, S): position [m] in the start's axes, then yaw [rad]; (C, P) each."""
+        """Return predicted less recorded (C, E, S): position [m] in the start's axes, yaw [rad]; parameters (C, P)."""
         return self._in_parts(self._errors, parameters)[0]
 
     def velocities(self, parameters: np.ndarray) -> np.ndarray:
-        """Return the velocities (C, D, T) of the motion model at the beginning of each step; parameters (C, P)."""
+        """Return the velocities (C, D, T) of the model at the beginning of each step; parameters (C, P)."""
         return self._in_parts(self._moving, parameters)[0]
 
     def curvature(self, parameters: np.ndarray, scale: np.ndarray) -> Curvature:
-        """Return loss and derivatives at parameters (C, P), for errors over a scale (H, E)."""
+        """Return loss and derivatives at parameters (C, P), for errors divided by a scale (H, E)."""
         return Curvature(*self._in_parts(self._curvature, parameters, jnp.asarray(scale, jnp.float32)))
 
     def nominal(self) -> np.ndarray:
-        """Return the parameters (P,) of the robot file itself."""
+        """Return the parameters (P,) of the robot file."""
         return to_inner(self.keys, np.array([getattr(self.spec, QUANTITIES[key].attribute) for key in self.keys]))
 
     def _in_parts(self, function: Callable[..., Any], parameters: np.ndarray, *rest: jax.Array) -> list[np.ndarray]:
-        """Return what a function gives for the stretches (C, ...), parts of them side by side on the cores."""
+        """Return the results of a function for the stretches (C, ...), in parts on several cores."""
         values = np.asarray(parameters, np.float32)[self._order]
         values = values.reshape(len(self._data), _TOGETHER, values.shape[1])
 
@@ -95,13 +95,13 @@ class BatchedRollout:
 
 
 def to_inner(keys: tuple[str, ...], values: np.ndarray) -> np.ndarray:
-    """Return parameters (..., P) as they are fitted, from those of the robot file."""
+    """Return parameters (..., P) as fitted, from those of the robot file."""
     squared = np.array([key == SLIP for key in keys])
     return np.where(squared, values**2, values)
 
 
 def to_file(keys: tuple[str, ...], values: np.ndarray) -> np.ndarray:
-    """Return parameters (..., P) of the robot file, from those that are fitted."""
+    """Return parameters (..., P) of the robot file, from fitted ones."""
     squared = np.array([key == SLIP for key in keys])
     return np.where(squared, np.sqrt(np.maximum(values, 0)), values)
 
@@ -123,19 +123,12 @@ class _Data:
 
     @classmethod
     def create(cls, stretches: SegmentSet) -> _Data:
+        values = {each.name: np.asarray(getattr(stretches, each.name)) for each in fields(cls)}
         return cls(
-            *(
-                jnp.asarray(value, jnp.float32)
-                for value in (
-                    stretches.asked,
-                    stretches.phase,
-                    stretches.start,
-                    stretches.end,
-                    stretches.moved,
-                    stretches.turned,
-                )
-            ),
-            *(jnp.asarray(value) for value in (stretches.horizon, stretches.valid, stretches.fitted)),
+            **{
+                name: jnp.asarray(value, jnp.float32 if value.dtype.kind == "f" else None)
+                for name, value in values.items()
+            }
         )
 
 
@@ -147,18 +140,19 @@ def _parametrised(spec: RobotSpec, keys: tuple[str, ...], values: jax.Array) -> 
 
 
 def _root(value: jax.Array) -> jax.Array:
-    """Return the square root with a derivative at zero that the square which follows makes one again."""
+    """Return the square root with a finite derivative at zero."""
     return jnp.sqrt(value + 1e-8)
 
 
 def _path(spec: RobotSpec, cutting: SegmentSettings, asked: jax.Array, phase: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return positions (D, T) [m] and headings (T,) of one stretch, from the origin.
-
-    Velocities come one after the other, ways and turns of all steps at once.
-    """
+    """Return positions (D, T) [m] and headings (T,) of one stretch, from the origin."""
+    response = _response(spec, cutting)
     model = motion_model(spec)
-    response = LagResponse.create(jnp.float32(cutting.step_s), jnp.float32(1.0) * spec.velocity_lag_s)
     return _travelled(model, _velocities(model, response, cutting, asked, phase), response)
+
+
+def _response(spec: RobotSpec, cutting: SegmentSettings) -> LagResponse:
+    return LagResponse.create(jnp.float32(cutting.step_s), jnp.float32(1.0) * spec.velocity_lag_s)
 
 
 def _velocities(
@@ -179,10 +173,10 @@ def _velocities(
 def _driving(
     model: MotionModel, cutting: SegmentSettings, asked: jax.Array, phase: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the effective commands (D, T) in which each step begins and ends, and the share (T,) of the latter.
+    """Return the effective commands (D, T) at the begin and end of each step, and the share (T,) of the latter.
 
-    A limit of acceleration that is reached bends what a command does: under the mean of two commands the velocity would
-    rise all through a step at whose end alone the second one acts, half a step too early on average.
+    With an active acceleration limit the mean of two commands is wrong: the velocity would change during a whole step
+    although the second command acts only at its end, half a step too early on average.
     """
     spec, finer, steps = model.spec, cutting.finer, cutting.steps
     late = cutting.reach * finer + phase - spec.command_delay_s * (finer / cutting.step_s)
@@ -194,7 +188,7 @@ def _driving(
     before, after = effective[:, :-2:finer], effective[:, finer + 1 :: finer]
     change = after - before
     share = jnp.clip(jnp.sum((mean - before) * change, axis=0) / (jnp.sum(change**2, axis=0) + _NO_CHANGE), 0.0, 1.0)
-    rest = mean - before - share * change  # several changes in one step: their mean counts
+    rest = mean - before - share * change  # several changes in one step: their mean
     return before + rest, after + rest, share
 
 
@@ -202,7 +196,7 @@ def _travelled(model: MotionModel, velocity: jax.Array, response: LagResponse) -
     """Return positions (D, T) and headings (T,) of velocities (D, T) at the beginning of each step, from the origin."""
     change = velocity[:, 1:] - velocity[:, :-1]
     zero = jnp.zeros_like(change)
-    # the command without limit that changes the velocity so
+    # the unlimited command that causes this change of velocity
     reached = velocity[:, :-1] + change / response.gain
     moved = model.step(MotionState(zero, zero[0], velocity[:, :-1]), reached, response)
     way, turned = moved.position_world, moved.yaw
@@ -219,14 +213,13 @@ def _moving(
 ) -> jax.Array:
     """Return the velocities (D, T) of one stretch."""
     found = _parametrised(spec, keys, values)
-    response = LagResponse.create(jnp.float32(cutting.step_s), jnp.float32(1.0) * found.velocity_lag_s)
-    return _velocities(motion_model(found), response, cutting, data.asked, data.phase)
+    return _velocities(motion_model(found), _response(found, cutting), cutting, data.asked, data.phase)
 
 
 def _errors(
     spec: RobotSpec, keys: tuple[str, ...], cutting: SegmentSettings, values: jax.Array, data: _Data
 ) -> jax.Array:
-    """Return predicted minus seen (E, S) of one stretch."""
+    """Return predicted less recorded (E, S) of one stretch."""
     found = _parametrised(spec, keys, values)
     position, yaw = _path(found, cutting, data.asked, data.phase)
     whole = jnp.concatenate([position, yaw[None]])
@@ -252,18 +245,12 @@ def _curvature(
         found = _errors(spec, keys, cutting, at, data) / scale[data.horizon].T
         return found, found
 
-    slope, errors = _forward(whitened, values)
+    slope, errors = jax.jacfwd(whitened, has_aux=True)(values)
     z = jnp.sum(errors**2, axis=0)
     weight = data.fitted / jnp.sqrt(1 + z)
     loss = jnp.sum(data.fitted * 2 * (jnp.sqrt(1 + z) - 1))
     gradient = jnp.einsum("es,s,esp->p", errors, weight, slope)
-    # of the loss itself, not of weighted squares, which would be too steep by what the weights lose along the error
+    # of the loss, not of weighted squares, which are too steep as the weights fall along the error
     along = jnp.einsum("es,esp->sp", errors, slope)
     bent = jnp.einsum("sp,s,sq->pq", along, weight / (1 + z), along)
     return loss, gradient, jnp.einsum("esp,s,esq->pq", slope, weight, slope) - bent
-
-
-def _forward(
-    function: Callable[[jax.Array], tuple[jax.Array, jax.Array]], at: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    return jax.jacfwd(function, has_aux=True)(at)

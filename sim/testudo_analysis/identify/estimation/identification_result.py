@@ -1,8 +1,8 @@
-"""The result of an identification, of whatever kind of robot: estimates, and errors on what was held out."""
+"""The result of an identification of any kind of robot: estimates, and errors on held-out data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from testudo_hardware.errors import TestudoError
 
 IDENTIFICATION_SCHEMA = "testudo/identification/1"
 HALF, ROBOTS = "half", "robots"
-"""What was held out: the second half of the run, or each robot in turn."""
+"""Held-out data: the second half of the run, or each robot in turn."""
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,16 @@ class Estimate:
     """One parameter of a robot type, in the unit of its robot file."""
 
     key: str
-    """Key of the robot file, such as `dynamics.velocity_lag`, or another name where the file has none."""
+    """Key of the robot file, such as `dynamics.velocity_lag`, or another name without such a key."""
     value: float
     low: float
     """Lower end of the 95 % interval."""
     high: float
     unit: str
     determined: bool = True
-    """The run says more about it than was known before; if not, the robot file keeps what it had."""
+    """The run narrows the prior interval; otherwise the robot file keeps its value."""
     note: str = ""
-    """Why it is not determined, and which manoeuvre would determine it; or what else there is to say."""
+    """Why it is not determined, and which manoeuvre would determine it; or another remark."""
     by_robot: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     """Value, low and high of single robots; the robot file's interval covers them all."""
 
@@ -50,13 +50,13 @@ class Quantiles:
 
     @classmethod
     def create(cls, errors: np.ndarray) -> Quantiles:
-        """Return them for errors (S,), at least one."""
+        """Return the quantiles of errors (S,), at least one."""
         return cls(float(np.median(errors)), float(np.percentile(errors, 90)), len(errors))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Open-loop error after one horizon on windows that were not used to fit."""
+    """Open-loop error after one horizon on held-out windows."""
 
     robot: str
     horizon_s: float
@@ -65,29 +65,33 @@ class HeldOut:
     baseline: Quantiles
     """Of the simplest prediction: dead reckoning, or ballistic flight."""
     nominal: Quantiles
-    """Of the robot file as it was."""
+    """Of the original robot file."""
     identified: Quantiles
     split: str = HALF
     """`HALF` or `ROBOTS`."""
 
+    @classmethod
+    def of(
+        cls, robot: str, horizon_s: float, channel: str, unit: str, errors: Iterable[np.ndarray], split: str
+    ) -> Self:
+        """Return the row of errors (S,) of the baseline, the original and the identified robot file."""
+        baseline, nominal, identified = map(Quantiles.create, errors)
+        return cls(robot, horizon_s, channel, unit, baseline, nominal, identified, split)
+
     def reduction(self) -> tuple[float, float]:
-        """Return by which share of the baseline the median and the p90 are lower."""
-        return tuple(
-            1 - ours / theirs if theirs > 0 else 0.0
-            for ours, theirs in (
-                (self.identified.median, self.baseline.median),
-                (self.identified.p90, self.baseline.p90),
-            )
-        )
+        """Return the relative reduction of median and p90 to the baseline."""
+        ours, theirs = self.identified, self.baseline
+        median = 1 - ours.median / theirs.median if theirs.median > 0 else 0.0
+        return median, 1 - ours.p90 / theirs.p90 if theirs.p90 > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class Identification:
-    """What a run says about one robot type."""
+    """Identification of one robot type from a run."""
 
     robot_type: str
     robots: tuple[str, ...]
-    """Those of the run that were fitted."""
+    """The fitted robots of the run."""
     estimates: tuple[Estimate, ...]
     held_out: tuple[HeldOut, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -97,21 +101,21 @@ class Identification:
         """Return the estimate of a parameter.
 
         Raises:
-            TestudoError: it is not among them.
+            TestudoError: there is none.
         """
         for estimate in self.estimates:
             if estimate.key == key:
                 return estimate
         raise TestudoError(
-            f"identification of {self.robot_type}: {key} is not among "
+            f"identification of {self.robot_type}: found no {key}, expected one of "
             f"{', '.join(estimate.key for estimate in self.estimates) or 'nothing'}"
         )
 
     def reductions(self, channel: str, horizon_s: float, split: str) -> tuple[float, float]:
-        """Return by which share median and p90 are lower than the baseline's: the medians over robots.
+        """Return the relative reductions of median and p90 to the baseline: medians over robots.
 
         Raises:
-            TestudoError: nothing was held out so.
+            TestudoError: there are no such held-out data.
         """
         shares = [
             row.reduction()
@@ -141,7 +145,7 @@ class Identification:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "identification") -> Self:
-        """Read what `to_dict` wrote.
+        """Return the identification of `to_dict`.
 
         Raises:
             TestudoError: it is not an identification, or keys are missing or unknown.

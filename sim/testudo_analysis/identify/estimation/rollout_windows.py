@@ -1,14 +1,14 @@
-"""A run cut into stretches of equal length, with the windows that start in each: what all candidates are rolled over.
+"""A run cut into stretches of equal length, with the prediction windows that start in each.
 
-A model is rolled over a stretch once, from its warm-up on; as motion does not depend on where a robot is and points,
-every window within the stretch is a difference of two moments of that one path.
+A model is rolled out once over a stretch, with a warm-up; as motion does not depend on pose, every window within the
+stretch is the difference of two times of that path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,36 +20,35 @@ from testudo_runs.alignment import AlignedRobot, Commands, Trajectory
 _FEWEST_WINDOWS = 20
 _FINE_BELOW_S = 1000.0
 _SAME_SIZE = 32
-"""Windows of a stretch are padded to a multiple of this, so that runs alike share a compiled program."""
+"""Windows of a stretch are padded to a multiple of this, so that similar runs share a compiled program."""
 _NEAR = 0.02
-"""A window may be longer or shorter by so much [s], and by this share."""
+"""Tolerance of the length of a window [s], and as a share."""
 
 
 @dataclass(frozen=True)
 class SegmentSettings:
-    """How a run is cut."""
+    """Settings of the stretches."""
 
     horizons_s: tuple[float, ...] = (0.5, 1.0, 2.0)
     stretch_s: float = 5.0
-    """Windows that start within so long are rolled out together; also the unit of the bootstrap."""
+    """Windows that start within this time are one rollout; also the unit of the bootstrap."""
     spacing_s: float = 0.1
     """Least time between starts."""
     step_s: float = 0.01
     """Step of the model."""
     finer: int = 4
-    """What was asked is known as the mean of so many cells of each step: the finer, the smoother the loss over the
-    delay."""
+    """Cells of each step with the mean command: the finer, the smoother the loss over the delay."""
     held_s: float = 1.1
-    """A command acts for so long, if no other one comes; what a longer silence means is not known. Windows with shorter
-    silences are measured on, but not fitted to: a command may have been sent that nobody recorded."""
+    """Longest time that a command acts without another; after a longer silence the command is unknown. Windows with
+    shorter silences are used for validation, not for the fit: a command may not have been recorded."""
     longest_delay_s: float = 0.6
-    """Longest delay that can be found."""
+    """Longest delay of the fit."""
     warm_up_s: float = 1.0
-    """The model runs so long before the first start of a stretch, so that its velocity is that of the commands."""
+    """Simulated time before the first start of a stretch, until the velocity follows the commands."""
 
     @classmethod
     def create(cls, spec: RobotSpec, robot_seconds: float = 0.0) -> Self:
-        """Return how runs of a robot are cut: with a finer step where there is little to roll out."""
+        """Return the settings for a robot, with a finer step for short recordings."""
         lag = spec.quantities["dynamics.velocity_lag"].high
         return cls(step_s=0.005 if robot_seconds < _FINE_BELOW_S else 0.01, warm_up_s=max(1.0, 4 * lag))
 
@@ -61,44 +60,44 @@ class SegmentSettings:
 
     @property
     def reach(self) -> int:
-        """Return how many steps of commands before the stretch can still act in it."""
+        """Return the number of steps before the stretch whose commands can act in it."""
         return int(np.ceil(self.longest_delay_s / self.step_s)) + 1
 
     @property
     def cells(self) -> int:
-        """Return the number of parts of steps of which it is known what was asked."""
+        """Return the number of cells with commands."""
         return (self.reach + self.steps + 1) * self.finer
 
 
 @dataclass(frozen=True)
 class SegmentSet:
-    """Stretches of all robots, C of them, each with up to S windows; windows that do not exist are not valid."""
+    """C stretches of all robots, each with up to S windows; missing windows are not valid."""
 
     robot: np.ndarray
     """(C,) int."""
     begin_s: np.ndarray
-    """(C,) [s]: starts lie from here on."""
+    """(C,) [s]: earliest start."""
     end_s: np.ndarray
     """(C,) [s]: last end of its windows."""
     asked: np.ndarray
-    """(C, D, cells): mean of the commands in each part of a step."""
+    """(C, D, cells): mean of the commands in each cell."""
     phase: np.ndarray
-    """(C,) [cells]: the cells begin so much before parts of the steps, elsewhere in each stretch: within a cell
-    the command counts as constant, and kinks of the loss over the delay would gather at equal ones."""
+    """(C,) [cells]: offset of the cells before the steps, different in each stretch: the command is constant within a
+    cell, and with equal offsets the kinks of the loss over the delay would coincide."""
     start: np.ndarray
-    """(C, S) [steps] from the beginning of the roll-out, not whole."""
+    """(C, S) [steps] from the beginning of the rollout, not whole."""
     end: np.ndarray
     """(C, S) [steps]."""
     moved: np.ndarray
-    """(C, D, S) [m]: way that was seen, in the heading at the start (differential drive), or in the world."""
+    """(C, D, S) [m]: recorded displacement, in the heading at the start (differential drive) or in the world."""
     turned: np.ndarray
     """(C, S) [rad]."""
     horizon: np.ndarray
-    """(C, S) int: which of the horizons."""
+    """(C, S) int: index of the horizon."""
     valid: np.ndarray
     """(C, S) bool."""
     fitted: np.ndarray
-    """(C, S) bool: of those, the ones without a gap in the commands."""
+    """(C, S) bool: valid and without a gap in the commands."""
 
     def __len__(self) -> int:
         return len(self.robot)
@@ -111,41 +110,36 @@ class SegmentSet:
 def cut(robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: SegmentSettings) -> SegmentSet:
     """Return the stretches of robots of one kind.
 
-    Windows begin and end at poses, so that nothing is interpolated; none spans a gap in the poses that is longer than
-    its horizon allows, and all commands that act in it are known.
+    Windows begin and end at poses, so that nothing is interpolated; none spans a longer gap in the poses than its
+    horizon, and all commands that act in it are known.
 
     Raises:
-        TestudoError: too few windows, with what is missing.
+        TestudoError: too few windows.
     """
     parts = [part for k, robot in enumerate(robots) for part in _cut_robot(k, robot, spec, cutting)]
-    found = sum(len(part[5]) for part in parts)
+    found = sum(len(part["start"]) for part in parts)
     if found < _FEWEST_WINDOWS:
         raise TestudoError(
             f"{', '.join(robot.name for robot in robots)}: found {found} windows of {cutting.horizons_s[0]:g} s or "
             f"more with poses and commands, expected at least {_FEWEST_WINDOWS}; record a minute or more of driving"
         )
-    size = -(-max(len(part[5]) for part in parts) // _SAME_SIZE) * _SAME_SIZE
+    size = -(-max(len(part["start"]) for part in parts) // _SAME_SIZE) * _SAME_SIZE
 
-    def padded(values: Sequence[np.ndarray]) -> np.ndarray:
-        return np.stack(
-            [np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, size - value.shape[-1])]) for value in values]
-        )
+    def padded(value: np.ndarray) -> np.ndarray:
+        return np.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, size - value.shape[-1])])
 
-    columns = list(zip(*parts, strict=True))
-    robot, begin, last, phase = (np.array(column) for column in columns[:4])
+    columns = {name: [part[name] for part in parts] for name in parts[0]}
+    windows = {"start", "end", "moved", "turned", "horizon", "valid", "fitted"}
     return SegmentSet(
-        robot,
-        begin,
-        last,
-        np.stack(columns[4]),
-        phase,
-        *(padded(column) for column in columns[5:10]),
-        padded([np.ones(len(part[5]), bool) for part in parts]),
-        padded(columns[10]),
+        **{
+            name: np.stack([padded(value) for value in values]) if name in windows else np.array(values)
+            for name, values in columns.items()
+        }
     )
 
 
-def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: SegmentSettings) -> list[tuple]:
+def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: SegmentSettings) -> list[dict[str, Any]]:
+    """Return the fields of `SegmentSet` for each stretch of one robot."""
     told, seen = robot.needed_commands(), robot.trajectory
     command, stamps = told.values, seen.stamp_s
     integral = np.concatenate(
@@ -174,30 +168,31 @@ def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Segme
         ends = rolled_from + cutting.step_s * ((np.arange(cutting.cells + 1) - phase) / cutting.finer - cutting.reach)
         asked = np.diff(_integral_at(told.stamp_s, integral, command, ends), axis=0) / np.diff(ends)[:, None]
         parts.append(
-            (
-                number,
-                begin,
-                float(stamps[j].max()),
-                phase,
-                asked.T,
-                (stamps[i] - rolled_from) / cutting.step_s,
-                (stamps[j] - rolled_from) / cutting.step_s,
-                _moved(seen, spec, i, j),
-                seen.yaw[j] - seen.yaw[i],
-                horizon[inside],
-                sure[inside],
-            )
+            {
+                "robot": number,
+                "begin_s": begin,
+                "end_s": float(stamps[j].max()),
+                "asked": asked.T,
+                "phase": phase,
+                "start": (stamps[i] - rolled_from) / cutting.step_s,
+                "end": (stamps[j] - rolled_from) / cutting.step_s,
+                "moved": _moved(seen, spec, i, j),
+                "turned": seen.yaw[j] - seen.yaw[i],
+                "horizon": horizon[inside],
+                "valid": np.ones(len(inside), bool),
+                "fitted": sure[inside],
+            }
         )
     return parts
 
 
 def _spaced(stamps: np.ndarray, spacing: float) -> np.ndarray:
-    """Return the first sample (K,) of each stretch of time so long."""
+    """Return the first sample (K,) of each time interval of this length."""
     return np.unique(((stamps - stamps[0]) // spacing).astype(int), return_index=True)[1]
 
 
 def _ends(stamps: np.ndarray, first: np.ndarray, horizon: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return which starts (mask) have a sample near their end, and that sample."""
+    """Return which starts (mask) have a sample near their end, and these samples."""
     wanted = stamps[first] + horizon
     after = np.clip(np.searchsorted(stamps, wanted), 1, len(stamps) - 1)
     end = np.where(wanted - stamps[after - 1] <= stamps[after] - wanted, after - 1, after)
@@ -208,7 +203,7 @@ def _ends(stamps: np.ndarray, first: np.ndarray, horizon: float) -> tuple[np.nda
 def _commanded(
     told: Commands, spec: RobotSpec, begin: np.ndarray, end: np.ndarray, cutting: SegmentSettings, silence_s: float
 ) -> np.ndarray:
-    """Return whether all commands that act between (S,) and (S,) are known, each being held for so long."""
+    """Return (S,) bool: all commands between two times are known, each held for at most ``silence_s``."""
     before = begin - cutting.longest_delay_s - spec.velocity_lag_s
     known = (before >= told.stamp_s[0]) & (end <= told.stamp_s[-1] + spec.command_delay_s)
     silent = np.flatnonzero(np.diff(told.stamp_s) > silence_s)
@@ -218,7 +213,7 @@ def _commanded(
 
 
 def _integral_at(stamps: np.ndarray, integral: np.ndarray, command: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return the integral (T, D) of held commands at times; the first and the last are held for ever."""
+    """Return the integral (T, D) of held commands at times; the first and the last have no end."""
     index = np.searchsorted(stamps, times, side="right") - 1
     held = np.maximum(index, 0)
     return integral[held] + (times - stamps[held])[:, None] * command[held]

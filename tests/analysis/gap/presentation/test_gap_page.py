@@ -8,8 +8,8 @@ import pytest
 from tests.analysis.gap.runs import ROBOT
 
 from testudo_analysis.commands.gap import gap
-from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
 from testudo_bench.performance.recorded_runs import measure
+from testudo_bench.synthetic_data.synthetic_runs import synthetic_recording
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.recording.load import load_recording
@@ -36,7 +36,7 @@ def test_the_verb_writes_a_page_and_numbers(folders, tmp_path, capsys):
     assert values["source"] == "imported"
     assert {row["model"] for row in values["types"][0]["rows"]} == {"dead reckoning", "nominal"}
     page = (tmp_path / "out" / "gap.html").read_text()
-    for title in ("From above", "Error by horizon", "Where the model is wrong", "Margins of the shield", "Score"):
+    for title in ("From above", "Error by horizon", "Errors over the state space", "Margins of the shield", "Score"):
         assert f"<h2>{title}</h2>" in page
     # nothing is fetched: no address but that of a name space
     addresses = set(re.findall(r"https?://[^\s\"'<]+", page))

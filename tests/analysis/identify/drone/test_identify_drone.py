@@ -20,11 +20,11 @@ from testudo_analysis.identify.drone.identify_drone import (
     measure,
 )
 from testudo_analysis.identify.drone.rotor_lag import fast_responses
-from testudo_analysis.identify.drone.synthetic_flights import DroneTruth, synthetic_flight
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, Identification
 from testudo_analysis.identify.robot_file_writer import write_identified
 from testudo_bench.accuracy.drone_identification import read_flights, shipped_spec
 from testudo_bench.accuracy.identification import draw_drone_truth, recover_flight
+from testudo_bench.synthetic_data.synthetic_flights import DroneTruth, synthetic_flight
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import rotor_drone
 from testudo_hardware.motion.rotor_drone import RotorDroneState
@@ -258,7 +258,7 @@ def test_what_cannot_be_identified_is_refused_in_one_sentence(recording):
     bare = parse_robot(SPEC.to_dict(), "bare.toml")
     with pytest.raises(TestudoError, match=r"no \[rotors\]"):
         identify_drone([recording], bare)
-    with pytest.raises(TestudoError, match="no robot of the run has both motors and odometry"):
+    with pytest.raises(TestudoError, match="found no robot with both motors and odometry"):
         identify_drone([recording], SPEC, robots=("someone",))
     short = dataclasses.replace(
         recording.robots["d0"],

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.identify.drone.drone_estimates import drone_estimates
 from testudo_analysis.identify.drone.drone_fit import fit_drone
 from testudo_analysis.identify.drone.fitted_model import DroneModel, errors, predict
 from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples, PredictionWindows, flight_of
@@ -22,6 +21,7 @@ from testudo_analysis.identify.drone.identify_drone import (
     HORIZONS_S,
     RUNS,
     can_identify,
+    drone_estimates,
     folds,
     measure,
 )

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from testudo_analysis.identify.drone.identify_drone import DroneSettings, identify_drone
-from testudo_analysis.identify.drone.synthetic_flights import DroneTruth, synthetic_flight
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, Identification
-from testudo_analysis.identify.ground.synthetic_runs import Truth, synthetic_run
 from testudo_analysis.identify.identify_run import identify_run
-from testudo_analysis.identify.parameter_recovery import COLUMNS, Found, kept_values, recoveries, recovery_table
+from testudo_bench.accuracy.parameter_recovery import COLUMNS, Found, kept_values, recoveries, recovery_table
 from testudo_bench.performance.recorded_runs import DATA_VARIABLE
+from testudo_bench.synthetic_data.synthetic_flights import DroneTruth, synthetic_flight
+from testudo_bench.synthetic_data.synthetic_runs import Truth, synthetic_run
 from testudo_deploy.commands.report import BenchResult, machine
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec, load_robot

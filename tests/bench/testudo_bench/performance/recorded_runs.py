@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from testudo_analysis.gap.batch_rollout import by_robot, error_channels, roll_out_all
 from testudo_analysis.gap.gap_analysis import HORIZONS_S
-from testudo_analysis.gap.prediction.batch_rollout import by_robot, roll_out_all
-from testudo_analysis.gap.prediction.prediction_errors import error_channels
-from testudo_analysis.gap.prediction.replayed_robots import robots_by_type
-from testudo_analysis.gap.prediction.synthetic_recording import synthetic_recording
+from testudo_analysis.gap.replayed_robots import robots_by_type
+from testudo_bench.synthetic_data.synthetic_runs import synthetic_recording
 from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot

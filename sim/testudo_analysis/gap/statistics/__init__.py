@@ -1,5 +1,0 @@
-"""Statistics of prediction errors: intervals, causes, places, margins.
-
-In: prediction errors.
-Out: figures with confidence intervals.
-"""

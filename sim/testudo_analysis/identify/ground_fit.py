@@ -1,0 +1,315 @@
+"""Identification of robots with velocity commands: scales, turn slip, delay, lag, acceleration limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, SLIP, BatchedRollout, to_inner
+from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut
+from testudo_analysis.identify.estimation.robust_fit import (
+    FEWEST_BLOCKS,
+    BootstrapSpread,
+    Fit,
+    bootstrap,
+    fit,
+    flat,
+    prior,
+)
+from testudo_analysis.identify.estimation.rollout_windows import SegmentSet, SegmentSettings, cut
+from testudo_analysis.identify.held_out_errors import HeldOutErrors, hold_half, hold_robot
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES
+from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import AlignedRobot
+from testudo_runs.progress_bar import Steps, Tell, quiet
+
+HoldOut = Literal["half", "robots", "none"]
+LIMITS = ("limits.acceleration", "limits.turn_acceleration")
+_LAG = "dynamics.velocity_lag"
+_FIRST_SCALE = (0.01, 0.03)
+"""Scale of large errors [m] and [rad] until the residuals are known."""
+_LIMIT_SHARES = (0.5, 0.25, 0.1)
+"""Shares of the robot file's acceleration limits from which the search starts."""
+_LIMIT_GAIN = 0.01
+_CUT, _FIRST, _LIMITS, _ALL, _EACH, _BASELINE, _HALVES = (
+    "cutting the run, and its first delay",
+    "all robots, first pass",
+    "acceleration limits",
+    "all robots, without undetermined parameters",
+    "each robot",
+    "dead reckoning",
+    "held out: second half",
+)
+_STEPS = {_CUT: 1.0, _FIRST: 3.0, _LIMITS: 2.0, _ALL: 2.0, _EACH: 2.0, _BASELINE: 1.0}
+
+
+@dataclass(frozen=True)
+class GroundFit:
+    """Parameters fitted to a run."""
+
+    keys: tuple[str, ...]
+    """P parameters of the robot file."""
+    values: np.ndarray
+    """(P,): all robots together, as fitted (turn slip squared)."""
+    free: np.ndarray
+    """(P,) bool: the others keep the values of the robot file."""
+    flat: np.ndarray
+    """(P,) bool: without effect on the errors."""
+    spread: BootstrapSpread
+    by_robot: np.ndarray
+    """(R, P)."""
+    robot_spread: tuple[BootstrapSpread, ...]
+    robot_tells: np.ndarray
+    """(R, P) bool: determined by the robot's own stretches; none for a robot that stood."""
+    held_out: tuple[HeldOut, ...]
+    stretches: SegmentSet = field(repr=False)
+    scale: np.ndarray = field(repr=False)
+    """(H, E): robust deviation of the residuals by horizon and channel."""
+    baseline_loss: float
+    loss: float
+    cutting: SegmentSettings
+    start_delay_s: float
+    """Initial delay: the latency of the cross-correlation less the file's lag, or the file's delay."""
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Common settings of all fits of a run."""
+
+    roller: BatchedRollout
+    start: np.ndarray
+    bounds: tuple[np.ndarray, np.ndarray]
+    free: np.ndarray
+    scale: np.ndarray
+
+    def solve(self, start: np.ndarray, group: np.ndarray, weight: np.ndarray, free: np.ndarray | None = None) -> Fit:
+        return fit(self.roller, start, self.free if free is None else free, self.bounds, self.scale, group, weight)
+
+
+def fit_ground(
+    robots: Sequence[AlignedRobot],
+    spec: RobotSpec,
+    *,
+    hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
+    residual: bool = False,
+    cutting: SegmentSettings | None = None,
+    tell: Tell = quiet,
+) -> GroundFit:
+    """Fit the parameters of one robot type.
+
+    Args:
+        robots: aligned, all of the type.
+        spec: initial values of the fit.
+        hold_out: held-out data for the validation: half of the run, single robots.
+        residual: also validate a residual model; for differential drives only.
+        cutting: settings of the stretches.
+        tell: called with the current step and the completed fraction.
+
+    Raises:
+        TestudoError: the run has too few windows.
+    """
+    chosen = cutting or SegmentSettings.create(spec, sum(float(np.ptp(robot.trajectory.stamp_s)) for robot in robots))
+    names = [robot.name for robot in robots]
+    halved, left_out = HALF in hold_out, names if ROBOTS in hold_out and len(names) > 1 else []
+    more = {_HALVES: 2.0} if halved else {}
+    steps = Steps(tell, _STEPS | more | {f"held out: {name}": 1.5 for name in left_out})
+    steps.begin(_CUT)
+    stretches = cut(robots, spec, chosen)
+    keys, everyone = _keys(spec), np.ones(len(stretches))
+    roller = BatchedRollout(spec, keys, stretches, chosen)
+    start, limited = _start(roller, robots, spec, chosen), _limit_mask(keys)
+    problem = _Problem(roller, start, _bounds(keys, chosen), ~limited, _first_scale(spec, chosen))
+    problem, whole, spread = _fit_of_all(problem, spec, stretches, len(chosen.horizons_s), steps)
+    steps.begin(_EACH)
+    single = problem.solve(whole.values[0], stretches.robot, everyone)
+    width = _widths(spec, keys)
+    robot_spread, robot_tells = _each_robot(problem, single, stretches.robot, len(robots), width)
+    steps.begin(_BASELINE)
+    measure = HeldOutErrors.create(problem.roller, problem.scale, residual=residual)
+    held = _held_out(measure, problem, whole.values[0], names, steps, halved=halved, each=bool(left_out))
+    return GroundFit(
+        keys,
+        whole.values[0],
+        problem.free,
+        flat(whole.curvature, everyone, width),
+        spread,
+        single.values,
+        robot_spread,
+        robot_tells,
+        held,
+        stretches,
+        problem.scale,
+        _loss(measure.reckoned, problem.scale, stretches),
+        float(whole.loss[0]),
+        chosen,
+        float(start[keys.index(DELAY)]),
+    )
+
+
+def _fit_of_all(
+    problem: _Problem, spec: RobotSpec, stretches: SegmentSet, horizons: int, steps: Steps
+) -> tuple[_Problem, Fit, BootstrapSpread]:
+    """Return the fit of all robots in three passes: scale of residuals, limits, determined parameters."""
+    keys, start = _keys(spec), problem.start
+    everyone, all_one = np.ones(len(stretches)), np.zeros(len(stretches), int)
+    steps.begin(_FIRST)
+    first = problem.solve(start, all_one, everyone).values[0]
+    problem = replace(problem, scale=_residual_scale(problem.roller, first, stretches, horizons))
+    steps.begin(_LIMITS)
+    problem = _with_limits(problem, first, everyone)
+    steps.begin(_ALL)
+    begin = np.where(problem.free & ~_limit_mask(keys), first, problem.start)
+    whole = problem.solve(begin, all_one, everyone)
+    return _without_undetermined(problem, whole, spec, everyone)
+
+
+def _held_out(
+    measure: HeldOutErrors,
+    problem: _Problem,
+    values: np.ndarray,
+    names: list[str],
+    steps: Steps,
+    *,
+    halved: bool,
+    each: bool,
+) -> tuple[HeldOut, ...]:
+    """Return the errors on the held-out half of the run, and on each held-out robot."""
+    held: list[HeldOut] = []
+    if halved:
+        steps.begin(_HALVES)
+        held += hold_half(measure, problem.solve, values, names)
+    for k, name in enumerate(names if each else ()):
+        steps.begin(f"held out: {name}")
+        held += hold_robot(measure, problem.solve, values, names, k)
+    return tuple(held)
+
+
+def _each_robot(
+    problem: _Problem, single: Fit, robot: np.ndarray, count: int, width: np.ndarray
+) -> tuple[tuple[BootstrapSpread, ...], np.ndarray]:
+    """Return the uncertainty of each robot's own fit, and which parameters its stretches determine (R, P)."""
+    mine = [(robot == k).astype(float) for k in range(count)]
+    determined = np.array([problem.free & ~flat(single.curvature, weight, width) for weight in mine])
+    spreads = tuple(
+        bootstrap(single.curvature, robot, weight, single.values[k], problem.free) for k, weight in enumerate(mine)
+    )
+    return spreads, determined & np.array([[spread.blocks >= FEWEST_BLOCKS] for spread in spreads])
+
+
+def _keys(spec: RobotSpec) -> tuple[str, ...]:
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        return (DELAY, _LAG, "dynamics.speed_scale", "dynamics.turn_scale", SLIP, *LIMITS)
+    return (DELAY, _LAG, "dynamics.speed_scale", LIMITS[0])
+
+
+def _limit_mask(keys: tuple[str, ...]) -> np.ndarray:
+    return np.array([key in LIMITS for key in keys])
+
+
+def _widths(spec: RobotSpec, keys: tuple[str, ...]) -> np.ndarray:
+    """Return the widths of the prior intervals (P,), as fitted."""
+    ends = np.array([prior(spec, key) for key in keys])
+    inner = np.stack([to_inner(keys, ends[:, 0]), to_inner(keys, ends[:, 1])])
+    return inner[1] - inner[0]
+
+
+def _bounds(keys: tuple[str, ...], cutting: SegmentSettings) -> tuple[np.ndarray, np.ndarray]:
+    low, high = (np.array([getattr(QUANTITIES[key], end) for key in keys]) for end in ("low", "high"))
+    high = np.where(np.array(keys) == DELAY, cutting.longest_delay_s, high)
+    return to_inner(keys, low), to_inner(keys, high)
+
+
+def _start(
+    roller: BatchedRollout, robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: SegmentSettings
+) -> np.ndarray:
+    """Return the initial values (P,): of the robot file, except the delay, which is from the cross-correlation."""
+    start = roller.nominal()
+    found = [robot.latency.delay_s for robot in robots if robot.latency is not None and robot.latency.determined]
+    if found:
+        start[roller.keys.index(DELAY)] = np.clip(
+            np.median(found) - spec.velocity_lag_s, 0.0, cutting.longest_delay_s - cutting.step_s
+        )
+    return start
+
+
+def _first_scale(spec: RobotSpec, cutting: SegmentSettings) -> np.ndarray:
+    """Return the initial scale of large errors (H, E), proportional to the horizon."""
+    row = np.array([_FIRST_SCALE[0]] * spec.dimension + [_FIRST_SCALE[1]])
+    return np.array(cutting.horizons_s)[:, None] / cutting.horizons_s[-1] * row
+
+
+def _residual_scale(roller: BatchedRollout, values: np.ndarray, stretches: SegmentSet, horizons: int) -> np.ndarray:
+    """Return the robust deviation (H, E) of the residuals at parameters (P,)."""
+    errors = roller.errors(np.broadcast_to(values, (len(stretches), len(values))))
+    rows = [
+        np.median(np.abs(np.moveaxis(errors, 1, 0)[:, stretches.fitted & (stretches.horizon == k)]), axis=1)
+        for k in range(horizons)
+    ]
+    return np.maximum(1.4826 * np.array(rows), 1e-5)
+
+
+def _with_limits(problem: _Problem, values: np.ndarray, weight: np.ndarray) -> _Problem:
+    """Return the problem with the acceleration limits free that affect the run, from their best initial values."""
+    keys, start, free = problem.roller.keys, problem.start.copy(), problem.free.copy()
+    count = len(weight)
+
+    def loss(at: np.ndarray) -> float:
+        return float(problem.roller.curvature(np.broadcast_to(at, (count, len(at))), problem.scale).loss @ weight)
+
+    best = values.copy()
+    least = loss(best)
+    for key in LIMITS:
+        if key not in keys:
+            continue
+        k = keys.index(key)
+        for share in _LIMIT_SHARES:
+            tried = best.copy()
+            tried[k] = max(share * values[k], problem.bounds[0][k])
+            if (found := loss(tried)) < least * (1 - _LIMIT_GAIN):
+                best, least, free[k] = tried, found, True
+        start[k] = best[k]
+    curved = ~flat(
+        problem.roller.curvature(np.broadcast_to(best, (count, len(best))), problem.scale),
+        weight,
+        np.maximum(best, 1e-3),
+    )
+    return replace(problem, start=start, free=free | (_limit_mask(keys) & curved))
+
+
+def _without_undetermined(
+    problem: _Problem, whole: Fit, spec: RobotSpec, weight: np.ndarray
+) -> tuple[_Problem, Fit, BootstrapSpread]:
+    """Return problem, fit and resamples with undetermined parameters fixed at the robot file, one by one."""
+    keys, stretches = problem.roller.keys, problem.roller.stretches
+    width, file = _widths(spec, keys), problem.roller.nominal()
+    while True:
+        spread = bootstrap(whole.curvature, stretches.robot, weight, whole.values[0], problem.free)
+        if spread.blocks < FEWEST_BLOCKS:
+            raise TestudoError(
+                f"found {spread.blocks} stretches of driving, expected at least {FEWEST_BLOCKS} for an interval; "
+                "record a minute or more of driving"
+            )
+        low, high = spread.interval(whole.values[0])
+        ratio = np.where(problem.free, (high - low) / width, 0.0)
+        ratio[problem.free & flat(whole.curvature, weight, width)] = np.inf
+        slip = keys.index(SLIP) if SLIP in keys else -1
+        if slip >= 0 and problem.free[slip] and low[slip] <= 0:
+            ratio[slip] = max(ratio[slip], 1.0)  # zero is within the interval: not determined
+        worst = int(np.argmax(ratio))
+        if ratio[worst] < 1:
+            return problem, whole, spread
+        free = problem.free.copy()
+        free[worst] = False
+        start = whole.values[0].copy()
+        start[worst] = file[worst]
+        problem = replace(problem, free=free)
+        whole = problem.solve(start, np.zeros(len(weight), int), weight)
+
+
+def _loss(errors: np.ndarray, scale: np.ndarray, stretches: SegmentSet) -> float:
+    z = np.sum((errors / np.moveaxis(scale[stretches.horizon], -1, 1)) ** 2, axis=1)
+    return float(np.sum(stretches.fitted * 2 * (np.sqrt(1 + z) - 1)))
