@@ -226,7 +226,7 @@ def test_odometry_stands_for_poses_that_nobody_saw_and_what_it_cannot_tell_is_sa
     for key in ("dynamics.speed_scale", "dynamics.turn_scale", "dynamics.turn_slip"):
         assert not told.find(key).determined
         assert "record external poses" in told.find(key).note
-    assert "against odometry itself it is 0.9" in told.find("dynamics.speed_scale").note
+    assert "relative to odometry it is 0.9" in told.find("dynamics.speed_scale").note
     assert not any("wheel" in estimate.key for estimate in told.estimates)
     assert any("wheel" in estimate.key for estimate in found.estimates)
     # the file keeps what it had of them
