@@ -24,13 +24,14 @@ unexport PYTHONPATH PYTHONHOME AMENT_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_P
 # Without bytecode each node and each worker compiles its imports again: 2 s of processor time instead of 0.5 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-all bench lint format architecture results docs lock clean
+.PHONY: help setup demo test test-fast test-all bench lint format types architecture results docs lock clean
 
 help:
 	@echo "make demo      train, evaluate, export, drive over ROS 2, replay, report"
 	@echo "make test      the tests but the slow ones;  make test-fast  those that need no simulation"
 	@echo "make test-all  all tests"
 	@echo "make bench     speed of simulation (testudo bench robot --policy FILE times the robot side)"
+	@echo "make types     pyright: strict on hardware and deploy, basic elsewhere"
 	@echo "make lint      ruff (rules and format) and the import contracts;  make format  lets ruff repair what it can"
 	@echo "make architecture  the picture of packages and rooms;  make results  the page of figures;  make docs  the site, in build/site"
 	@echo "make lock      newest versions into requirements.lock"
@@ -61,6 +62,9 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+
+types: setup
+	$(BIN)/basedpyright --warnings
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -121,14 +121,8 @@ class PolicyNode(LifecycleNode):
     def _configure(self) -> None:
         fleet_file, name, policy = self._files
         fleet = load_fleet(fleet_file)
-        robot = Robot(
-            fleet,
-            name,
-            policy,
-            epoch=self._new_epoch(),
-            now_s=self._node_clock.now_s(),
-            simulated_time=self._node_clock.in_lock_step,
-        )
+        now_s, lock_step = self._node_clock.now_s(), self._node_clock.in_lock_step
+        robot = Robot(fleet, name, policy, epoch=self._new_epoch(), now_s=now_s, simulated_time=lock_step)
         clocks = self._node_clock.clocks
         self._poses = [PoseSubscription(clocks, fleet.robot(name))]
         if fleet.tracking:
@@ -141,11 +135,7 @@ class PolicyNode(LifecycleNode):
 
     @property
     def _robot(self) -> Robot:
-        """Return the robot of the configuration.
-
-        Raises:
-            RuntimeError: the node is not configured.
-        """
+        """Return the robot of the configuration; RuntimeError without one."""
         if self._configured is None:
             raise RuntimeError("the node is not configured")
         return self._configured
@@ -308,9 +298,8 @@ class PolicyNode(LifecycleNode):
         robot = self._robot
         if robot.flight is not None:
             robot.flight.hear_tilt(reading.tilt_rad)
-        taken = robot.loop.on_odometry(
-            reading.stamp_s, received_s, reading.position_world, reading.yaw, reading.velocity
-        )
+        position = reading.position_world
+        taken = robot.loop.on_odometry(reading.stamp_s, received_s, position, reading.yaw, reading.velocity)
         if self._node_clock.in_lock_step:
             return  # the tick begins when all messages of the stage have arrived
         # a rejected pose leads to a brake now, not at the next tick
