@@ -67,6 +67,16 @@ def quick(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="module")
+def optimised():
+    """Compile with all optimisations in this module: for programs that run longer than the compiler takes."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1")
+
+
 @pytest.fixture(scope="session")
 def make_artefact(tmp_path_factory):
     """Return a function that makes a tiny policy for a robot, once for each robot."""

@@ -20,6 +20,8 @@ from testudo_runs.alignment import prepare
 from testudo_runs.recording.recording import Recording, RobotRecording, Series
 from testudo_runs.recording.write import write_recording
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 TRUTH = Truth(0.14, 0.11, 1.04, 0.95, 1.2, clock_offset_s=3.7, clock_drift=3e-5)
 
 
@@ -30,7 +32,7 @@ def told():
 
 
 @pytest.fixture(scope="module")
-def found(told):
+def found(optimised, told):
     """Return what is identified of a short synthetic run."""
     recording = synthetic_run(load_robot("irobot_create"), TRUTH, robots=2, duration_s=40, seed=1)
     return identify_run(prepare(recording), tell=lambda *step: told.append(step))[0]
@@ -237,7 +239,7 @@ def test_odometry_stands_for_poses_that_nobody_saw_and_what_it_cannot_tell_is_sa
 
 
 @pytest.fixture(scope="module")
-def base():
+def base(optimised):
     """Return truth, value and interval of what was recovered of a base without wheels' own heading."""
     spec = load_robot("robomaster_s1")
     truth = replace(draw_truth(spec, np.random.default_rng(3)), clock_offset_s=0.0, clock_drift=0.0)

@@ -30,6 +30,8 @@ from testudo_sim.physics.world_parameters import (
 from testudo_sim.team import team_tick as team_module
 from testudo_sim.team.team_tick import SimulatedTeam, start, tick
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 COMMANDS = ("swap", "random", "chase", "wall", "feint", "crowd", "zigzag")
 LOSSES = (0.0, 0.5, 0.9, 1.0)
 ERRORS = ("none", "noise", "peer", "wall")
