@@ -43,5 +43,5 @@ def test_a_simulation_that_was_reset_is_told(tmp_path):
 def test_of_several_bags_it_is_left_aside_and_told(tmp_path):
     paths = [simulated(tmp_path / name, 1.0)[0] for name in ("one", "other")]
     found = read_bags(paths, mapping(TEXT), lambda _: None, [])
-    told = [note.partition(":")[0] for note in found.info["notes"] if "/clock is left aside" in note]
+    told = [note.partition(":")[0] for note in found.info["notes"] if "/clock is not used" in note]
     assert told == ["one", "other"]
