@@ -1,6 +1,7 @@
 """A killed recorder's bag is rebuilt: every readable message, the files of a run of ours, and what was lost is told."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -43,6 +44,10 @@ def rows():
     return found
 
 
+CUT = re.compile(r"cannot be read from byte \d+ of|it ends at byte \d+, after")
+"""What a cut is reported as: within a record, or within the nine bytes before one."""
+
+
 def raw_of(file):
     with file.open("rb") as stream:
         return [
@@ -60,7 +65,7 @@ def test_a_killed_run_comes_back_with_its_files(run, tmp_path, capsys):
     before = {file.name: file.read_bytes() for file in killed.iterdir()}
     assert recover(killed, tmp_path / "rescued") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "cannot be read from byte" in shown
+    assert CUT.search(shown)
     assert "policy.onnx" in shown
     assert {file.name: file.read_bytes() for file in killed.iterdir()} == before
     whole, rescued = raw_of(run / "run_0.mcap"), raw_of(tmp_path / "rescued" / "run_0.mcap")
@@ -71,7 +76,7 @@ def test_a_killed_run_comes_back_with_its_files(run, tmp_path, capsys):
     lost = info.pop("recovered")
     assert info == json.loads((run / "run.json").read_text())
     assert lost["messages"] == len(rescued)
-    assert any("cannot be read from byte" in text for text in lost["lost"])
+    assert any(CUT.search(text) for text in lost["lost"])
     shutil.copyfile(run / "policy.onnx", tmp_path / "rescued" / "policy.onnx")
     found = read_run(tmp_path / "rescued")
     assert found.complete
