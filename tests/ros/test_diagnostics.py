@@ -108,14 +108,14 @@ def test_a_button_that_publishes_best_effort_stops_a_robot(diagnosed, topic):
 
 
 def test_a_robot_that_is_not_in_the_fleet_file_keeps_the_others_from_arming(diagnosed):
-    """Whoever only listens for one is no robot."""
+    """A robot is one that publishes; a subscriber alone is none."""
     from std_msgs.msg import UInt8MultiArray
 
     heard = diagnosed("r0/guard", "r0/policy", "plant")
     node = heard.node
     node.create_subscription(UInt8MultiArray, "/r8/peer_state", lambda _: None, 1)
     node.create_publisher(UInt8MultiArray, "/r9/peer_state", 1)
-    assert "stranger: r9: a robot speaks here" in heard.sentence("r0: policy", "stranger")
+    assert "stranger: r9: a robot outside of the fleet file publishes here" in heard.sentence("r0: policy", "stranger")
 
 
 def test_a_refused_configuration_is_diagnosed_before_its_process_ends(diagnosed, tmp_path):
