@@ -262,3 +262,12 @@ def test_every_test_of_the_full_matrix_exists():
     text = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
     names = {pattern.split("[")[0] for pattern in left_out()}
     assert not [name for name in names if f"def {name}(" not in text]
+
+
+def test_the_rooms_that_the_makefile_names_exist():
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = re.findall(r"tests/[\w/]+(?:\.py)?(?=[\s)])", text)
+    deploy = re.search(r"addprefix tests/deploy/,([\w ]+)\)", text)
+    rooms = [*named, *(f"tests/deploy/{room}" for room in deploy[1].split())]
+    assert len(rooms) >= 12
+    assert not [room for room in rooms if not (ROOT / room).exists()]
