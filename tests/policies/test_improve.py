@@ -83,7 +83,7 @@ def test_it_begins_with_the_checkpoint_beside_the_artefact_else_with_the_graph(
 def test_the_scenario_starts_where_the_run_was(run, artefact):
     starts = run_starts(run, artefact.contract, load_robot("gritsbot_x"))
     assert starts.horizon_s == starts.inner.horizon_s  # all else is the scenario's
-    drawn = jax.vmap(lambda key: starts.start(key, 3))(jax.random.split(jax.random.key(0), 50))
+    drawn = jax.jit(jax.vmap(lambda key: starts.start(key, 3)))(jax.random.split(jax.random.key(0), 50))
     truth = np.stack([run.truth[name].position_world[:, :2] for name in run.robots])
     for place in np.asarray(drawn.position_world):
         distance = np.linalg.norm(truth - place.T[:, None], axis=-1)  # robot, sample
@@ -104,11 +104,14 @@ def test_recorded_transitions_are_what_a_rollout_would_hold(quick, run, artefact
     assert recorded.weight.shape == (length, sequences * 3 + sequences * 3 % TINY.minibatches)
     assert int(recorded.weight[:, : sequences * 3].sum()) == episode.valid.sum()
     # a deployed policy sends its most probable action: the actor finds it there again
-    logits, _ = components.agent.act(parameters, recorded.batch.features, recorded.hidden, recorded.batch.fresh)
+    velocity_world = jax.jit(components.agent.velocity_world)
+    logits, _ = jax.jit(components.agent.act)(
+        parameters, recorded.batch.features, recorded.hidden, recorded.batch.fresh
+    )
     mean = np.asarray(logits[..., :2])
     sure = np.asarray(recorded.weight) > 0
-    wanted = components.agent.velocity_world(recorded.batch.features, np.tanh(mean))
-    told = components.agent.velocity_world(recorded.batch.features, np.tanh(recorded.batch.action))
+    wanted = velocity_world(recorded.batch.features, np.tanh(mean))
+    told = velocity_world(recorded.batch.features, np.tanh(recorded.batch.action))
     np.testing.assert_allclose(np.asarray(told)[sure], np.asarray(wanted)[sure], atol=2e-3)
     np.testing.assert_allclose(recorded.batch.reward[0, :3], episode.rewards[0], atol=1e-6)
 
@@ -188,8 +191,10 @@ def test_a_worse_policy_is_not_exported(quick, run_folder, tmp_path, robot_file,
     assert not (tmp_path / "better" / "policy.onnx").exists()
 
 
-@pytest.mark.parametrize("arm", [{}, pytest.param({"weighted": False}, marks=pytest.mark.slow), {"simulate": False}])
-def test_a_tuner_learns_from_run_and_simulation(quick, run, artefact, tiny_run, arm):
+@pytest.mark.parametrize(
+    "arm", [{}, *(pytest.param(arm, marks=pytest.mark.slow) for arm in ({"weighted": False}, {"simulate": False}))]
+)
+def test_a_tuner_learns_from_run_and_simulation_at_first_its_critic_alone(quick, run, artefact, tiny_run, arm):
     components = build(TINY)
     parameters = load_parameters(components, tiny_run)
     recorded = recorded_of(
@@ -202,24 +207,25 @@ def test_a_tuner_learns_from_run_and_simulation(quick, run, artefact, tiny_run, 
         begin=parameters,
         recorded=recorded,
         discriminator_config=DiscriminatorConfig(width=8, steps=2, samples=16),
+        warm_up=1,
         **arm,
     )
+    update = jax.jit(tuner.update)
     state = jax.jit(tuner.init)(jax.random.key(0))
     assert same(state.parameters, parameters)
-    after, metrics = jax.jit(tuner.update)(state)
-    assert not same(after.parameters.critic, parameters.critic)
-    assert not same(after.parameters.actor, parameters.actor)
+    once, metrics = update(state)
+    assert not same(once.parameters.critic, parameters.critic)
+    assert same(once.parameters.actor, parameters.actor)
+    assert not same(update(once)[0].parameters.actor, parameters.actor)
     assert all(np.isfinite(value) for value in jax.tree.leaves(jax.device_get(metrics)))
     assert (metrics["h2o/loss"] > 0) == (not arm)  # the discriminators learn where they weigh
     assert 0 < metrics["h2o/trust"] <= 1
 
 
-def test_at_first_the_critic_alone_learns(quick, tiny_run):
+@pytest.mark.slow
+def test_a_tuner_learns_without_a_run(quick, tiny_run):
     components = build(TINY)
     parameters = load_parameters(components, tiny_run)
-    tuner = FineTuner(TINY, components.agent, components.environment, begin=parameters, warm_up=1)
-    update = jax.jit(tuner.update)
-    once, _ = update(jax.jit(tuner.init)(jax.random.key(0)))
-    assert same(once.parameters.actor, parameters.actor)
-    assert not same(once.parameters.critic, parameters.critic)
-    assert not same(update(once)[0].parameters.actor, parameters.actor)
+    tuner = FineTuner(TINY, components.agent, components.environment, begin=parameters)
+    once, _ = jax.jit(tuner.update)(jax.jit(tuner.init)(jax.random.key(0)))
+    assert not same(once.parameters.actor, parameters.actor)

@@ -1,5 +1,7 @@
 """Small teams under the deployed tick, far apart or head-on; for the tests of faults and of the tick itself."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,8 +21,12 @@ QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes
 CHANNELS = Channels(message_ticks=(1, 1), message_loss=(0.0, 0.0))
 
 
+@cache
 def deployed(name="gritsbot_x", size=2, *, longest=2, **changes):
-    """Return team and deployment; ``project=False`` leaves layer 1 out."""
+    """Return team and deployment; ``project=False`` leaves layer 1 out.
+
+    The same objects for the same arguments: `drive` compiles one program for each deployment.
+    """
     spec = load_robot(name)
     model, parameters = motion_model(spec), projection_parameters(spec)
     team = SimulatedTeam(
@@ -50,13 +56,23 @@ def drive(team, deployment, state, wanted, ticks, before=lambda state: state):
 
     ``before`` changes the state before each tick.
     """
-    step = jax.jit(
-        lambda state, wanted, key: tick_deployed(team, deployment, state, wanted, key), compiler_options=QUICK
-    )
+    step = _compiled_tick(team, deployment)
     for tick in range(ticks):
         velocity = wanted(state) if callable(wanted) else wanted
         state, result = step(before(state), jnp.asarray(velocity, jnp.float32), jax.random.key(tick))
         yield state, result
+
+
+_TICKS = {}
+"""Compiled ticks by the identity of team and deployment, which are not hashable, and which are kept with them."""
+
+
+def _compiled_tick(team, deployment):
+    def step(state, wanted, key):
+        return tick_deployed(team, deployment, state, wanted, key)
+
+    made = (jax.jit(step, compiler_options=QUICK), team, deployment)
+    return _TICKS.setdefault((id(team), id(deployment)), made)[0]
 
 
 def apart(size, worlds, distance=20.0):

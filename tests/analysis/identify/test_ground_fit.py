@@ -164,7 +164,8 @@ def with_others(run, **others):
     )
 
 
-def test_a_robot_that_stood_still_does_not_spoil_the_others():
+@pytest.mark.parametrize("hold_out", [(), pytest.param(("half", "robots"), marks=pytest.mark.slow)])
+def test_a_robot_that_stood_still_does_not_spoil_the_others(hold_out):
     run = constant(turns=1)
     pose, command = (run.robots["r0"].series[role] for role in ("pose", "command"))
     still = np.tile(pose.values[0], (len(pose), 1))
@@ -173,7 +174,8 @@ def test_a_robot_that_stood_still_does_not_spoil_the_others():
             with_others(
                 run, r1={"pose": replace(pose, values=still), "command": replace(command, values=0 * command.values)}
             )
-        )
+        ),
+        hold_out=hold_out,
     )
     speed = found.find("dynamics.speed_scale")
     assert speed.determined
@@ -246,6 +248,7 @@ def base(optimised):
     return recover(spec, truth, robots=2, duration_s=60, seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["velocity_lag_s", "command_delay_s", "speed_scale"])
 def test_a_base_that_moves_in_the_plane_is_identified_by_the_same_code(base, name):
     true, value, low, high = base[name]

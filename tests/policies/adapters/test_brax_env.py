@@ -35,11 +35,13 @@ class Adapted:
         scenario = replace(plain.scenario, tolerance_m=tolerance_m, horizon_s=2.01 * decision_s)
         self.plain = replace(plain, scenario=scenario)
         self.brax = BraxEnvironment(self.plain)
+        self.reset = jax.jit(self.brax.reset)
         self.step = jax.jit(self.brax.step)
         self.plain_step = jax.jit(self.plain.step)
+        self.velocity_world = jax.jit(self.brax.view.velocity_world)
 
     def start(self):
-        return jax.jit(self.brax.reset)(jax.random.split(jax.random.PRNGKey(0), WORLDS * TEAM))
+        return self.reset(jax.random.split(jax.random.PRNGKey(0), WORLDS * TEAM))
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,10 @@ def endless(quick):
 @pytest.fixture(scope="module")
 def instant(quick):
     return Adapted(AT_ONCE)
+
+
+def np_tree(tree):
+    return jax.tree.map(np.asarray, tree)
 
 
 def actions(index):
@@ -77,15 +83,16 @@ def test_a_single_key_is_one_world_and_half_a_world_is_refused(endless):
 
 def test_observations_rewards_and_restarts_are_those_of_our_environment(endless):
     state = endless.start()
+    layout = endless.brax.view.layouts[0]
+    features_of = jax.jit(lambda worlds: encode(endless.plain.signals(worlds)))
     for index in range(5):  # over two restarts
         before = state.pipeline_state
-        features = encode(endless.plain.signals(before.worlds))
-        layout = endless.brax.view.layouts[0]
-        seen = layout.features(state.obs.reshape(WORLDS, TEAM, -1))
+        features = features_of(before.worlds)
+        seen = layout.features(np.asarray(state.obs).reshape(WORLDS, TEAM, -1))
         for name, value in vars(features).items():
             np.testing.assert_allclose(getattr(seen, name), value, atol=1e-6, err_msg=name)
         action = actions(index)
-        velocity = endless.brax.view.velocity_world(before.worlds, action.reshape(WORLDS, TEAM, 2))
+        velocity = endless.velocity_world(before.worlds, action.reshape(WORLDS, TEAM, 2))
         key = jax.random.split(jax.random.wrap_key_data(before.key))[0]
         worlds, result = endless.plain_step(before.worlds, velocity, key)
         state = endless.step(state, action)
@@ -99,13 +106,13 @@ def test_full_actions_are_full_speed_towards_the_goal(endless):
     state = endless.start()
     worlds = state.pipeline_state.worlds
     ahead = jnp.tile(jnp.array([1.0, 0.0]), (WORLDS, TEAM, 1))
-    velocity = endless.brax.view.velocity_world(worlds, ahead)
-    signals = endless.plain.signals(worlds)
-    way = signals["goal_world"] - signals["control_point_world"]
+    velocity = endless.velocity_world(worlds, ahead)
+    signals = jax.jit(endless.plain.signals)(worlds)
+    way = np.asarray(signals["goal_world"]) - signals["control_point_world"]
     wanted = way / np.linalg.norm(way, axis=-1, keepdims=True)
     speed = endless.plain.team.model.spec.control_point_speed_m_s
     np.testing.assert_allclose(velocity, speed * wanted, atol=1e-4)
-    longer = endless.brax.view.velocity_world(worlds, 3 * ahead)
+    longer = endless.velocity_world(worlds, 3 * ahead)
     np.testing.assert_allclose(longer, velocity, atol=1e-5)
 
 
@@ -135,12 +142,12 @@ def test_brax_learns_nothing_from_the_step_in_which_time_is_up(endless, instant)
         for index in range(3):
             state = adapted.step(state, actions(index))
             steps.append((state.reward, state.done, state.info["truncation"]))
-        reward, done, truncation = (jnp.stack(part) for part in zip(*steps, strict=True))
-        values = jnp.ones_like(reward)
+        reward, done, truncation = (np.stack(part) for part in zip(*steps, strict=True))
+        values = np.ones_like(reward)
         # as brax's loss does
         termination = done * (1 - truncation)
-        _, advantage = compute_gae(truncation, termination, reward, values, values[0], 0.0, 0.9)
-        return reward, advantage
+        _, advantage = jax.jit(compute_gae)(truncation, termination, reward, values, values[0], 0.0, 0.9)
+        return reward, np.asarray(advantage)
 
     # without traces an advantage is reward + 0.9 * 1 - 1, at a success reward - 1, at a time-out 0
     reward, advantage = advantages(endless)
@@ -184,11 +191,15 @@ def test_brax_evaluates_one_episode_of_each_robot(endless):
 
 def test_the_central_view_ends_with_what_our_central_critic_reads(endless):
     view = TeamView(endless.plain, central=True)
-    worlds = endless.plain.reset(jax.random.split(jax.random.key(0), WORLDS))
     first, second = view.layouts
-    observation = view.observe(worlds)
+
+    @jax.jit
+    def look(keys):
+        worlds = endless.plain.reset(keys)
+        return view.observe(worlds), encode(endless.plain.central_signals(worlds))
+
+    observation, central = map(np_tree, look(jax.random.split(jax.random.key(0), WORLDS)))
     assert observation.shape == (WORLDS, TEAM, first.size + second.size)
-    central = encode(endless.plain.central_signals(worlds))
     seen = second.features(observation[..., first.size :])
     for name, value in vars(central).items():
         np.testing.assert_allclose(getattr(seen, name), value, atol=1e-6, err_msg=name)

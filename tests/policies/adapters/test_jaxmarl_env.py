@@ -33,16 +33,21 @@ def team(quick):
     return adapted(NEVER)
 
 
+@pytest.fixture(scope="module")
+def reset(team):
+    return jax.jit(team.reset)
+
+
 def actions_of(team, index):
     keys = jax.random.split(jax.random.key(index), team.num_agents)
     return {agent: team.action_space(agent).sample(key) for agent, key in zip(team.agents, keys, strict=True)}
 
 
-def test_it_names_its_agents_and_their_spaces(team):
+def test_it_names_its_agents_and_their_spaces(team, reset):
     assert team.agents == ["agent_0", "agent_1", "agent_2"]
     assert (team.num_agents, team.name) == (3, "navigation")
     assert team.agent_classes == {"robot": team.agents}
-    observations, state = team.reset(jax.random.PRNGKey(0))
+    observations, state = reset(jax.random.PRNGKey(0))
     assert list(observations) == team.agents
     for agent in team.agents:
         assert observations[agent].shape == team.observation_space(agent).shape
@@ -59,14 +64,18 @@ def test_a_plain_box_is_sampled_within_its_bounds():
     assert not box.contains(drawn + 2)
 
 
-def test_rewards_and_observations_are_those_of_our_environment(team):
-    _, state = team.reset(jax.random.key(0))
+def test_rewards_and_observations_are_those_of_our_environment(team, reset):
+    _, state = reset(jax.random.key(0))
     actions, key = actions_of(team, 1), jax.random.key(2)
     observations, after, rewards, dones, infos = jax.jit(team.step_env)(key, state, actions)
     stacked = jnp.stack([actions[agent] for agent in team.agents])[None]
-    velocity = team.view.velocity_world(state, stacked)
-    _, result = jax.jit(team.view.environment.step)(state, velocity, key)
-    seen = team.view.observe(result.last)[0]
+
+    @jax.jit
+    def ours(state, stacked):
+        result = team.view.environment.step(state, team.view.velocity_world(state, stacked), key)[1]
+        return result, team.view.observe(result.last)[0]
+
+    result, seen = ours(state, stacked)
     for index, agent in enumerate(team.agents):
         np.testing.assert_allclose(rewards[agent], result.reward[index, 0], atol=1e-5)
         np.testing.assert_allclose(observations[agent], seen[index], atol=1e-5)
@@ -76,25 +85,27 @@ def test_rewards_and_observations_are_those_of_our_environment(team):
     assert {value.shape for value in infos.values()} == {(3,)}
 
 
-def test_a_world_whose_time_is_up_starts_anew_inside_the_step(team):
-    observations, state = team.reset(jax.random.key(0))
+def test_a_world_whose_time_is_up_starts_anew_inside_the_step(team, reset):
+    observations, state = reset(jax.random.key(0))
+    step = jax.jit(team.step)
     for index in range(2):
-        observations, state, _, dones, infos = team.step(jax.random.key(index), state, actions_of(team, index))
+        observations, state, _, dones, infos = step(jax.random.key(index), state, actions_of(team, index))
         assert dones["__all__"] == (index == 1)
     assert infos["truncated"].all()
     assert not infos["terminated"].any()
     assert state.elapsed == 0
     _, fresh_key = jax.random.split(jax.random.key(1))
-    fresh, _ = team.reset(fresh_key)
+    fresh, _ = reset(fresh_key)
     for agent in team.agents:
         np.testing.assert_allclose(observations[agent], fresh[agent], atol=1e-6)
 
 
 def test_a_success_is_told_apart_and_restarts_where_it_is_told(quick):
     team = adapted(AT_ONCE)
-    _, state = team.reset(jax.random.key(0))
-    wanted, other = team.reset(jax.random.key(5))
-    observations, after, rewards, dones, infos = team.step(jax.random.key(1), state, actions_of(team, 0), other)
+    reset = jax.jit(team.reset)
+    _, state = reset(jax.random.key(0))
+    wanted, other = reset(jax.random.key(5))
+    observations, after, rewards, dones, infos = jax.jit(team.step)(jax.random.key(1), state, actions_of(team, 0), other)
     assert all(dones.values())
     assert infos["terminated"].all()
     assert not infos["truncated"].any()

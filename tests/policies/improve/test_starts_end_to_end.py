@@ -62,6 +62,7 @@ def test_without_the_shield_the_recorded_commands_lead_where_the_robots_went(fol
     assert abs(bare["separation_m"] - real["separation_m"]) < 0.03
 
 
+@pytest.mark.slow
 def test_the_page_holds_everything_and_fetches_nothing(folder):
     page = (folder / "page" / "incidents.html").read_text()
     assert page.count("data:image/png;base64,") == 2

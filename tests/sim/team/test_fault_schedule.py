@@ -14,15 +14,16 @@ from tests.sim.deployed_team import apart, begin, deployed, drive, places
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_sim.team.fault_schedule import CHASER, LIAR, NEVER, no_faults
 
-FINE, DEAD, LATE, JUMP, TURN, RUNAWAY = range(6)
+WORLDS = 6
+FINE, DEAD, LATE, JUMP, TURN, RUNAWAY = range(WORLDS)
 DRIVER_TICKS, BEGIN, END, TICKS = 4, 30, 60, 90
 
 
 @pytest.fixture(scope="module")
 def log():
     """Drive the six worlds and return what happened by tick, each (T, ..., N, E)."""
-    team, deployment = deployed(longest=2, project=False)
-    worlds = 6
+    team, deployment = deployed(longest=2, strangers=True, project=False)
+    worlds = WORLDS
     faults = no_faults(2, 2, worlds, driver_ticks=DRIVER_TICKS)
     dead = np.full((2, worlds), NEVER)
     dead[0, [DEAD, RUNAWAY]] = BEGIN
@@ -38,7 +39,7 @@ def log():
         jump_world=jnp.zeros((2, worlds)).at[0, JUMP].set(1.0),
         jump_yaw=jnp.zeros(worlds).at[TURN].set(0.52),
         late_chance=jnp.zeros(worlds).at[LATE].set(1.0),
-        late_ticks=jnp.full((2, worlds), 3),
+        late_ticks=jnp.full((2, worlds), 3, jnp.int32),
         driver_ticks=faults.driver_ticks.at[RUNAWAY].set(NEVER),
     )
     wanted = np.zeros((2, 2, worlds))
@@ -122,14 +123,13 @@ def test_a_jump_of_the_pose_brakes_and_silences_until_it_is_over(log, world):
 def test_strangers_are_seen_through():
     """A chaser drives at its neighbour, unshielded and silent; a liar is found out at its first lie; others never."""
     team, deployment = deployed(longest=2, strangers=True, project=False)
-    worlds = 3
     faults = replace(
-        no_faults(2, 2, worlds, driver_ticks=DRIVER_TICKS),
-        stranger=jnp.array([0, CHASER, LIAR]),
-        lie_world=jnp.zeros((2, worlds)).at[0].set(2.0),
+        no_faults(2, 2, WORLDS, driver_ticks=DRIVER_TICKS),
+        stranger=jnp.array([0, CHASER, LIAR] + [0] * (WORLDS - 3)),
+        lie_world=jnp.zeros((2, WORLDS)).at[0].set(2.0),
     )
-    place, yaw = apart(2, worlds, distance=4.0)
-    wanted = np.zeros((2, 2, worlds))
+    place, yaw = apart(2, WORLDS, distance=4.0)
+    wanted = np.zeros((2, 2, WORLDS))
     wanted[0] = 0.1
     states = [state for state, _ in drive(team, deployment, begin(team, deployment, place, yaw, faults), wanted, 60)]
     flagged = np.stack([np.asarray(state.flagged) for state in states])  # (T, K, N, E)
@@ -139,10 +139,10 @@ def test_strangers_are_seen_through():
     assert not flagged[:, 0, 1].any()  # the stranger's own idea of robot 0
     last = states[-1]
     assert places(last)[1, 1, 1] < 4.0 - 0.2  # the chaser has come nearer, across what was wanted
-    assert (np.asarray(last.radio.heard)[0, 0] == [59, -1, 59]).all()
+    assert (np.asarray(last.radio.heard)[0, 0, :3] == [59, -1, 59]).all()
     seen = np.asarray(last.table.control_point_world)[:, 0, 0]
-    assert seen[:, 1:] == pytest.approx(places(last)[:, 1, 1:], abs=0.05)
-    assert np.asarray(last.table.untrusted)[0, 0].tolist() == [False, True, True]
+    assert seen[:, 1:3] == pytest.approx(places(last)[:, 1, 1:3], abs=0.05)
+    assert np.asarray(last.table.untrusted)[0, 0].tolist() == [False, True, True] + [False] * (WORLDS - 3)
 
 
 def test_a_robot_that_is_pushed_goes_on_talking_and_is_found_out():

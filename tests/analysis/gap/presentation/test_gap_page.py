@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -44,10 +45,15 @@ def test_the_verb_writes_a_page_and_numbers(folders, tmp_path, capsys):
     assert not re.search(r"(src|href)=\"(?!data:|#)", page)
 
 
-def test_numbers_go_to_the_file_that_is_asked_for(folders, tmp_path):
-    assert gap(folders[1], out=tmp_path, json=tmp_path / "more" / "numbers.json") == 0
-    values = json.loads((tmp_path / "more" / "numbers.json").read_text(encoding="utf-8"))
+def test_numbers_and_rerun_go_to_the_files_that_are_asked_for(folders, tmp_path):
+    asked = {"json": tmp_path / "more" / "numbers.json"}
+    if find_spec("rerun") is not None:
+        asked["rerun"] = tmp_path / "run.rrd"
+    assert gap(folders[1], out=tmp_path, **asked) == 0
+    values = json.loads(asked["json"].read_text(encoding="utf-8"))
     assert values["types"][0]["causes"]["nominal"][0]["kind"] == "speed scale"
+    if "rerun" in asked:
+        assert asked["rerun"].read_bytes()[:4] in (b"RRF2", b"RRIO")
 
 
 def test_another_robot_file_is_set_beside(folders, tmp_path):
@@ -93,13 +99,10 @@ def _parsed(words):
     return (Path(words[0]), values.get("against"), values.get("robot_type"), values.get("identified"))
 
 
-def test_rerun_is_refused_where_it_is_not_installed(folders, tmp_path):
-    if find_spec("rerun") is None:
-        with pytest.raises(TestudoError, match="pip install"):
-            gap(folders[0], out=tmp_path, rerun=tmp_path / "run.rrd")
-        return
-    assert gap(folders[0], out=tmp_path, rerun=tmp_path / "run.rrd") == 0
-    assert (tmp_path / "run.rrd").read_bytes()[:4] in (b"RRF2", b"RRIO")
+def test_rerun_is_refused_where_it_is_not_installed(folders, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rerun", None)
+    with pytest.raises(TestudoError, match="pip install"):
+        gap(folders[0], out=tmp_path, rerun=tmp_path / "run.rrd")
 
 
 def test_the_benchmark_counts_real_time_once(folders):
