@@ -105,7 +105,9 @@ def test_a_success_is_told_apart_and_restarts_where_it_is_told(quick):
     reset = jax.jit(team.reset)
     _, state = reset(jax.random.key(0))
     wanted, other = reset(jax.random.key(5))
-    observations, after, rewards, dones, infos = jax.jit(team.step)(jax.random.key(1), state, actions_of(team, 0), other)
+    observations, after, rewards, dones, infos = jax.jit(team.step)(
+        jax.random.key(1), state, actions_of(team, 0), other
+    )
     assert all(dones.values())
     assert infos["terminated"].all()
     assert not infos["truncated"].any()
