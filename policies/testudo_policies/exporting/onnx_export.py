@@ -152,7 +152,7 @@ def _import_converters() -> None:
     for package in (jax_converters, flax_converters):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             import_module(module.name)
-    plugin_system._already_imported_plugins = True
+    plugin_system._already_imported_plugins = True  # noqa: SLF001 -- jax2onnx offers no choice
 
 
 def _check_names(what: str, given: Mapping[str, np.ndarray] | None, contract: Contract) -> None:
