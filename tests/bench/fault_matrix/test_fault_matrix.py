@@ -18,8 +18,8 @@ pytestmark = [
 
 if find_spec("rclpy") is not None:
     from testudo_bench.fault_matrix.fault_matrix import ROWS, TRIES, once, run_matrix
-    from testudo_bench.fault_matrix.harness.fault_case import goes_on
-    from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
+    from testudo_bench.fault_matrix.harness.fault_case import keeps_driving
+    from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
 else:
     ROWS = ()
 
@@ -39,17 +39,17 @@ def case(row):
 def driving(tmp_path_factory):
     """Three robots that drive, for all rows that need no other fleet."""
     folder = tmp_path_factory.mktemp("driving")
-    with TestBed(folder, write_fleet(folder)) as bed:
-        yield bed
+    with FleetHarness(folder, write_fleet(folder)) as harness:
+        yield harness
 
 
 def test_no_row_of_the_matrix_is_missing():
     assert {row.number for row in ROWS} == NUMBERS
 
 
-@pytest.mark.parametrize(("error", "found"), [("StalledError", None), ("TestBedError", False), ("ValueError", False)])
+@pytest.mark.parametrize(("error", "found"), [("StalledError", None), ("HarnessError", False), ("ValueError", False)])
 def test_a_machine_that_stalls_is_told_from_a_fault(error, found):
-    kinds = {"StalledError": StalledError, "TestBedError": TestBedError, "ValueError": ValueError}
+    kinds = {"StalledError": StalledError, "HarnessError": HarnessError, "ValueError": ValueError}
 
     class Standing:
         def wait_until_all_drive(self):
@@ -63,13 +63,13 @@ def test_a_machine_that_stalls_is_told_from_a_fault(error, found):
 def test_a_robot_that_remembers_bad_brakes_gets_a_new_process(code, renewed):
     """By design nothing else ends that, and all rows that follow need robots that drive."""
     asked = []
-    bed = SimpleNamespace(
+    harness = SimpleNamespace(
         observer=SimpleNamespace(robots={"r0": SimpleNamespace(code=code, mode="active")}),
-        renew=asked.append,
-        urge=lambda _: False,
+        restart_policy=asked.append,
+        request_next=lambda _: False,
         wait=lambda condition, *_, **__: condition(),
     )
-    TestBed.bring_up(bed, "r0")
+    FleetHarness.bring_up(harness, "r0")
     assert asked == renewed
 
 
@@ -85,11 +85,11 @@ def test_a_robot_that_remembers_bad_brakes_gets_a_new_process(code, renewed):
 def test_a_robot_that_has_to_go_on_may_stand_for_an_old_pose_alone(drove, codes, passed):
     """A machine that stalls makes a robot hold at any moment, also in the first one after the fault."""
     observer = SimpleNamespace(drives=lambda *_: drove, codes_since=lambda *_: codes)
-    found = goes_on(SimpleNamespace(observer=observer), 0.0, 0.01)
+    found = keeps_driving(SimpleNamespace(observer=observer), 0.0, 0.01)
     assert found is None if passed is None else found.passed is passed
 
 
-@pytest.mark.parametrize("row", [case(row) for row in ROWS if row.bed == "driving"])
+@pytest.mark.parametrize("row", [case(row) for row in ROWS if row.fleet == "driving"])
 def test_a_fleet_that_drives(row, driving):
     for _ in range(TRIES):
         found = once(row, driving)
@@ -100,7 +100,7 @@ def test_a_fleet_that_drives(row, driving):
     assert row.limit_s is None or found.time_s <= max(BRAKE_S, 2 * row.limit_s)
 
 
-@pytest.mark.parametrize("row", [case(row) for row in ROWS if row.bed != "driving"])
+@pytest.mark.parametrize("row", [case(row) for row in ROWS if row.fleet != "driving"])
 def test_a_fleet_of_its_own(row, tmp_path):
     [outcome] = run_matrix([row], 1, tmp_path, lambda _: None)
     assert all(found.passed for found in outcome.found), outcome.note

@@ -1,4 +1,4 @@
-"""Runs rows of the fault matrix, each in the fleet that it needs, as often as is asked for."""
+"""Runs rows of the fault matrix, each in the fleet that it needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from testudo_bench.fault_matrix.faults import file_faults, peer_faults, process_faults, robot_faults
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
-from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
+from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
 from testudo_deploy.commands.report import BenchResult
 
 ROWS: tuple[FaultRow, ...] = tuple(
@@ -28,12 +28,12 @@ ROWS: tuple[FaultRow, ...] = tuple(
 )
 _ORDER = ("none", "driving", "tracked", "chased", "weak", "recorded", "run")
 _ONCE = ("none", "run", "weak", "chased", "recorded")
-"""Beds in which a fault is done once: each repetition begins anew."""
+"""Fleets that are started anew for each repetition."""
 
 
 _RECORD_S = 3.0
 TRIES = 10
-"""Of one repetition, where the machine stalls before anything is injected."""
+"""Attempts at one repetition while the machine stalls before the injection."""
 _STALLED = "the machine stalled at every repetition"
 
 
@@ -46,24 +46,24 @@ class RowOutcome:
 
     @property
     def worst_s(self) -> float | None:
-        """Return the longest time, if the row asks for one."""
+        """Return the longest time, if the row requires one."""
         times = [one.time_s for one in self.found if one.time_s is not None]
         return max(times) if times and self.row.limit_s is not None else None
 
     @property
     def stolen_s(self) -> float:
-        """Return what the host took from the cores during the longest time."""
+        """Return the processor time that the host withheld during the longest time."""
         return max(((one.time_s, one.stolen_s) for one in self.found if one.time_s is not None), default=(0.0, 0.0))[1]
 
     @property
     def passed(self) -> bool:
-        """Return whether every repetition did what is required, and in time."""
+        """Return whether every repetition met the requirement in time."""
         in_time = self.row.limit_s is None or (self.worst_s is not None and self.worst_s <= self.row.limit_s)
         return bool(self.found) and all(one.passed for one in self.found) and in_time
 
     @property
     def note(self) -> str:
-        """Return what the first repetition that failed had to say, else the last one."""
+        """Return the note of the first failed repetition, else of the last one."""
         if not self.found:
             return _STALLED
         return next((one.note for one in self.found if not one.passed), self.found[-1].note)
@@ -77,11 +77,11 @@ def run_matrix(
     Args:
         rows: of `ROWS`.
         repetitions: of each row.
-        folder: an empty folder, for fleets and recordings.
-        say: is told what goes on.
+        folder: empty folder for fleets and recordings.
+        say: receives progress messages.
     """
     for kind in _ORDER:
-        chosen = [row for row in rows if row.bed == kind]
+        chosen = [row for row in rows if row.fleet == kind]
         if not chosen:
             continue
         if kind in _ONCE:
@@ -95,54 +95,54 @@ def run_matrix(
                     ),
                 )
             continue
-        with _bed(kind, folder / kind) as bed:
+        with _harness(kind, folder / kind) as harness:
             for row in chosen:
                 say(f"{row.number}: {row.fault}")
-                yield RowOutcome(row, tuple(_repeated(row, bed, repetitions)))
+                yield RowOutcome(row, tuple(_repeated(row, harness, repetitions)))
 
 
-def _repeated(row: FaultRow, bed: TestBed, repetitions: int) -> Iterator[FaultFinding]:
-    """Yield repetitions in one fleet; those in which the machine stalled are repeated."""
+def _repeated(row: FaultRow, harness: FleetHarness, repetitions: int) -> Iterator[FaultFinding]:
+    """Yield repetitions in one fleet; a stalled one is repeated."""
     done = 0
     for _ in range(3 * repetitions):
         if done == repetitions:
             return
-        found = once(row, bed)
+        found = once(row, harness)
         if found is not None:
             done += 1
             yield found
 
 
-def once(row: FaultRow, bed: TestBed) -> FaultFinding | None:
-    """Return what one injection found in a fleet that is to drive; None if the machine stalled: repeat it then."""
+def once(row: FaultRow, harness: FleetHarness) -> FaultFinding | None:
+    """Return the finding of one injection; None if the machine stalled: the caller repeats it."""
     try:
-        bed.wait_until_all_drive()
-        return row.inject(bed)
+        harness.wait_until_all_drive()
+        return row.inject(harness)
     except StalledError:
         return None
-    except TestBedError as error:
+    except HarnessError as error:
         return FaultFinding(False, None, str(error))
     except Exception as error:  # noqa: BLE001 -- one row that breaks must not cost the others their results
         return FaultFinding(False, None, f"the injection failed: {type(error).__name__}: {error}")
 
 
 def _alone(row: FaultRow, folder: Path) -> FaultFinding:
-    """Return one repetition of a row that needs a fleet of its own, or none."""
-    if row.bed == "none":
+    """Return one repetition of a row that needs its own fleet, or none."""
+    if row.fleet == "none":
         return row.inject(folder)
     for attempt in range(TRIES):
         here = folder / str(attempt)
-        with _bed(row.bed, here) as bed:  # a new one: what was broken stays broken
-            found = _record(bed) if row.bed == "run" else once(row, bed)
+        with _harness(row.fleet, here) as harness:  # a new one: the fault persists
+            found = _record(harness) if row.fleet == "run" else once(row, harness)
         if found is not None:
-            return row.inject(here / "run") if row.bed == "run" else found
+            return row.inject(here / "run") if row.fleet == "run" else found
     return FaultFinding(False, None, _STALLED)
 
 
-def _record(bed: TestBed) -> FaultFinding | None:
-    """Let a fleet drive for some seconds, so that there is a run; None if the machine stalls."""
+def _record(harness: FleetHarness) -> FaultFinding | None:
+    """Record a run of some seconds; None if the machine stalls."""
     try:
-        bed.wait_until_all_drive()
+        harness.wait_until_all_drive()
     except StalledError:
         return None
     time.sleep(_RECORD_S)
@@ -150,7 +150,7 @@ def _record(bed: TestBed) -> FaultFinding | None:
 
 
 @contextmanager
-def _bed(kind: str, folder: Path) -> Iterator[TestBed]:
+def _harness(kind: str, folder: Path) -> Iterator[FleetHarness]:
     folder.mkdir(parents=True)
     options: dict[str, Any] = {}
     if kind in ("recorded", "run"):
@@ -158,8 +158,8 @@ def _bed(kind: str, folder: Path) -> Iterator[TestBed]:
     if kind == "weak":
         options["plant"] = robot_faults.WEAK
     fleet = write_fleet(folder, tracking=kind in ("tracked", "chased"), fast=kind == "weak")
-    with TestBed(folder, fleet, **options) as bed:
-        yield bed
+    with FleetHarness(folder, fleet, **options) as harness:
+        yield harness
 
 
 _REPEATS, _QUICK = 5, 1
@@ -168,21 +168,21 @@ _REPEATS, _QUICK = 5, 1
 def bench_faults(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[[str], None] = print) -> BenchResult:
     """Inject every fault of the matrix over DDS into three robots on the MuJoCo plant, and time the brake.
 
-    Times run from the fault to the brake command on the actuator topic; where the guard itself is dead, to the moment
-    since which the driver brakes. What the host of a virtual machine took from its cores meanwhile stands beside the
-    longest of them, in steps of 10 ms over all cores; it excuses nothing.
+    Times run from the fault to the brake command on the actuator topic; with a dead guard, to the brake of the driver.
+    Beside the longest time stands the processor time that the host of a virtual machine withheld meanwhile, in steps
+    of 10 ms over all cores; it changes no verdict.
 
     Args:
-        repeats: repetitions of each row; the worst counts.
+        repeats: repetitions of each row; the longest time counts.
         quick: one repetition of each.
-        say: is told what goes on.
+        say: receives progress messages.
     """
     outcomes: list[RowOutcome] = []
     with tempfile.TemporaryDirectory() as folder:
         try:
             outcomes.extend(run_matrix(ROWS, _QUICK if quick else repeats, Path(folder), say))
         except KeyboardInterrupt:
-            say("interrupted: what was done is shown")
+            say("interrupted: finished rows are shown")
     outcomes.sort(key=lambda outcome: outcome.row.number)
     numbers = {outcome.row.number for outcome in outcomes}
     passed = {
@@ -195,7 +195,7 @@ def bench_faults(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[
         "failed": sorted(numbers - passed),
     }
     title = f"fault matrix: {len(passed)} of {len(numbers)} rows held"
-    columns = ("row", "fault", "required", "within", "worst", "host took", "of", "verdict", "note")
+    columns = ("row", "fault", "required", "within", "worst", "host withheld", "of", "verdict", "note")
     return BenchResult(title, columns, [_shown(outcome) for outcome in outcomes], values)
 
 

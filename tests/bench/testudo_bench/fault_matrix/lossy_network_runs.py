@@ -1,4 +1,4 @@
-"""`testudo bench lossy`: robots cross while the network delays and loses what they tell each other."""
+"""`testudo bench lossy`: robots cross while the network delays and loses their messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from testudo_bench.fault_matrix.harness.fleet_harness import TestBed, write_swap
+from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, write_swap
 from testudo_bench.fault_matrix.harness.network_emulation import EmulatedRadio, Network
 from testudo_bench.fault_matrix.radio_bursts import bench_bursts
 from testudo_deploy.commands.report import BenchResult
@@ -48,7 +48,7 @@ def bench_lossy(
     minutes: float = 1.0,
     say: Callable[[str], None] = print,
 ) -> BenchResult:
-    """Let robots on a circle swap places over DDS, on the plant, while each hears the others through a bad network.
+    """Let robots on a circle swap places over DDS, on the plant, while the network delays and loses messages.
 
     Beside it, in turn, the same with a perfect network; and once without the shield, which must show contacts.
     With ``--radio-burst-ms`` it is the radio from the station to drones that is lost for moments, in lock-step, and
@@ -63,7 +63,7 @@ def bench_lossy(
         radio_every_s: mean time between two bursts.
         repeats: runs with each network; each begins at other places.
         minutes: longest time of one.
-        say: is told what goes on.
+        say: receives progress messages.
     """
     if team_size < _NEEDS_TWO:
         raise TestudoError(f"--team-size: found {team_size}, expected at least {_NEEDS_TWO}")
@@ -85,7 +85,7 @@ def bench_lossy(
     except KeyboardInterrupt:
         if not found:
             raise
-        say("interrupted: what was done is shown")
+        say("interrupted: finished rows are shown")
     return _result(found, team_size, bad, load)
 
 
@@ -106,19 +106,19 @@ def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module
     with tempfile.TemporaryDirectory() as name:
         fleet = write_swap(Path(name), count=team_size, turn_rad=turn_rad)
         with (
-            TestBed(Path(name), fleet, module=module, plant={"seed": seed}) as bed,
-            EmulatedRadio(bed.observer, network, seed) as radio,
+            FleetHarness(Path(name), fleet, module=module, plant={"seed": seed}) as harness,
+            EmulatedRadio(harness.observer, network, seed) as radio,
         ):
-            robots = bed.observer.robots
-            bed.wait(
+            robots = harness.observer.robots
+            harness.wait(
                 lambda: all(any(mode == "active" for _, mode, _ in one.codes) for one in robots.values()),
                 "the robots were not started",
                 _START_S,
             )
             begin_s = time.monotonic()
-            restarts = _wait_until_there(bed, begin_s + limit_s, until_contact=module == UNSHIELDED)
+            restarts = _wait_until_there(harness, begin_s + limit_s, until_contact=module == UNSHIELDED)
             end_s = time.monotonic()
-            arrivals = {robot.name: _arrival_s(bed, robot.name, robot.goal_world, end_s) for robot in fleet.robots}
+            arrivals = {robot.name: _arrival_s(harness, robot.name, robot.goal_world, end_s) for robot in fleet.robots}
     untils = {name: end_s if at_s is None else at_s for name, at_s in arrivals.items()}
     ticks = [
         record
@@ -136,35 +136,36 @@ def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module
         "lost": radio.lost,
         "longest_delay_s": radio.longest_s,
         "restarts": restarts,
-        **_of_plant(bed.events()),
+        **_of_plant(harness.events()),
         **_of_ticks(ticks),
     }
 
 
-def _wait_until_there(bed: TestBed, until_s: float, *, until_contact: bool) -> int:
-    """Wait, and start again whom a stall of the machine made inactive, as an operator would; return how often."""
-    there_s, ask_s, down = math.inf, 0.0, dict.fromkeys(bed.fleet.names, False)
+def _wait_until_there(harness: FleetHarness, until_s: float, *, until_contact: bool) -> int:
+    """Wait; restart robots that went idle in a stall of the machine, as an operator would; return how often."""
+    there_s, ask_s, down = math.inf, 0.0, dict.fromkeys(harness.fleet.names, False)
     restarts = 0
     while (now_s := time.monotonic()) < until_s and now_s < there_s + _STAY_S:
         there = all(
-            math.dist(bed.observer.place(robot.name), robot.goal_world) < AT_GOAL_M for robot in bed.fleet.robots
+            math.dist(harness.observer.place(robot.name), robot.goal_world) < AT_GOAL_M
+            for robot in harness.fleet.robots
         )
         there_s = min(there_s, now_s) if there else math.inf
-        if until_contact and bed.observer.contacts:
+        if until_contact and harness.observer.contacts:
             break
         if now_s > ask_s:
             ask_s = now_s + _ASK_S
             for name, was_down in down.items():
-                down[name] = bed.observer.robots[name].mode in ("idle", "armed") and bed.urge(name)
+                down[name] = harness.observer.robots[name].mode in ("idle", "armed") and harness.request_next(name)
                 restarts += down[name] and not was_down
         time.sleep(0.05)
     return restarts
 
 
-def _arrival_s(bed: TestBed, name: str, goal_world: tuple[float, ...], end_s: float) -> float | None:
-    """Return since when a robot is at its goal, on the steady clock; None if it is not there in the end."""
+def _arrival_s(harness: FleetHarness, name: str, goal_world: tuple[float, ...], end_s: float) -> float | None:
+    """Return the time since which a robot is at its goal, steady clock; None if it is not there at the end."""
     since_s = None
-    for at_s, reading in list(bed.observer.robots[name].truth):
+    for at_s, reading in list(harness.observer.robots[name].truth):
         if at_s > end_s:
             break
         there = math.dist(reading.position_world, goal_world) < AT_GOAL_M
@@ -173,14 +174,14 @@ def _arrival_s(bed: TestBed, name: str, goal_world: tuple[float, ...], end_s: fl
 
 
 def _of_plant(events: Sequence[ProcessEvent]) -> dict[str, Any]:
-    """Return what the plant saw at its physics' steps."""
+    """Return contacts and separation of all physics steps."""
     contacts = [dict(event.values) for event in events if event.kind == "contact"]
     least = [event.values["separation_m"] for event in events if event.kind == "state"]
     return {"contacts": contacts, "separation_m": least[-1] if least else None}
 
 
 def _of_ticks(ticks: Sequence[TickRecord]) -> dict[str, Any]:
-    """Return shares of the ticks until the robots were at their goals, and how old their peers' words were."""
+    """Return shares of the ticks until the robots were at their goals, and the age of their peers' messages."""
     count = max(1, len(ticks))
     ages = sorted(max(tick.neighbour_age_s) for tick in ticks if tick.neighbour_age_s)
     codes, statuses = Counter(code_of(tick.reason) for tick in ticks), Counter(tick.status for tick in ticks)

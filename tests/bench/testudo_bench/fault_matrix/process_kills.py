@@ -1,4 +1,4 @@
-"""`testudo bench kills`: any one process but the plant is killed at a random moment, again and again."""
+"""`testudo bench kills`: processes, except the plant, are killed at random moments."""
 
 from __future__ import annotations
 
@@ -11,65 +11,65 @@ from pathlib import Path
 from typing import Any
 
 from testudo_bench.fault_matrix.harness.fault_case import brakes
-from testudo_bench.fault_matrix.harness.fleet_harness import StalledError, TestBed, TestBedError, write_fleet
+from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
 from testudo_deploy.commands.report import BenchResult
 
 _KILLS = 100
 _SEED = 0
 _UNTOUCHED_S = 1.0
-"""For so long robots must drive on after a process died that none of them needs."""
+"""Time for which robots must keep driving after the death of a process that they do not need."""
 _PHASE_S = 0.1
-"""A kill comes after a random part of this, so at any moment of a tick and of the dead-man time."""
+"""A kill comes after a random share of this time: at any phase of a tick and of the dead-man time."""
 
 
 def bench_kills(*, repeats: int = _KILLS, say: Callable[[str], None] = print) -> BenchResult:
-    """Kill one process of a fleet of three at a random moment, bring it back, and again.
+    """Kill and restart processes of a fleet of three at random moments.
 
     A robot whose policy or guard dies must be braked within the dead-man time, come to rest and stay there until an
     operator starts it; one whose recorder or station dies must drive on.
 
     Args:
         repeats: kills.
-        say: is told what goes on.
+        say: receives progress messages.
     """
     rng, kills = random.Random(_SEED), []  # noqa: S311 -- no secret
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         fleet = write_fleet(folder)
-        with TestBed(folder, fleet, run_folder=folder / "run") as bed:
-            victims = [process for process in bed.plan if process.name != "plant"]
+        with FleetHarness(folder, fleet, run_folder=folder / "run") as harness:
+            victims = [process for process in harness.plan if process.name != "plant"]
             for k in range(repeats):
                 victim = rng.choice(victims)
                 say(f"{k + 1} of {repeats}: {victim.label}")
-                kills.append({"process": victim.label, **_kill(bed, victim.label, rng)})
-                if victim.name == "recorder":  # its folder holds a run now
+                kills.append({"process": victim.label, **_kill(harness, victim.label, rng)})
+                if victim.name == "recorder":  # its folder already holds a run
                     victims.remove(victim)
-            contacts = bed.observer.contacts
+            contacts = harness.observer.contacts
         dead_man_s = fleet.robots[0].spec.dead_man_s
     return _result(kills, contacts, dead_man_s)
 
 
-def _kill(bed: TestBed, label: str, rng: random.Random) -> dict[str, Any]:
-    """Kill a process and return what became of its robot, or of all."""
+def _kill(harness: FleetHarness, label: str, rng: random.Random) -> dict[str, Any]:
+    """Kill a process and return the finding for its robot, or for all."""
     name, _, kind = label.rpartition("/")
     for _ in range(5):
         try:
-            bed.wait_until_all_drive()
+            harness.wait_until_all_drive()
             time.sleep(rng.uniform(0, _PHASE_S))
-            fault_s = bed.send(label, signal.SIGKILL)
+            fault_s = harness.send(label, signal.SIGKILL)
             if not name:
-                return _untouched(bed, fault_s)
-            found = brakes(bed, fault_s, name=name, series="sent" if kind == "policy" else "applied")
+                return _untouched(harness, fault_s)
+            found = brakes(harness, fault_s, name=name, series="sent" if kind == "policy" else "applied")
             time.sleep(0.5)
-            rests = bed.observer.rests(name, fault_s)
+            rests = harness.observer.rests(name, fault_s)
         except StalledError:
             continue
-        except TestBedError as error:
+        except HarnessError as error:
             return {"sound": False, "time_s": None, "note": str(error)}
         finally:
-            if bed.processes.exit_status(label) is not None and label != "recorder":
-                bed.restart(label)
-        if found is not None:  # else the machine stalled just then, which tells nothing
+            if harness.processes.exit_status(label) is not None and label != "recorder":
+                harness.restart(label)
+        if found is not None:  # else the machine stalled: no finding
             return {
                 "sound": rests,
                 "time_s": found.time_s,
@@ -79,14 +79,14 @@ def _kill(bed: TestBed, label: str, rng: random.Random) -> dict[str, Any]:
     return {"sound": False, "time_s": None, "note": "the machine stalled at every attempt"}
 
 
-def _untouched(bed: TestBed, fault_s: float) -> dict[str, Any]:
+def _untouched(harness: FleetHarness, fault_s: float) -> dict[str, Any]:
     time.sleep(_UNTOUCHED_S)
     stopped = [
         name
-        for name in bed.fleet.names
+        for name in harness.fleet.names
         if any(
             code
-            for at_s, _, code in bed.observer.robots[name].codes
+            for at_s, _, code in harness.observer.robots[name].codes
             if at_s > fault_s and code not in ("", "stale_pose")
         )
     ]
@@ -124,7 +124,7 @@ def _result(kills: list[dict[str, Any]], contacts: int, dead_man_s: float) -> Be
     return BenchResult(
         f"{len(kills)} kills: {contacts} contacts, {values['late']} brakes later than {1e3 * dead_man_s:.0f} ms, "
         f"{values['unsound']} otherwise unsound",
-        ("process", "kills", "worst", "host took", "required", "late", "unsound", "note"),
+        ("process", "kills", "worst", "host withheld", "required", "late", "unsound", "note"),
         rows,
         values,
     )

@@ -1,4 +1,4 @@
-"""Drones that swap places while the radio to them is lost for moments: `testudo bench lossy --radio-burst-ms`.
+"""Drones swap places while their radio link is lost in bursts: `testudo bench lossy --radio-burst-ms`.
 
 In lock-step: what is measured does not depend on how busy the machine is.
 """
@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from testudo_bench.fault_matrix.harness.fleet_harness import TestBedError, write_swap
+from testudo_bench.fault_matrix.harness.fleet_harness import HarnessError, write_swap
 from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import ProcessPlan, plan
@@ -24,7 +24,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 
 _SILENCE_S = 60.0
-"""A run that tells nothing for so long, in real time, hangs."""
+"""Real time without output after which a run is considered hung."""
 _EVENT_S = 0.2
 _LONGEST_MS = 10_000.0
 
@@ -49,7 +49,7 @@ def bench_bursts(
         repeats: runs with bursts; each begins at other places. A perfect radio flies one.
         minutes: longest simulated time of one.
         modules: of the policies' processes, by `shielded` and `unshielded`.
-        say: is told what goes on.
+        say: receives progress messages.
 
     Raises:
         TestudoError: options out of range, or the robot is no drone.
@@ -71,14 +71,14 @@ def bench_bursts(
     except KeyboardInterrupt:
         if not runs:
             raise
-        say("interrupted: what was done is shown")
+        say("interrupted: finished rows are shown")
     return _result(runs, [name for name, *_ in cases], robot, team_size, burst_ms)
 
 
 def drive(
     robot: str, team_size: int, radio: Mapping[str, float], module: str, *, seed: int, limit_s: float
 ) -> dict[str, Any]:
-    """Let drones swap places once, in rounds, and return what the plant saw.
+    """Let drones swap places once, in lock-step, and return the measurements of the plant.
 
     Args:
         robot: name or file.
@@ -89,7 +89,7 @@ def drive(
         limit_s: longest simulated time [s].
 
     Raises:
-        TestBedError: a process ended before the start, or nothing was heard for a minute.
+        HarnessError: a process ended before the start, or nothing was heard for a minute.
     """
     turn_rad = random.Random(seed).uniform(0, 2 * math.pi)  # noqa: S311 -- no secret
     begin_s = time.monotonic()
@@ -117,7 +117,7 @@ def _rewired(process: ProcessPlan, module: str, radio: Mapping[str, float]) -> P
 
 
 def _listen(processes: FleetProcesses) -> dict[str, Any]:
-    """Wait for the end of a run and return what the plant told of it."""
+    """Wait for the end of a run and return the report of the plant."""
     contacts: list[dict[str, Any]] = []
     drivers: dict[str, int] = {}
     heard_s, lines = time.monotonic(), []
@@ -129,7 +129,7 @@ def _listen(processes: FleetProcesses) -> dict[str, Any]:
         if event.kind == "error_line":
             lines.append(f"{event.process}: {event.values['text']}")
         elif event.kind == "ended":
-            raise TestBedError(f"{event.process} ended" + (f": {lines[-1]}" if lines else ""))
+            raise HarnessError(f"{event.process} ended" + (f": {lines[-1]}" if lines else ""))
         elif event.kind == "contact":
             contacts.append(dict(event.values))
         elif event.kind == "driver":
@@ -137,7 +137,7 @@ def _listen(processes: FleetProcesses) -> dict[str, Any]:
             drivers[reason] = drivers.get(reason, 0) + 1
         elif event.kind == "finished":
             return _finished(event, contacts, drivers)
-    raise TestBedError(f"nothing was heard for {_SILENCE_S:g} s" + (f"; last: {lines[-1]}" if lines else ""))
+    raise HarnessError(f"nothing was heard for {_SILENCE_S:g} s" + (f"; last: {lines[-1]}" if lines else ""))
 
 
 def _finished(event: ProcessEvent, contacts: Sequence[dict[str, Any]], drivers: Mapping[str, int]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from mcap.opcode import Opcode
 from mcap.stream_reader import MAGIC_SIZE
 
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
-from testudo_bench.fault_matrix.harness.fleet_harness import TestBed, TestBedError, write_fleet
+from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, write_fleet
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import plan, ros_arguments
@@ -174,7 +174,7 @@ def _middle_chunk(data: bytes) -> tuple[int, int]:
         if data[begin] == Opcode.CHUNK and end > len(data) // 2:
             return begin, end
         begin = end
-    raise TestBedError("the recording has no chunk behind its middle")
+    raise HarnessError("the recording has no chunk behind its middle")
 
 
 def _replay(folder: Path, *words: str) -> int:
@@ -227,30 +227,30 @@ def nonsense(run: Path) -> FaultFinding:
     return FaultFinding(not notes, None, "; ".join(notes))
 
 
-def full_disk(bed: TestBed) -> FaultFinding | None:
+def full_disk(harness: FleetHarness) -> FaultFinding | None:
     """The recorder may write no more: it says so once and ends, and control goes on as before."""
 
     def between_s(since_s: float) -> float:
-        times = np.diff([at_s for at_s, _ in bed.observer.robots["r0"].sent if at_s >= since_s])
+        times = np.diff([at_s for at_s, _ in harness.observer.robots["r0"].sent if at_s >= since_s])
         return float(np.percentile(times, 99))
 
     begin_s = time.monotonic()
     time.sleep(_WATCH_S)
-    before_s, drove = between_s(begin_s), bed.observer.drives("r0", _WATCH_S)
-    bag = bed.folder / "run" / BAG
+    before_s, drove = between_s(begin_s), harness.observer.drives("r0", _WATCH_S)
+    bag = harness.folder / "run" / BAG
     limit = bag.stat().st_size + 10_000
-    bed.events()
-    resource.prlimit(bed.processes.process_id("recorder"), resource.RLIMIT_FSIZE, (limit, limit))
+    harness.events()
+    resource.prlimit(harness.processes.process_id("recorder"), resource.RLIMIT_FSIZE, (limit, limit))
     full_s = time.monotonic()
-    bed.wait(lambda: bed.processes.exit_status("recorder") is not None, "the recorder lives on", 10.0)
+    harness.wait(lambda: harness.processes.exit_status("recorder") is not None, "the recorder lives on", 10.0)
     ended_s = time.monotonic() - full_s
     time.sleep(_WATCH_S)
     lines = [
-        event.values["text"] for event in bed.events() if event.kind == "error_line" and event.process == "recorder"
+        event.values["text"] for event in harness.events() if event.kind == "error_line" and event.process == "recorder"
     ]
     after_s = between_s(full_s)
-    goes_on = bed.observer.drives("r0", _WATCH_S)
-    if not drove or (not goes_on and bed.observer.codes_since("r0", full_s) - {""} == {"stale_pose"}):
+    goes_on = harness.observer.drives("r0", _WATCH_S)
+    if not drove or (not goes_on and harness.observer.codes_since("r0", full_s) - {""} == {"stale_pose"}):
         return None  # the machine stalls as it is; if it stalls every time, the row fails
     sound = goes_on and len(lines) == 1 and after_s <= _SLOWER * before_s + _TICK_S / 2
     return FaultFinding(
@@ -262,16 +262,16 @@ def full_disk(bed: TestBed) -> FaultFinding | None:
 
 
 ROWS = (
-    FaultRow(15, "policy file of another hash, truncated, empty", "refused", None, wrong_hash, bed="none"),
-    FaultRow(16, "opset and IR newer than the runtime", "refused, both versions named", None, newer_format, bed="none"),
-    FaultRow(17, "policy of another robot", "refused, both named", None, other_robot, bed="none"),
+    FaultRow(15, "policy file of another hash, truncated, empty", "refused", None, wrong_hash, fleet="none"),
+    FaultRow(16, "opset and IR newer than the runtime", "refused, versions named", None, newer_format, fleet="none"),
+    FaultRow(17, "policy of another robot", "refused, both named", None, other_robot, fleet="none"),
     FaultRow(
         18,
         "robot or fleet file with a bad key, unit, type or number",
         "refused, key and reason",
         None,
         bad_files,
-        bed="none",
+        fleet="none",
     ),
     FaultRow(
         30,
@@ -279,8 +279,8 @@ ROWS = (
         "valid part read, loss told, status 1",
         None,
         damaged,
-        bed="run",
+        fleet="run",
     ),
-    FaultRow(31, "recording of nonsense", "one clear error", None, nonsense, bed="run"),
-    FaultRow(32, "disk full while recording", "control unaffected, one error", 1.0, full_disk, bed="recorded"),
+    FaultRow(31, "recording of nonsense", "one clear error", None, nonsense, fleet="run"),
+    FaultRow(32, "disk full while recording", "control unaffected, one error", 1.0, full_disk, fleet="recorded"),
 )

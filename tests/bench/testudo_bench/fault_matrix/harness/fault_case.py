@@ -1,4 +1,4 @@
-"""What a row of the fault matrix is, and what was found when its fault was injected."""
+"""Row of the fault matrix, its finding, and the checks that rows share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from testudo_bench.fault_matrix.harness.fleet_harness import TestBed
+    from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
 
 TICK_S = 0.02
 """Control at 50 Hz."""
@@ -22,10 +22,10 @@ class FaultFinding:
 
     passed: bool
     time_s: float | None = None
-    """From the fault to the brake command at the actuators, where the row asks for that."""
+    """Time from the fault to the brake command at the actuators, if the row requires one."""
     note: str = ""
     stolen_s: float = 0.0
-    """What the host took from the cores in that time."""
+    """Processor time that the host withheld from the cores meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -36,44 +36,44 @@ class FaultRow:
     fault: str
     required: str
     limit_s: float | None
-    """Longest time that may pass; None where the row asks for no time."""
-    inject: Callable[[TestBed], FaultFinding | None]
-    """Injects it once into a fleet that drives; None if the machine stalled just then, which tells nothing."""
-    bed: str = "driving"
-    """Which bed it needs: driving, tracked, weak, or none."""
+    """Longest permitted time; None if the row requires none."""
+    inject: Callable[[FleetHarness], FaultFinding | None]
+    """Injects the fault once into a driving fleet; None if the machine stalled meanwhile: no finding."""
+    fleet: str = "driving"
+    """Kind of fleet that the fault needs: driving, tracked, chased, weak, recorded, run, or none."""
 
 
 def brakes(
-    bed: TestBed, fault_s: float, *, code: str | None = None, name: str = "r0", series: str = "sent"
+    harness: FleetHarness, fault_s: float, *, code: str | None = None, name: str = "r0", series: str = "sent"
 ) -> FaultFinding | None:
-    """Return how soon zero came on the robot's actuator topic after a fault, and that it came to rest.
+    """Return the time from a fault to zero on the robot's actuator topic; the robot must come to rest.
 
     Args:
-        bed: the fleet.
-        fault_s: when the fault was injected, on the steady clock.
-        code: what its mode, or its guard, has to say within a second.
-        name: of the robot.
+        harness: the fleet.
+        fault_s: time of the fault, steady clock.
+        code: reason code that policy or guard must report within a second.
+        name: robot.
         series: ``applied`` for the driver's own brake.
     """
-    watch = bed.observer
-    brake_s = bed.wait(lambda: watch.brake_after(name, fault_s, series), f"{name} did not brake", AT_REST_S)
-    bed.wait(lambda: watch.rests(name, brake_s), f"{name} did not come to rest", AT_REST_S)
+    watch = harness.observer
+    brake_s = harness.wait(lambda: watch.brake_after(name, fault_s, series), f"{name} did not brake", AT_REST_S)
+    harness.wait(lambda: watch.rests(name, brake_s), f"{name} did not come to rest", AT_REST_S)
     if not watch.drives(name, _BEFORE_S, fault_s):
         return None
     if code is not None:
-        heard = watch.robots[name]
-        bed.wait(lambda: code in watch.codes_since(name, fault_s) | {heard.guard_code}, f"nobody said {code}", 1.0)
+        heard, missing = watch.robots[name], f"reason code {code} was not reported"
+        harness.wait(lambda: code in watch.codes_since(name, fault_s) | {heard.guard_code}, missing, 1.0)
     return FaultFinding(True, brake_s - fault_s, stolen_s=watch.host.taken_s(fault_s, brake_s))
 
 
-def goes_on(bed: TestBed, fault_s: float, for_s: float, *, name: str = "r0") -> FaultFinding | None:
-    """Return whether the robot drove all the time after a fault that must not stop it.
+def keeps_driving(harness: FleetHarness, fault_s: float, for_s: float, *, name: str = "r0") -> FaultFinding | None:
+    """Return whether the robot kept driving after a fault that must not stop it.
 
-    None if it held for an old pose: that is a machine that stalled.
+    None if it held for a stale pose: the machine stalled.
     """
     time.sleep(max(0.0, fault_s + for_s - time.monotonic()))
-    drove = bed.observer.drives(name, for_s - 0.05)
-    codes = bed.observer.codes_since(name, fault_s) - {""}
+    drove = harness.observer.drives(name, for_s - 0.05)
+    codes = harness.observer.codes_since(name, fault_s) - {""}
     if not drove and codes == {"stale_pose"}:
         return None
     return FaultFinding(drove, None, "" if drove else f"it stopped: {', '.join(sorted(codes))}")

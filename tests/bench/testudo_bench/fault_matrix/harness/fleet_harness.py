@@ -1,4 +1,4 @@
-"""Three robots on the plant, with a node that listens to everything and stands in its way where a fault says so."""
+"""A fleet on the plant for fault injection, with a node that observes all topics and relays those of a fault."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from testudo_sim.go_to_goal import write_go_to_goal_policy
 
 ROBOT_FILE, FAST_ROBOT_FILE = (Path(__file__).with_name(name) for name in ("robot.toml", "robot_fast.toml"))
 LANE_M = 0.6
-"""Between the robots' lanes: they never need each other's space, but each needs the others' word for its own."""
+"""Distance between the robots' lanes: reservations never overlap, but each needs the acknowledgement of the peers."""
 FAST_LANE_M = 3.0
 FAR_M = 1000.0
 PATIENCE_S = 30.0
@@ -35,19 +35,19 @@ SWAP_RADIUS_M = 1.0
 SWAP_HEIGHT_M = 1.5
 _PER_RADIUS = 2.2
 """Clearances between starts on a circle of robots that swap places, as in the protocol of the shield."""
-_NEXT_STEP = {"idle": "activate", "armed": "start", "stopped": "rearm", "fault": "deactivate"}
-"""What an operator asks of a robot in a mode, so that it drives in the end."""
-_UNTIL_RENEWED = ("brakes_weak", "no_response")
-"""What a robot remembers until an operator has looked and starts its process anew."""
+_NEXT_REQUEST = {"idle": "activate", "armed": "start", "stopped": "rearm", "fault": "deactivate"}
+"""Request by which an operator brings a robot from a mode towards driving."""
+_LATCHED_CODES = ("brakes_weak", "no_response")
+"""Reason codes that stay latched until the policy process is restarted."""
 _PLANT = {"latency_low_s": 0.01, "latency_high_s": 0.03}
 
 
-class TestBedError(TestudoError):
-    """The fleet did not do what a fault asks of it, for instance brake."""
+class HarnessError(TestudoError):
+    """The fleet did not react as required, for instance did not brake."""
 
 
-class StalledError(TestBedError):
-    """The fleet does not drive before the fault: on a machine that stalls, its robots are right to brake."""
+class StalledError(HarnessError):
+    """The fleet does not drive before the fault: on a stalled machine its robots brake correctly."""
 
 
 def write_fleet(
@@ -55,7 +55,7 @@ def write_fleet(
 ) -> Fleet:
     """Write robot, policy and fleet file into a folder and return the fleet.
 
-    Every robot drives along x = y, which is where the policy, axis by axis, asks for top speed.
+    Every robot drives along x = y: the policy limits each axis by itself, so this direction gives top speed.
     """
     robot, lane_m = (FAST_ROBOT_FILE, FAST_LANE_M) if fast else (ROBOT_FILE, LANE_M)
     spec = load_robot(robot)
@@ -77,14 +77,14 @@ def write_fleet(
 
 
 def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = SWAP_RADIUS_M, robot: str = "") -> Fleet:
-    """Write a fleet whose robots stand on a circle and all want to the place across, and return it.
+    """Write a fleet whose robots swap places across a circle, and return it.
 
     Args:
-        folder: where to.
-        count: robots.
-        turn_rad: of the circle.
-        radius_m: of the circle, at least.
-        robot: name or file; the bed's own if empty. Drones swap at one height.
+        folder: where the files are written.
+        count: number of robots.
+        turn_rad: rotation of the circle.
+        radius_m: smallest radius of the circle.
+        robot: name or file; the robot of the harness if empty. Drones swap at one height.
     """
     kind = str(Path(robot).absolute()) if robot.endswith(".toml") else robot
     if not robot:
@@ -118,11 +118,12 @@ def _saved(folder: Path, policy: Path, robots: tuple[FleetRobot, ...], *, tracki
     return load_fleet(file)
 
 
-class TestBed:
-    """A fleet that drives, and what may be done to it; a context manager.
+class FleetHarness:
+    """A driving fleet and the operations that faults need; a context manager.
 
-    Robot r0 hears its own odometry and its peers through relays, and its policy can be told to fail. With a module
-    for all policies every robot hears its peers through relays, nobody's odometry is touched, and all ticks are kept.
+    Robot r0 receives its odometry and its peers' messages through relays, and its policy fails on request. With
+    ``module``, the policy of every robot, all robots receive peers through relays, odometry is direct, and all ticks
+    are kept.
     """
 
     def __init__(
@@ -167,29 +168,29 @@ class TestBed:
         condition: Callable[[], Any],
         what: str,
         patience_s: float = PATIENCE_S,
-        error: type[TestBedError] = TestBedError,
+        error: type[HarnessError] = HarnessError,
     ) -> Any:
         """Wait until ``condition()`` is true and return its value.
 
         Raises:
-            TestBedError: it never was; the text tells how the robots stand.
+            HarnessError: it stays false; the text names mode and reason code of each robot.
         """
         end_s = time.monotonic() + patience_s
         while not (value := condition()):
             if time.monotonic() > end_s:
-                raise error(f"waited {patience_s:g} s in vain: {what} ({self._standing()})")
+                raise error(f"waited {patience_s:g} s: {what} ({self._modes()})")
             time.sleep(0.002)
         return value
 
-    def _standing(self) -> str:
-        """Return the mode of each robot and the codes that it and its guard told last."""
+    def _modes(self) -> str:
+        """Return the mode of each robot, and the last reason codes of its policy and guard."""
         return ", ".join(
-            f"{name} {heard.mode} {heard.code or 'well'}, guard {heard.guard_code or 'well'}"
+            f"{name} {heard.mode} {heard.code or 'no code'}, guard {heard.guard_code or 'no code'}"
             for name, heard in self.observer.robots.items()
         )
 
     def wait_until_all_drive(self) -> None:
-        """Undo what disturbed the fleet, bring up whom an operator would, and wait until all are up to speed.
+        """Remove all injected faults, bring every robot to driving, and wait until all are up to speed.
 
         Raises:
             StalledError: they do not come up to speed.
@@ -200,75 +201,77 @@ class TestBed:
             self.bring_up(name)
         for name in self.fleet.names:
             self.wait(
-                lambda name=name: self.observer.drives(name, UP_TO_SPEED_S), f"{name} never drove", error=StalledError
+                lambda name=name: self.observer.drives(name, UP_TO_SPEED_S),
+                f"{name} does not drive",
+                error=StalledError,
             )
 
     def bring_up(self, name: str) -> None:
-        """Arm and start a robot as an operator does, as often as it takes; one that holds comes back by itself.
+        """Arm and start a robot as an operator does, until it drives.
 
-        On a machine that stalls the driver brakes late, and the robot is right to say so: its process starts anew.
+        On a stalled machine the driver brakes late and the robot correctly reports weak brakes: restart its process.
 
         Raises:
             StalledError: it does not come to drive.
         """
-        if self.observer.robots[name].code in _UNTIL_RENEWED:
-            self.renew(name)
+        if self.observer.robots[name].code in _LATCHED_CODES:
+            self.restart_policy(name)
 
         def driving() -> bool:
-            if self.urge(name):
+            if self.request_next(name):
                 time.sleep(0.2)
             return self.observer.robots[name].mode == "active"
 
         self.wait(driving, f"{name} could not be started", error=StalledError)
 
-    def urge(self, name: str) -> bool:
-        """Ask a robot once for the next step towards driving; return whether there is one to ask for."""
-        step = _NEXT_STEP.get(self.observer.robots[name].mode)
+    def request_next(self, name: str) -> bool:
+        """Send the next request towards driving; return whether the mode needs one."""
+        step = _NEXT_REQUEST.get(self.observer.robots[name].mode)
         if step is not None:
             self.observer.ask(name, step)
         return step is not None
 
-    def tell_policy(self, fault: str) -> float:
-        """Let the policy of r0 fail at its next decision; return when it did, on the steady clock [s].
+    def fail_policy(self, fault: str) -> float:
+        """Make the policy of r0 fail at its next decision; return the time of failure, steady clock [s].
 
         Raises:
-            StalledError: it takes no decision, as a robot that brakes does not.
+            StalledError: it takes no decision, because the robot brakes.
         """
         while self.processes.next_event(0) is not None:
             pass
         whole = self._fault_file.with_suffix(".new")
         whole.write_text(fault, encoding="utf-8")
-        whole.replace(self._fault_file)  # at once: the policy looks at every tick, and would read half a fault as none
+        whole.replace(self._fault_file)  # atomic: the policy reads the file at every tick and ignores half a fault
         end_s = time.monotonic() + _DECIDES_S
         while time.monotonic() < end_s:
             event = self.processes.next_event(0.1)
             if event is not None and event.kind == "fault":
                 return event.values["stamp_s"]
-        raise StalledError(f"the policy of r0 was not run for {_DECIDES_S:g} s ({self._standing()})")
+        raise StalledError(f"the policy of r0 took no decision for {_DECIDES_S:g} s ({self._modes()})")
 
     def send(self, label: str, number: signal.Signals) -> float:
-        """Send a signal to a process and return when."""
+        """Send a signal to a process and return the time, steady clock [s]."""
         now_s = time.monotonic()
         self.processes.signal(label, number)
         return now_s
 
     def restart(self, label: str) -> None:
-        """Start a process that ended once more."""
-        self.wait(lambda: self.processes.exit_status(label) is not None, f"{label} lives on")
+        """Restart a process after it has ended."""
+        self.wait(lambda: self.processes.exit_status(label) is not None, f"{label} does not end")
         name, _, kind = label.partition("/")
         if kind == "policy":
-            self.observer.robots[name].mode = ""  # what was heard last was said by the former life
+            self.observer.robots[name].mode = ""  # the last mode came from the previous process
         self.processes.start(self.process(label))
 
-    def renew(self, name: str) -> None:
-        """Let the policy of a robot begin a new life, in which no fault of the former one is known."""
+    def restart_policy(self, name: str) -> None:
+        """Restart the policy process of a robot, which clears latched reason codes."""
         epoch = self.observer.epochs.get(name)
         self.send(f"{name}/policy", signal.SIGKILL)
         self.restart(f"{name}/policy")
-        self.wait(lambda: self.observer.epochs.get(name) != epoch, f"{name} did not come back")
+        self.wait(lambda: self.observer.epochs.get(name) != epoch, f"{name} did not restart")
 
     def events(self) -> list[ProcessEvent]:
-        """Return what the processes told since the last call."""
+        """Return the events of the processes since the last call."""
         found = []
         while (event := self.processes.next_event(0)) is not None:
             found.append(event)

@@ -1,4 +1,4 @@
-"""A node beside the fleet: it hears what is sent, applied and true, relays what robots sense, and asks for services."""
+"""A node beside the fleet: observes sent and applied commands and true poses, relays inputs, calls services."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _EPOCH = re.compile(rb'"epoch":"([^"]*)"')
 _SERVICES = {"start": "policy/start", "stop": "policy/stop", "rearm": "guard/rearm", "estop": "guard/estop"}
 _TRANSITIONS = {"activate": Transition.TRANSITION_ACTIVATE, "deactivate": Transition.TRANSITION_DEACTIVATE}
 Change = Callable[[Any], Any]
-"""What becomes of a message that is relayed: another one, several in a list, or None."""
+"""Replacement of a relayed message: another one, several in a list, or None."""
 PeerChange = Callable[[str, str, Any], Any]
-"""The same, with its sender and its receiver before it."""
+"""The same with sender and receiver as first arguments."""
 
 
 @dataclass
 class Heard:
-    """What was said about one robot, each with its arrival on the steady clock [s]."""
+    """Messages about one robot, each with its arrival time, steady clock [s]."""
 
     sent: list = field(default_factory=list)
     """(time, command (D,)) on the actuator topic, from the guard."""
@@ -62,7 +62,7 @@ class Heard:
     """(time, mode, code), at each change."""
     guard_code: str = "unheard"
     envelopes: deque = field(default_factory=lambda: deque(maxlen=1))
-    """Records of ticks as they came: the newest, or all where somebody wants them."""
+    """Records of ticks in order of arrival: the newest, or all with ``keep_ticks``."""
 
     @property
     def record(self) -> TickRecord:
@@ -71,22 +71,22 @@ class Heard:
 
 
 def pass_on(message: Any) -> Any:
-    """Return the message as it is."""
+    """Return the message unchanged."""
     return message
 
 
 def pass_on_to(_sender: str, _receiver: str, message: Any) -> Any:
-    """Return a peer's message as it is."""
+    """Return a peer's message unchanged."""
     return message
 
 
 def relayed_topic(sender: str, receiver: str) -> str:
-    """Return on which topic a robot hears a peer through the relay."""
+    """Return the topic on which a robot receives a peer through the relay."""
     return f"/{sender}/peer_state_for_{receiver}"
 
 
 class Observer:
-    """Listens in a thread of its own; mappings by robot."""
+    """Observes in its own thread; mappings are by robot."""
 
     def __init__(
         self,
@@ -109,11 +109,11 @@ class Observer:
         self.robots = {name: Heard() for name in fleet.names}
         self.contacts = 0
         self.epochs: dict[str, str] = {}
-        """The newest life of each robot, by what it tells its peers."""
+        """Newest epoch of each robot, from its peer messages."""
         self.odometry: Change = pass_on
-        """What becomes of r0's odometry."""
+        """Change applied to the odometry of r0."""
         self.peers: PeerChange = pass_on_to
-        """What becomes of what robots hear from their peers."""
+        """Change applied to peer messages."""
         self._context = rclpy.Context()
         os.environ.update({name: environment[name] for name in environment if name.startswith(("ROS_A", "FAST"))})
         rclpy.init(context=self._context, domain_id=domain_id)
@@ -149,11 +149,11 @@ class Observer:
         self._context.try_shutdown()
 
     def pass_everything(self) -> None:
-        """Let the relays pass everything on."""
+        """Make the relays pass all messages unchanged."""
         self.odometry, self.peers = pass_on, pass_on_to
 
     def deliver(self, sender: str, receiver: str, message: UInt8MultiArray) -> None:
-        """Bring a robot what a peer said, later than it was said."""
+        """Deliver a delayed peer message to a robot."""
         self._ways[sender, receiver].publish(message)
 
     def ask(self, name: str, what: str) -> Any:
@@ -164,7 +164,7 @@ class Observer:
         return client.call_async(Trigger.Request())
 
     def drives(self, name: str, for_s: float, until_s: float | None = None) -> bool:
-        """Return whether a robot moved all the time, up to now or to a time."""
+        """Return whether a robot moved for the whole time before now or before a time."""
         end_s = time.monotonic() if until_s is None else until_s
         truth = self.robots[name].truth
         begin = bisect_left(truth, end_s - for_s, key=lambda item: item[0])
@@ -178,7 +178,7 @@ class Observer:
         return next((at_s for at_s, command in found[begin:] if not any(command)), None)
 
     def rests(self, name: str, since_s: float) -> bool:
-        """Return whether the newest truth from after a time says that the robot stands."""
+        """Return whether the newest true pose after a time shows the robot at rest."""
         truth = self.robots[name].truth
         return bool(truth) and truth[-1][0] > since_s and abs(truth[-1][1].velocity[0]) < 0.003
 
@@ -238,7 +238,7 @@ class Observer:
 
 
 def _publish(publisher: Any, changed: Any) -> None:
-    """Publish what a change made of a message."""
+    """Publish the result of a change."""
     for one in changed if isinstance(changed, list) else [changed]:
         if one is not None:
             publisher.publish(one)
@@ -288,10 +288,10 @@ def stolen_s(stat: str) -> float:
 
 
 class HostWatch:
-    """Notes every 10 ms how much was stolen so far, in a thread of its own, until it is closed."""
+    """Samples the stolen processor time every 10 ms in its own thread, until closed."""
 
     def __init__(self) -> None:
-        """Begin to watch, where the system counts."""
+        """Begin to sample, if the system counts stolen time."""
         self._at_s: list[float] = []
         self._total_s: list[float] = []
         self._closing = threading.Event()
@@ -300,11 +300,11 @@ class HostWatch:
             self._thread.start()
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop sampling."""
         self._closing.set()
 
     def taken_s(self, begin_s: float, end_s: float) -> float:
-        """Return how much was stolen between two times of the steady clock [s].
+        """Return the processor time [s] stolen between two times of the steady clock.
 
         Seen from the last look before the first to the first look after the second, if that came already.
         """

@@ -1,6 +1,6 @@
 """The policy node without its shield: what the policy wants is sent.
 
-A bed in which robots then touch can tell whether the shield does its work.
+A harness in which robots then touch can tell whether the shield does its work.
 """
 
 from __future__ import annotations
