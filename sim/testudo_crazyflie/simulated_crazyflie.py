@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,34 +62,6 @@ PARAMETERS = (
     Parameter("velCtlPid.vyKp", "float", 25.0, persistent=True),
     Parameter("velCtlPid.vzKp", "float", 25.0, persistent=True),
 )
-
-
-def log_variables(craft: SimulatedCrazyflie) -> Mapping[str, Variable]:
-    """Return every variable that can be logged, read from a vehicle."""
-    body = craft.vehicle
-    found: dict[str, Variable] = {}
-    for name, read in {"x": lambda: craft.set_point.position_world, "v": lambda: craft.set_point.velocity}.items():
-        _add_axes(found, "ctrltarget", name, read)
-        _add_axes(found, "ctrltargetZ", name, read, small=True)
-    found["ctrltarget.yaw"] = Variable("float", lambda: math.degrees(craft.set_point.yaw_rate))
-    _add_axes(found, "ext_pos", "X", lambda: craft.external_position)
-    found["pm.batteryLevel"] = Variable("uint8", lambda: min(max(100 * (body.battery_v - 3.0) / 1.2, 0), 100))
-    found["pm.state"] = Variable("int8", lambda: craft.battery_state)
-    found["pm.vbat"] = Variable("float", lambda: body.battery_v)
-    found["pm.vbatMV"] = Variable("uint16", lambda: round(1000 * body.battery_v))
-    found["radio.rssi"] = Variable("uint8", lambda: 45)
-    for name, read in {"x": lambda: body.position, "v": lambda: body.velocity}.items():
-        _add_axes(found, "stateEstimate", name, read)
-        _add_axes(found, "stateEstimateZ", name, read, small=True)
-    for k, name in enumerate(("qx", "qy", "qz", "qw")):
-        found[f"stateEstimate.{name}"] = Variable("float", lambda k=k: body.quaternion_xyzw[k])
-    found["stateEstimate.yaw"] = Variable("float", lambda: math.degrees(body.yaw))
-    found["stateEstimateZ.quat"] = Variable("uint32", lambda: compressed(body.quaternion_xyzw))
-    found["supervisor.info"] = Variable("uint16", lambda: craft.bits)
-    found["sys.canfly"] = Variable("uint8", lambda: craft.supervisor.can_fly)
-    found["sys.isFlying"] = Variable("uint8", lambda: craft.supervisor.is_flying)
-    found["sys.isTumbled"] = Variable("uint8", lambda: craft.supervisor.tumbled)
-    return dict(sorted(found.items()))
 
 
 def _add_axes(found: dict[str, Variable], group: str, kind: str, read: Callable, *, small: bool = False) -> None:
@@ -160,7 +132,31 @@ class SimulatedCrazyflie:
         self.battery_state = _ON_BATTERY
         self._low_since_s: float | None = None
         self._memory = MemoryService()
-        self.logs = LogService(log_variables(self))
+        # every variable that can be logged, read from a vehicle
+        body = self.vehicle
+        found: dict[str, Variable] = {}
+        for name, read in {"x": lambda: self.set_point.position_world, "v": lambda: self.set_point.velocity}.items():
+            _add_axes(found, "ctrltarget", name, read)
+            _add_axes(found, "ctrltargetZ", name, read, small=True)
+        found["ctrltarget.yaw"] = Variable("float", lambda: math.degrees(self.set_point.yaw_rate))
+        _add_axes(found, "ext_pos", "X", lambda: self.external_position)
+        found["pm.batteryLevel"] = Variable("uint8", lambda: min(max(100 * (body.battery_v - 3.0) / 1.2, 0), 100))
+        found["pm.state"] = Variable("int8", lambda: self.battery_state)
+        found["pm.vbat"] = Variable("float", lambda: body.battery_v)
+        found["pm.vbatMV"] = Variable("uint16", lambda: round(1000 * body.battery_v))
+        found["radio.rssi"] = Variable("uint8", lambda: 45)
+        for name, read in {"x": lambda: body.position, "v": lambda: body.velocity}.items():
+            _add_axes(found, "stateEstimate", name, read)
+            _add_axes(found, "stateEstimateZ", name, read, small=True)
+        for k, name in enumerate(("qx", "qy", "qz", "qw")):
+            found[f"stateEstimate.{name}"] = Variable("float", lambda k=k: body.quaternion_xyzw[k])
+        found["stateEstimate.yaw"] = Variable("float", lambda: math.degrees(body.yaw))
+        found["stateEstimateZ.quat"] = Variable("uint32", lambda: compressed(body.quaternion_xyzw))
+        found["supervisor.info"] = Variable("uint16", lambda: self.bits)
+        found["sys.canfly"] = Variable("uint8", lambda: self.supervisor.can_fly)
+        found["sys.isFlying"] = Variable("uint8", lambda: self.supervisor.is_flying)
+        found["sys.isTumbled"] = Variable("uint8", lambda: self.supervisor.tumbled)
+        self.logs = LogService(dict(sorted(found.items())))
         self._services: dict[int, Callable[[Packet], list[Packet] | None]] = {
             crtp_packets.PARAMETERS: self.parameters.handle,
             crtp_packets.LOG: self.logs.handle,
@@ -222,13 +218,6 @@ class SimulatedCrazyflie:
             self.planner.stop()
             self._commanded_s = self._time_s
 
-    def _brake_on_board(self, now_s: float) -> None:
-        """Simulate the app on board, which brakes without set-points."""
-        settings, commander = self._settings, self.commander
-        silent = now_s - self._commanded_s > settings.spec.dead_man_s
-        if settings.onboard_brake and silent and commander.priority == RADIO and commander.set_point.kind != "off":
-            commander.take(SetPoint("velocity"), RADIO, now_s)
-
     def _platform(self, packet: Packet) -> list[Packet]:
         """Answer the commands that have moved to the supervisor, and echo the rest."""
         data = packet.data
@@ -258,7 +247,11 @@ class SimulatedCrazyflie:
         self.planner.block(not supervisor.can_fly)
         if supervisor.can_fly:
             self.commander.take(self.planner.set_point(now_s), HIGH_LEVEL_PRIORITY, now_s)
-            self._brake_on_board(now_s)
+            # simulate the app on board, which brakes without set-points
+            settings, commander = self._settings, self.commander
+            silent = now_s - self._commanded_s > settings.spec.dead_man_s
+            if settings.onboard_brake and silent and commander.priority == RADIO and commander.set_point.kind != "off":
+                commander.take(SetPoint("velocity"), RADIO, now_s)
         asked = self.commander.set_point
         age_s = now_s - asked.stamp_s if supervisor.can_fly else math.inf
         values = self.parameters
@@ -271,18 +264,15 @@ class SimulatedCrazyflie:
         level = supervisor.state == State.LEVEL_OUT
         follows = asked.kind != "velocity" or self.parameters["stabilizer.controller"] != MELLINGER
         self.vehicle.step(self.set_point, level=level, follows=follows)
-        self._watch_battery(now_s)
-        for text in supervisor.said:
-            yield from console(text)
-        supervisor.said.clear()
-        if self._stepped_s - self._heard_s > RADIO_SILENT_S:
-            self.logs.reset()
-        yield from self.logs.tick(now_s)
-
-    def _watch_battery(self, now_s: float) -> None:
         if self.vehicle.battery_v >= self.parameters["pm.lowVoltage"]:
             self._low_since_s, self.battery_state = None, _ON_BATTERY
         elif self._low_since_s is None:
             self._low_since_s = now_s
         elif now_s - self._low_since_s > _LOW_FOR_S:
             self.battery_state = _LOW_POWER
+        for text in supervisor.said:
+            yield from console(text)
+        supervisor.said.clear()
+        if self._stepped_s - self._heard_s > RADIO_SILENT_S:
+            self.logs.reset()
+        yield from self.logs.tick(now_s)

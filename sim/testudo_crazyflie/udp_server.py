@@ -166,18 +166,15 @@ class CrazyflieServer:
                 for raw in self._craft.advance(now_s):
                     if self._client is not None:
                         self._channel.send(DOWN, (raw, self._client), now_s)
-                self._deliver(now_s)
+                while arrived := self._channel.arrived(now_s):  # an answer may arrive in the same call
+                    for towards, load in arrived:
+                        if towards == UP:
+                            self._take(load[0], load[1], now_s)
+                            continue
+                        with contextlib.suppress(OSError):  # the client is gone
+                            self._socket.sendto(*load)
                 if now_s >= next_s:
                     next_s = max(next_s + TICK_S, now_s)
-
-    def _deliver(self, now_s: float) -> None:
-        while arrived := self._channel.arrived(now_s):  # an answer may arrive in the same call
-            for towards, load in arrived:
-                if towards == UP:
-                    self._take(load[0], load[1], now_s)
-                    continue
-                with contextlib.suppress(OSError):  # the client is gone
-                    self._socket.sendto(*load)
 
     def _take(self, raw: bytes, address: _Address, now_s: float) -> None:
         packet = crtp_packets.decode(raw)

@@ -54,7 +54,11 @@ class RunMonitor:
 
     def watch(self, plant: Plant, now_s: float) -> list[dict[str, Any]]:
         """Return the new events at ``now_s`` [s]."""
-        events = self._contacts(plant) + self._drivers(plant, now_s)
+        new = plant.contacts[self._reported_contacts :]
+        self._reported_contacts += len(new)
+        events = [
+            self._event("contact", one.time_s, first=one.first, second=one.second, depth_m=one.depth_m) for one in new
+        ] + self._drivers(plant, now_s)
         distances = self._distances(plant)
         if self._start_s is None and all(plant.verdicts(name) for name in distances):
             self._start_s = now_s
@@ -112,13 +116,6 @@ class RunMonitor:
     def _goal_world(self, plant: Plant, name: str) -> tuple[float, ...]:
         follow, goal = self._rules.follows.get(name), self._rules.goals_world[name]
         return goal if follow is None else follow.goal_world(plant.truth(follow.robot).position_world, len(goal))
-
-    def _contacts(self, plant: Plant) -> list[dict[str, Any]]:
-        new = plant.contacts[self._reported_contacts :]
-        self._reported_contacts += len(new)
-        return [
-            self._event("contact", one.time_s, first=one.first, second=one.second, depth_m=one.depth_m) for one in new
-        ]
 
     def _drivers(self, plant: Plant, now_s: float) -> list[dict[str, Any]]:
         """Return events of drivers that started or stopped braking by themselves."""

@@ -62,20 +62,16 @@ class Devices:
 def devices() -> Devices:
     """Return the devices of this process; the first call starts the backend of JAX."""
     first, precision = jax.local_devices()[0], jax.config.jax_default_matmul_precision
+    # usable memory of a JAX device [bytes]
+    limit = (first.memory_stats() or {}).get("bytes_limit")
     return Devices(
         first.platform,
         first.device_kind,
         jax.device_count(),
         jax.process_count(),
-        device_memory_bytes(first),
+        int(limit) if limit else _host_memory_bytes() // jax.local_device_count(),
         str(precision),
     )
-
-
-def device_memory_bytes(device: Any) -> int:
-    """Return the usable memory of a JAX device [bytes]."""
-    limit = (device.memory_stats() or {}).get("bytes_limit")
-    return int(limit) if limit else _host_memory_bytes() // jax.local_device_count()
 
 
 def _host_memory_bytes() -> int:

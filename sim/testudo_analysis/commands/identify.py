@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
@@ -94,7 +94,19 @@ def identification_tables(found: Identification) -> tuple[Table, ...]:
         if rows:
             tables.append(_held_out(found, rows, words))
     if found.facts.get("residual"):
-        tables.append(_residual(found.facts["residual"]))
+        # benefit of a residual model, and the verdict
+        residual = found.facts["residual"]
+        shares = [
+            (_SPLITS[split], f"{-median:+.1%}", f"{-p90:+.1%}") for split, (median, p90) in residual["lower_by"].items()
+        ]
+        needed = f"{residual['worth']:.0%}"
+        verdict = (
+            f"reduces the error by {needed} or more, but simulation does not support it: not used"
+            if residual["helps"]
+            else f"does not reduce all errors by {needed}: not used"
+        )
+        title = f"Residual model, position against the identified model: {verdict}"
+        tables.append(table(title, ("measured", "median", "p90"), shares))
     return tuple(tables)
 
 
@@ -123,18 +135,3 @@ def _held_out(found: Identification, rows: list[HeldOut], words: str) -> Table:
         ("robot", "channel", "dead reckoning", "robot file", "identified", "against dead reckoning"),
         shown,
     )
-
-
-def _residual(facts_: dict[str, Any]) -> Table:
-    """Return the benefit of a residual model, and the verdict."""
-    shares = [
-        (_SPLITS[split], f"{-median:+.1%}", f"{-p90:+.1%}") for split, (median, p90) in facts_["lower_by"].items()
-    ]
-    needed = f"{facts_['worth']:.0%}"
-    verdict = (
-        f"reduces the error by {needed} or more, but simulation does not support it: not used"
-        if facts_["helps"]
-        else f"does not reduce all errors by {needed}: not used"
-    )
-    title = f"Residual model, position against the identified model: {verdict}"
-    return table(title, ("measured", "median", "p90"), shares)

@@ -11,11 +11,10 @@ import tyro
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.launch.run_folder import POLICY_FILE
 from testudo_hardware.errors import TestudoError
-from testudo_runs.importing.bags.bag_recovery import Recovered, recover_bag
+from testudo_runs.importing.bags.bag_recovery import recover_bag
 from testudo_runs.importing.mapping.mapping_file import load_map
 from testudo_runs.importing.run_import import (
     ImportRequest,
-    ImportResult,
     import_run,
     parse_offsets,
     parse_robot_types,
@@ -72,14 +71,9 @@ def import_verb(
     )
     with progress_bar("reading") as tell:
         result = import_run(request, paths[-1], tell)
-    _report(result).show(json)
-    return 0 if allow_damage or not result.losses else 1
-
-
-def _report(result: ImportResult) -> Report:
-    """Return the report of imported and lost data."""
+    # report of imported and lost data
     kind = ", ".join(f"by the mapping {one['name']}" for one in result.report["maps"])
-    return Report(
+    Report(
         {**result.report, "run": str(result.folder), "messages": result.messages},
         (
             head_table(result.recording, f"imported {kind}", str(result.folder), messages=result.messages),
@@ -88,7 +82,8 @@ def _report(result: ImportResult) -> Report:
             *text_table("Choices", result.notes),
             *text_table("Lost", [str(loss) for loss in result.losses]),
         ),
-    )
+    ).show(json)
+    return 0 if allow_damage or not result.losses else 1
 
 
 _NO_POLICY = "re-inference needs policy.onnx, the artefact that drove the robots: copy it into the folder"
@@ -119,11 +114,6 @@ def recover(
     """
     with progress_bar("reading") as tell:
         found = recover_bag(source, out, msg_path=msg_path, tell=lambda share: tell("reading", share))
-    _recovery_report(found).show(json)
-    return 0
-
-
-def _recovery_report(found: Recovered) -> Report:
     expected = "not known" if found.expected is None else f"{found.expected}, {found.expected - found.messages} lost"
     head = [
         ("rebuilt in", found.folder),
@@ -141,4 +131,5 @@ def _recovery_report(found: Recovered) -> Report:
         table("Topics", ("topic", "messages"), sorted(found.topics.items())),
     ]
     tables += [*text_table("Lost", found.lost), *text_table("Notes", found.notes)]
-    return Report(asdict(found), tuple(tables))
+    Report(asdict(found), tuple(tables)).show(json)
+    return 0

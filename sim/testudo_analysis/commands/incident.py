@@ -88,7 +88,12 @@ def incident(
         console.print(incident_table(incidents, choice.shown))
     else:
         console.print("no incidents found in the recording")
-    selected = _selected(incidents, choice, run)
+    unknown = [number for number in choice.incident if not 0 <= number < len(incidents)]
+    if unknown:
+        raise TestudoError(
+            f"--incident: found {unknown[0]}, expected 0 to {len(incidents) - 1}: {run} has {len(incidents)} incidents"
+        )
+    selected = [incidents[number] for number in choice.incident] or worst(incidents, max(choice.worst, 1))
     aftermaths = (
         _counterfactuals(recording, selected, policy, choice, bounds, console) if selected and choice.worst else []
     )
@@ -100,15 +105,6 @@ def incident(
     if save_scenario is not None:
         _save(recording, selected, choice, bounds, save_scenario, console)
     return 0
-
-
-def _selected(incidents: list[Incident], choice: IncidentSelection, run: Path) -> list[Incident]:
-    unknown = [number for number in choice.incident if not 0 <= number < len(incidents)]
-    if unknown:
-        raise TestudoError(
-            f"--incident: found {unknown[0]}, expected 0 to {len(incidents) - 1}: {run} has {len(incidents)} incidents"
-        )
-    return [incidents[number] for number in choice.incident] or worst(incidents, max(choice.worst, 1))
 
 
 def _counterfactuals(

@@ -51,7 +51,13 @@ def latencies(robot: AlignedRobot, spec: RobotSpec) -> list[CommandLatency]:
     for channel, name in enumerate(names):
         command = np.where(before >= 0, robot.pieces.values[channel][np.maximum(before, 0)], 0.0)
         real = np.interp(times, track.stamp_s, track.velocity[:, channel])
-        model = _lagged(command, spec)
+        # delayed first-order response to a command on the grid
+        gain = -np.expm1(-_STEP_S / max(spec.velocity_lag_s, 1e-6))
+        late = np.concatenate([np.full(round(spec.command_delay_s / _STEP_S), command[0]), command])[: len(command)]
+        model, value = np.empty_like(late), late[0]
+        for k, wanted in enumerate(late):
+            model[k] = value
+            value += gain * (wanted - value)
         shifts, weights, model_shifts = [], [], []
         size = round(np.clip(len(times) * _STEP_S / _PARTS, _SHORTEST_PART_S, _LONGEST_PART_S) / _STEP_S)
         for begin in range(0, len(times), size):
@@ -68,17 +74,6 @@ def latencies(robot: AlignedRobot, spec: RobotSpec) -> list[CommandLatency]:
             real_s, model_s = Interval.of_samples(float(np.median(shifts)), drawn), float(np.nanmedian(model_shifts))
             found.append(CommandLatency(robot.name, name, real_s, model_s, float(np.median(weights))))
     return found
-
-
-def _lagged(command: np.ndarray, spec: RobotSpec) -> np.ndarray:
-    """Return a delayed first-order response to a command on the grid."""
-    gain = -np.expm1(-_STEP_S / max(spec.velocity_lag_s, 1e-6))
-    late = np.concatenate([np.full(round(spec.command_delay_s / _STEP_S), command[0]), command])[: len(command)]
-    out, value = np.empty_like(late), late[0]
-    for k, wanted in enumerate(late):
-        out[k] = value
-        value += gain * (wanted - value)
-    return out
 
 
 def _shift(

@@ -194,13 +194,21 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
     }
     after = {model: horizon for model, horizon in horizons.items() if horizon is not None}
     why = {model: _causes(replay, model, horizon, horizons_s[horizon]) for model, horizon in after.items()}
+    names = list(replay.models)
+    pairs = list(itertools.pairwise(names)) + ([(names[0], names[-1])] if len(names) > 2 else [])
+    keys = itertools.product(pairs, (*replay.names, ALL), replay.errors[names[0]][0], horizons_s)
+    differences = []
+    for pair, robot, channel, horizon in keys:
+        first, second = (replay.found.get((name, robot, channel, horizon)) for name in pair)
+        if first is not None and second is not None:
+            differences.append(_difference(pair, robot, channel, horizon, first, second))
     return TypeGap(
         replay.spec.name,
         replay.names,
         tuple(replay.models),
         {name: _parameters(replay, spec) for name, spec in replay.models.items()},
         tuple(_rows(replay, horizons_s)),
-        tuple(_model_differences(replay, horizons_s)),
+        tuple(differences),
         state,
         horizons_s[at],
         why,
@@ -283,18 +291,6 @@ def _rows(replay: TypeReplay, horizons_s: Sequence[float]) -> list[ErrorRow]:
                 unit = UNITS[channel]
                 rows.append(ErrorRow(robot, channel, unit, horizon, model, median, p90, bias, count, travel_m))
     return rows
-
-
-def _model_differences(replay: TypeReplay, horizons_s: Sequence[float]) -> list[Difference]:
-    names = list(replay.models)
-    pairs = list(itertools.pairwise(names)) + ([(names[0], names[-1])] if len(names) > 2 else [])
-    keys = itertools.product(pairs, (*replay.names, ALL), replay.errors[names[0]][0], horizons_s)
-    found = []
-    for pair, robot, channel, horizon in keys:
-        first, second = (replay.found.get((name, robot, channel, horizon)) for name in pair)
-        if first is not None and second is not None:
-            found.append(_difference(pair, robot, channel, horizon, first, second))
-    return found
 
 
 def _difference(

@@ -62,8 +62,13 @@ def score_of(run: RecordedRun, contract: Any, evaluation: Mapping[str, Any]) -> 
     real = summarise_fleet(section)
     known = [size for size, values in evaluation.items() if size.isdecimal() and set(values) >= _NEEDED]
     if not known:
+        separation = real.minimum_separation_m
         return ScoreComparison(
-            _real_only(real),
+            (
+                ScoreRow("arrived", "-", f"{real.arrived} of {len(real.robots)}", None),
+                ScoreRow("contacts", "-", "not recorded" if real.contacts is None else str(real.contacts), None),
+                ScoreRow("least distance of centres", "-", "-" if separation is None else f"{separation:.3f} m", None),
+            ),
             "The policy file has no evaluation by team size, so there is no predicted score: run `testudo evaluate "
             "--json` before `testudo export`.",
         )
@@ -114,12 +119,3 @@ def _motion_rows(real: Any, predicted: Mapping[str, Any]) -> list[ScoreRow]:
     acts = sum(robot.projected for robot in real.robots) / max(ticks, 1)
     share = f"{100 * predicted['intervention_rate']:.1f} %"
     return [*rows, ScoreRow("ticks in which the shield acts", share, f"{100 * acts:.1f} %", None)]
-
-
-def _real_only(real: Any) -> tuple[ScoreRow, ...]:
-    separation = real.minimum_separation_m
-    return (
-        ScoreRow("arrived", "-", f"{real.arrived} of {len(real.robots)}", None),
-        ScoreRow("contacts", "-", "not recorded" if real.contacts is None else str(real.contacts), None),
-        ScoreRow("least distance of centres", "-", "-" if separation is None else f"{separation:.3f} m", None),
-    )

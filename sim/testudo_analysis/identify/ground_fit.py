@@ -122,7 +122,9 @@ def fit_ground(
     keys, everyone = _keys(spec), np.ones(len(stretches))
     roller = BatchedRollout(spec, keys, stretches, chosen)
     start, limited = _start(roller, robots, spec, chosen), _limit_mask(keys)
-    problem = _Problem(roller, start, _bounds(keys, chosen), ~limited, _first_scale(spec, chosen))
+    low, high = (np.array([getattr(QUANTITIES[key], end) for key in keys]) for end in ("low", "high"))
+    high = np.where(np.array(keys) == DELAY, chosen.longest_delay_s, high)
+    problem = _Problem(roller, start, to_inner(keys, low), to_inner(keys, high), ~limited, _first_scale(spec, chosen))
     problem, whole, spread = _fit_of_all(problem, spec, stretches, len(chosen.horizons_s), steps)
     steps.begin(_EACH)
     single = problem.solve(whole.values[0], stretches.robot, everyone)
@@ -158,7 +160,13 @@ def _fit_of_all(
     everyone, all_one = np.ones(len(stretches)), np.zeros(len(stretches), int)
     steps.begin(_FIRST)
     first = problem.solve(start, all_one, everyone).values[0]
-    problem = replace(problem, scale=_residual_scale(problem.roller, first, stretches, horizons))
+    # robust deviation (H, E) of the residuals at parameters (P,)
+    errors = problem.roller.errors(np.broadcast_to(first, (len(stretches), len(first))))
+    rows = [
+        np.median(np.abs(np.moveaxis(errors, 1, 0)[:, stretches.fitted & (stretches.horizon == k)]), axis=1)
+        for k in range(horizons)
+    ]
+    problem = replace(problem, scale=np.maximum(1.4826 * np.array(rows), 1e-5))
     steps.begin(_LIMITS)
     problem = _with_limits(problem, first, everyone)
     steps.begin(_ALL)
@@ -217,12 +225,6 @@ def _widths(spec: RobotSpec, keys: tuple[str, ...]) -> np.ndarray:
     return inner[1] - inner[0]
 
 
-def _bounds(keys: tuple[str, ...], cutting: SegmentSettings) -> tuple[np.ndarray, np.ndarray]:
-    low, high = (np.array([getattr(QUANTITIES[key], end) for key in keys]) for end in ("low", "high"))
-    high = np.where(np.array(keys) == DELAY, cutting.longest_delay_s, high)
-    return to_inner(keys, low), to_inner(keys, high)
-
-
 def _start(
     roller: BatchedRollout, robots: Sequence[AlignedRobot], spec: RobotSpec, cutting: SegmentSettings
 ) -> np.ndarray:
@@ -240,16 +242,6 @@ def _first_scale(spec: RobotSpec, cutting: SegmentSettings) -> np.ndarray:
     """Return the initial scale of large errors (H, E), proportional to the horizon."""
     row = np.array([_FIRST_SCALE[0]] * spec.dimension + [_FIRST_SCALE[1]])
     return np.array(cutting.horizons_s)[:, None] / cutting.horizons_s[-1] * row
-
-
-def _residual_scale(roller: BatchedRollout, values: np.ndarray, stretches: SegmentSet, horizons: int) -> np.ndarray:
-    """Return the robust deviation (H, E) of the residuals at parameters (P,)."""
-    errors = roller.errors(np.broadcast_to(values, (len(stretches), len(values))))
-    rows = [
-        np.median(np.abs(np.moveaxis(errors, 1, 0)[:, stretches.fitted & (stretches.horizon == k)]), axis=1)
-        for k in range(horizons)
-    ]
-    return np.maximum(1.4826 * np.array(rows), 1e-5)
 
 
 def _with_limits(problem: _Problem, values: np.ndarray, weight: np.ndarray) -> _Problem:

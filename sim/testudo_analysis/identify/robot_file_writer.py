@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testudo_analysis.identify.estimation.identification_result import Estimate, Identification
+from testudo_analysis.identify.estimation.identification_result import Identification
 from testudo_deploy.files.atomic_files import whole_file
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import QUANTITIES, ROTORS
@@ -39,7 +39,33 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
         raise TestudoError(f"--out: found {target}, expected a file that ends in .toml")
     tables, where = read_toml(spec_source, robot_files(), "robot", SpecError)
     parse_robot(tables, where)
-    text = robot_text(_merged(tables, identification), _comments(where, identification))
+    merged = {
+        section: dict(content) if isinstance(content, Mapping) else content for section, content in tables.items()
+    }
+    for estimate in identification.estimates:
+        if estimate.determined and estimate.key in _RULES:
+            section, name = estimate.key.split(".")
+            if section == "rotors" and section not in tables:  # all of its keys or none
+                continue
+            rule = _RULES[estimate.key]
+            if estimate.unit != rule.unit:
+                raise TestudoError(f"{estimate.key}: found unit {estimate.unit!r}, expected {rule.unit!r}")
+            low, high = (min(max(end, rule.low), rule.high) for end in estimate.hull)
+            value = min(max(estimate.value, low), high)
+            merged.setdefault(section, {})[name] = {
+                "value": _rounded(value),
+                "unit": rule.unit,
+                "source": provenance(identification),
+                "interval": [min(_rounded(low), _rounded(value)), max(_rounded(high), _rounded(value))],
+            }
+    lines = [f"{Path(where).name} as identified: {provenance(identification)}"]
+    for estimate in identification.estimates:
+        found = f"{estimate.value:.4g} in [{estimate.low:.4g}, {estimate.high:.4g}] {estimate.unit}"
+        if not estimate.determined:
+            lines.append(f"{estimate.key}: not determined by this run ({found}): {estimate.note}")
+        elif estimate.key not in _RULES:
+            lines.append(f"{estimate.key}: {found}" + (f" ({estimate.note})" if estimate.note else ""))
+    text = robot_text(merged, [" ".join(line.split()) for line in lines])
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(target) as partial:  # the new file must be valid, too
@@ -70,44 +96,6 @@ def robot_text(tables: Mapping[str, Any], comments: list[str]) -> str:
             inner = ", ".join(f"{key} = {_text(value)}" for key, value in entry.items())
             lines.append(f"{name} = {{ {inner} }}")
     return "\n".join(lines) + "\n"
-
-
-def _merged(tables: Mapping[str, Any], identification: Identification) -> dict[str, Any]:
-    merged = {
-        section: dict(content) if isinstance(content, Mapping) else content for section, content in tables.items()
-    }
-    for estimate in identification.estimates:
-        if estimate.determined and estimate.key in _RULES:
-            section, name = estimate.key.split(".")
-            if section == "rotors" and section not in tables:  # all of its keys or none
-                continue
-            merged.setdefault(section, {})[name] = _entry(estimate, provenance(identification))
-    return merged
-
-
-def _entry(estimate: Estimate, source: str) -> dict[str, Any]:
-    rule = _RULES[estimate.key]
-    if estimate.unit != rule.unit:
-        raise TestudoError(f"{estimate.key}: found unit {estimate.unit!r}, expected {rule.unit!r}")
-    low, high = (min(max(end, rule.low), rule.high) for end in estimate.hull)
-    value = min(max(estimate.value, low), high)
-    return {
-        "value": _rounded(value),
-        "unit": rule.unit,
-        "source": source,
-        "interval": [min(_rounded(low), _rounded(value)), max(_rounded(high), _rounded(value))],
-    }
-
-
-def _comments(where: str, identification: Identification) -> list[str]:
-    lines = [f"{Path(where).name} as identified: {provenance(identification)}"]
-    for estimate in identification.estimates:
-        found = f"{estimate.value:.4g} in [{estimate.low:.4g}, {estimate.high:.4g}] {estimate.unit}"
-        if not estimate.determined:
-            lines.append(f"{estimate.key}: not determined by this run ({found}): {estimate.note}")
-        elif estimate.key not in _RULES:
-            lines.append(f"{estimate.key}: {found}" + (f" ({estimate.note})" if estimate.note else ""))
-    return [" ".join(line.split()) for line in lines]
 
 
 def _rounded(value: float) -> float:

@@ -22,22 +22,19 @@ _UNSEEN_S = 1.0
 def find_incidents(recording: TeamRecording, bounds: IncidentThresholds | None = None) -> list[Incident]:
     """Return the incidents of a run in the order of time, each with its likeliest cause."""
     bounds = bounds or IncidentThresholds.of(recording)
+    # contacts and near contacts: of each pair of robots, with walls and obstacles, and those of the plant
+    encounters = [
+        incident for first, second in combinations(recording.robots, 2) for incident in _of_pair(first, second, bounds)
+    ]
+    encounters += [incident for robot in recording.robots for incident in _with_walls(recording, robot)]
     found = [
-        *find_encounters(recording, bounds),
+        *encounters,
+        *_counted(recording, encounters),
         *find_in_motion(recording, bounds),
         *find_deadlocks(recording, bounds),
         *find_in_ticks(recording, bounds),
     ]
     return with_likely_cause(recording, sorted(found, key=lambda incident: (incident.begin_s, incident.weight)))
-
-
-def find_encounters(recording: TeamRecording, bounds: IncidentThresholds) -> list[Incident]:
-    """Return contacts and near contacts: of each pair of robots, with walls and obstacles, and those of the plant."""
-    found = [
-        incident for first, second in combinations(recording.robots, 2) for incident in _of_pair(first, second, bounds)
-    ]
-    found += [incident for robot in recording.robots for incident in _with_walls(recording, robot)]
-    return found + _counted(recording, found)
 
 
 def distances(first: AlignedRobot, second: AlignedRobot) -> tuple[np.ndarray, np.ndarray]:

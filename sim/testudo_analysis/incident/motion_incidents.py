@@ -31,7 +31,18 @@ def find_in_motion(recording: TeamRecording, bounds: IncidentThresholds) -> list
     for robot in recording.robots:
         found += find_jumps(robot) + find_saturation(robot) + find_not_following(robot, bounds)
         if recording.run is None:  # the ticks of a Testudo run show these in more detail
-            found += find_gaps(robot) + find_standing(robot, bounds)
+            # times between two drives in which the robot stood; poses show no more of a stop
+            stamps = robot.trajectory.stamp_s
+            stops = []
+            for begin, end in spans(still_samples(robot.trajectory), stamps, _EDGE_S):
+                lasted = stamps[end] - stamps[begin]
+                inside = stamps[begin] > stamps[0] + _EDGE_S and stamps[end] < stamps[-1] - _EDGE_S
+                if lasted >= bounds.stood_s and inside:
+                    what, span = f"{robot.name} stood for {lasted:.1f} s between two drives", (begin, end, begin)
+                    stops.append(
+                        Incident.over(IncidentKind.STOP, (robot.name,), stamps, span, lasted, bounds.stood_s, "s", what)
+                    )
+            found += find_gaps(robot) + stops
     return found
 
 
@@ -125,21 +136,6 @@ def expected_speed(robot: AlignedRobot, commands: Commands) -> tuple[np.ndarray,
         now = now + gain * (effective[:, k] - now)
         velocity[:, k] = now
     return at_s, _speed(robot, velocity.T)
-
-
-def find_standing(robot: AlignedRobot, bounds: IncidentThresholds) -> list[Incident]:
-    """Return times between two drives in which the robot stood; poses show no more of a stop."""
-    stamps = robot.trajectory.stamp_s
-    found = []
-    for begin, end in spans(still_samples(robot.trajectory), stamps, _EDGE_S):
-        lasted = stamps[end] - stamps[begin]
-        inside = stamps[begin] > stamps[0] + _EDGE_S and stamps[end] < stamps[-1] - _EDGE_S
-        if lasted >= bounds.stood_s and inside:
-            what, span = f"{robot.name} stood for {lasted:.1f} s between two drives", (begin, end, begin)
-            found.append(
-                Incident.over(IncidentKind.STOP, (robot.name,), stamps, span, lasted, bounds.stood_s, "s", what)
-            )
-    return found
 
 
 def still_samples(motion: Trajectory) -> np.ndarray:

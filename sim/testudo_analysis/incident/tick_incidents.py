@@ -32,7 +32,20 @@ def find_in_ticks(recording: TeamRecording, bounds: IncidentThresholds) -> list[
             stamp_s = np.array([tick.stamp_s for tick in ticks]) - recording.start_s
             found += find_stops(name, ticks, stamp_s)
             found += find_stale_peers(name, ticks, stamp_s, bounds)
-            found += find_late(name, ticks, stamp_s, recording.spec.control_period_s, bounds)
+            # ticks that began late, and times with missing ticks, while the robot drove
+            part = driven(ticks)
+            missing = np.diff(stamp_s, prepend=stamp_s[0]) - recording.spec.control_period_s
+            late = np.maximum([tick.late_s for tick in ticks], missing)
+            bound = bounds.late_share * recording.spec.control_period_s
+            holds = late > bound
+            holds[: part.start + 1], holds[part.stop :] = False, False
+            for begin, end in spans(holds, stamp_s, _JOIN_S):
+                worst, count = largest(late, begin, end), int(holds[begin : end + 1].sum())
+                what = f"{count} tick{'s' if count > 1 else ''} of {name} began up to {1e3 * late[worst]:.0f} ms late"
+                span = max(begin - 1, 0), end, worst
+                found.append(
+                    Incident.over(IncidentKind.LATE_TICK, (name,), stamp_s, span, late[worst], bound, "s", what)
+                )
     return found
 
 
@@ -118,21 +131,3 @@ def _age(tick: TickRecord, peer: str) -> float:
     slot = tick.neighbour_names.index(peer)
     known = slot < len(tick.neighbour_age_s) and not tick.neighbour_untrusted[slot]
     return tick.neighbour_age_s[slot] if known else np.nan
-
-
-def find_late(
-    name: str, ticks: Sequence[TickRecord], stamp_s: np.ndarray, period_s: float, bounds: IncidentThresholds
-) -> list[Incident]:
-    """Return ticks that began late, and times with missing ticks, while the robot drove."""
-    part = driven(ticks)
-    missing = np.diff(stamp_s, prepend=stamp_s[0]) - period_s
-    late, bound = np.maximum([tick.late_s for tick in ticks], missing), bounds.late_share * period_s
-    holds = late > bound
-    holds[: part.start + 1], holds[part.stop :] = False, False
-    found = []
-    for begin, end in spans(holds, stamp_s, _JOIN_S):
-        worst, count = largest(late, begin, end), int(holds[begin : end + 1].sum())
-        what = f"{count} tick{'s' if count > 1 else ''} of {name} began up to {1e3 * late[worst]:.0f} ms late"
-        span = max(begin - 1, 0), end, worst
-        found.append(Incident.over(IncidentKind.LATE_TICK, (name,), stamp_s, span, late[worst], bound, "s", what))
-    return found

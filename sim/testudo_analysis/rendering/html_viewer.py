@@ -54,40 +54,8 @@ def write_page(animation: Animation, out_path: Path) -> Path:
     """
     template = _read_asset("view.html")
     camera = arena_camera(animation.scenery.arena, _ASPECT, "oblique")
-    fields = {
-        "title": escape(animation.title),
-        "facts": escape(f"{len(animation.scenery.specs)} robots, {animation.trajectory.duration_s:.1f} s"),
-        "three": _three(),
-        "imports": json.dumps({"imports": _modules()}),
-        "camera": json.dumps(_camera_pose(camera)),
-        "system": base64.b64encode(zlib.compress(system_json(animation).encode(), 9)).decode(),
-    }
-    text = re.sub(r"\{\{ (\w+) \}\}", lambda found: fields[found[1]], template)
-    try:
-        out_path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TestudoError(f"{out_path}: cannot be written: {error.strerror}") from error
-    return out_path
-
-
-def system_json(animation: Animation) -> str:
-    """Return scene and motion in the JSON format of brax's viewer."""
     moments = animation.trajectory.resampled(1 / FRAMES_PER_S)
-    model = _page_model(animation)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # brax warns that its physics is unmaintained; it is not used here
-        system = mjcf.load_model(model)
-    states = []
-    for k in range(len(moments.time_s)):
-        centre, rotation = (np.round(part, _DIGITS) for part in body_poses(animation.scenery, moments.moment(k)))
-        parts: dict[str, Any] = {"pos": centre, "rot": rotation}  # arrays of NumPy serve
-        unused: dict[str, Any] = dict.fromkeys(("q", "qd", "xd", "contact"))
-        states.append(State(x=Transform(**parts), **unused))
-    return brax_json.dumps(system, states)
-
-
-def _page_model(animation: Animation) -> mujoco.MjModel:
-    """Return the scene, adapted to the limits of brax's viewer."""
+    # the scene is adapted to the limits of brax's viewer
     scene = scene_spec(animation.scenery, free=True)
     scene.option.timestep = 1 / FRAMES_PER_S  # time between two states in the viewer
     for geom in list(scene.geoms):
@@ -102,16 +70,35 @@ def _page_model(animation: Animation) -> mujoco.MjModel:
             *(alpha * part + (1 - alpha) * floor for part, floor in zip(geom.rgba[:3], FLOOR_RGB, strict=True)),
             1,
         ]
-    return scene.compile()
-
-
-def _camera_pose(camera: mujoco.MjvCamera) -> dict[str, Any]:
-    """Return position and target of the camera [m]."""
+    model = scene.compile()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # brax warns that its physics is unmaintained; it is not used here
+        system = mjcf.load_model(model)
+    states = []
+    for k in range(len(moments.time_s)):
+        centre, rotation = (np.round(part, _DIGITS) for part in body_poses(animation.scenery, moments.moment(k)))
+        parts: dict[str, Any] = {"pos": centre, "rot": rotation}  # arrays of NumPy serve
+        unused: dict[str, Any] = dict.fromkeys(("q", "qd", "xd", "contact"))
+        states.append(State(x=Transform(**parts), **unused))
+    # position and target of the camera [m]
     azimuth, elevation = np.radians([camera.azimuth, camera.elevation])
     ahead = np.array([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)])
     target = np.array(camera.lookat)
     position = target - camera.distance * ahead
-    return {"position": position.tolist(), "target": target.tolist(), "aspect": _ASPECT}
+    fields = {
+        "title": escape(animation.title),
+        "facts": escape(f"{len(animation.scenery.specs)} robots, {animation.trajectory.duration_s:.1f} s"),
+        "three": _three(),
+        "imports": json.dumps({"imports": _modules()}),
+        "camera": json.dumps({"position": position.tolist(), "target": target.tolist(), "aspect": _ASPECT}),
+        "system": base64.b64encode(zlib.compress(brax_json.dumps(system, states).encode(), 9)).decode(),
+    }
+    text = re.sub(r"\{\{ (\w+) \}\}", lambda found: fields[found[1]], template)
+    try:
+        out_path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TestudoError(f"{out_path}: cannot be written: {error.strerror}") from error
+    return out_path
 
 
 @cache

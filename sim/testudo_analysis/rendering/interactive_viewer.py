@@ -61,7 +61,11 @@ def play(animation: Animation, speed: float = 1.0, view: View = "oblique") -> No
     data = mujoco.MjData(model)
     place_bodies(data, animation.scenery, animation.trajectory.moment(0))
     with viewer.launch_passive(model, data, show_left_ui=False, show_right_ui=False) as handle:
-        _look(handle, arena_camera(animation.scenery.arena, _ASPECT, view))
+        camera = arena_camera(animation.scenery.arena, _ASPECT, view)
+        with handle.lock():
+            handle.cam.lookat[:] = camera.lookat
+            handle.cam.azimuth, handle.cam.elevation = camera.azimuth, camera.elevation
+            handle.cam.distance = camera.distance
         _run(handle, model, data, animation, speed)
 
 
@@ -85,13 +89,6 @@ def _run(handle: Any, model: mujoco.MjModel, data: mujoco.MjData, animation: Ani
                 add_trails(handle.user_scn, np.asarray(trail[[*kept, k]]))
         handle.sync()
         time.sleep(max(0.0, 1 / FRAMES_PER_S - (time.perf_counter() - now)))
-
-
-def _look(handle: Any, camera: mujoco.MjvCamera) -> None:
-    with handle.lock():
-        handle.cam.lookat[:] = camera.lookat
-        handle.cam.azimuth, handle.cam.elevation = camera.azimuth, camera.elevation
-        handle.cam.distance = camera.distance
 
 
 def _viewer() -> ModuleType:

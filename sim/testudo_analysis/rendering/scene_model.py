@@ -171,20 +171,17 @@ def _add_goals(scene: mujoco.MjSpec, scenery: AnimationScene, goals: np.ndarray)
         )
         return
     for i, (spec, goal) in enumerate(zip(scenery.specs, goals, strict=True)):
-        _add_goal(scene, goal, spec, PALETTE[i % len(PALETTE)])
-
-
-def _add_goal(scene: mujoco.MjSpec, goal: np.ndarray, spec: RobotSpec, colour: tuple[float, ...]) -> None:
-    radius, ground = spec.body_radius_m, spec.dimension == 2
-    kind = mujoco.mjtGeom.mjGEOM_CYLINDER if ground else mujoco.mjtGeom.mjGEOM_SPHERE
-    x, y, z = in_space(goal, _LIFT_M / 2)
-    for share, alpha in ((1.0, 0.35), (0.45, 0.8)):
-        scene.worldbody.add_geom(
-            type=kind,
-            pos=[x, y, z + (1 - share) * _LIFT_M],
-            size=[share * radius, _LIFT_M / 2, 0],
-            rgba=[*colour, alpha],
-        )
+        colour = PALETTE[i % len(PALETTE)]
+        radius, ground = spec.body_radius_m, spec.dimension == 2
+        kind = mujoco.mjtGeom.mjGEOM_CYLINDER if ground else mujoco.mjtGeom.mjGEOM_SPHERE
+        x, y, z = in_space(goal, _LIFT_M / 2)
+        for share, alpha in ((1.0, 0.35), (0.45, 0.8)):
+            scene.worldbody.add_geom(
+                type=kind,
+                pos=[x, y, z + (1 - share) * _LIFT_M],
+                size=[share * radius, _LIFT_M / 2, 0],
+                rgba=[*colour, alpha],
+            )
 
 
 def _add_body(scene: mujoco.MjSpec, name: str, free: bool) -> mujoco.MjsBody:

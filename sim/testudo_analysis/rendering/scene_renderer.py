@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import mujoco
 import numpy as np
@@ -35,7 +35,10 @@ class SceneRenderer:
         """Build the scene; ``size`` is (width, height) in pixels."""
         self._scenery = scenery
         self._width, self._height = size
-        self._context = open_context(self._width, self._height)
+        module = importlib.import_module(f"mujoco.{working_backend()}")
+        context = module.GLContext(self._width, self._height)
+        context.make_current()
+        self._context = context
         self._model = scene_model(scenery, size)
         self._data = mujoco.MjData(self._model)
         self._scene = mujoco.MjvScene(self._model, maxgeom=10_000)
@@ -138,18 +141,6 @@ def working_backend() -> str:
         f"rendering: no off-screen OpenGL backend works ({'; '.join(reasons)}); "
         "install the EGL or the OSMesa library of Mesa (packages libegl1 or libosmesa6)"
     )
-
-
-def open_context(width: int, height: int) -> Any:
-    """Return a current OpenGL context of this size [px]; the caller calls its ``free()``.
-
-    Raises:
-        TestudoError: no backend works.
-    """
-    module = importlib.import_module(f"mujoco.{working_backend()}")
-    context = module.GLContext(width, height)
-    context.make_current()
-    return context
 
 
 def _probe(backend: str) -> str | None:

@@ -144,7 +144,9 @@ def _check_peer(
     unverified = 0
     for k, (entry, match) in enumerate(zip(entries, matches, strict=True)):
         if match:
-            age_s = _nearest_age(match, robot, entry)
+            # age [s] bounded by the echo of the robot's own stamp, the nearest to the recorded age
+            ages = [entry.stamp_s - m.echoes[robot][1] for m in match if robot in m.echoes]
+            age_s = min(ages, key=lambda age: abs(age - entry.age_s), default=None)
             # a robot that stands repeats its values, and the received message may be a lost one
             if abs((math.inf if age_s is None else age_s) - entry.age_s) > _SAME_AGE_S and _is_lossy(announced, match):
                 unverified += 1
@@ -173,12 +175,6 @@ def _is_lossy(announced: Announcements, same: Sequence[PeerMessage]) -> bool:
 def _has_all(announced: Announcements, first: int, last: int) -> bool:
     inside = (announced.sequence >= first) & (announced.sequence <= last)
     return int(np.sum(inside)) == last - first + 1
-
-
-def _nearest_age(messages: Sequence[PeerMessage], robot: str, entry: _Entry) -> float | None:
-    """Return the age [s] bounded by the echo of the robot's own stamp, the nearest to the recorded age."""
-    ages = [entry.stamp_s - m.echoes[robot][1] for m in messages if robot in m.echoes]
-    return min(ages, key=lambda age: abs(age - entry.age_s), default=None)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import numpy as np
 from testudo_deploy.contract.messages import TickRecord
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.motion_model import effective_command
-from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import CommandPieces, Trajectory
 
 
@@ -88,28 +87,26 @@ def timeline_of(model: MotionModel, pieces: CommandPieces, *, from_rest: bool = 
 
 def command_timeline(model: MotionModel, records: Sequence[TickRecord], start_s: float = 0.0) -> CommandTimeline:
     """Return the timeline of the sent commands of a robot's ticks; times relative to ``start_s`` of their clock."""
-    return timeline_of(model, tick_pieces(model.spec, records, start_s), from_rest=records[0].sequence == 0)
-
-
-def tick_pieces(spec: RobotSpec, records: Sequence[TickRecord], start_s: float = 0.0) -> CommandPieces:
-    """Return the sent commands of ticks.
-
-    A command acts from its stamp until the next one, or until the end of the driver's dead-man time, after which zero
-    acts (as in `testudo_deploy.control.state_prediction`). After a missing tick the command is unknown.
-    """
-    zero = np.zeros(spec.dimension)
+    # sent commands of ticks. A command acts from its stamp until the next one, or until the end of the driver's dead-
+    # man time, after which zero acts (as in `testudo_deploy.control.state_prediction`). After a missing tick the
+    # command is unknown
+    zero = np.zeros(model.spec.dimension)
     parts: list[tuple[float, np.ndarray, bool]] = []
     for k, record in enumerate(records):
         begin, sent = record.stamp_s - start_s, np.array(record.sent_command, float)
         if k == len(records) - 1:
-            parts += [(begin, sent, True), (begin + spec.control_period_s, zero, False)]
+            parts += [(begin, sent, True), (begin + model.spec.control_period_s, zero, False)]
             continue
         follows = records[k + 1].sequence == record.sequence + 1
         parts.append((begin, sent, follows))
-        if follows and records[k + 1].stamp_s - record.stamp_s > spec.dead_man_s:
-            parts.append((begin + spec.dead_man_s, zero, True))
+        if follows and records[k + 1].stamp_s - record.stamp_s > model.spec.dead_man_s:
+            parts.append((begin + model.spec.dead_man_s, zero, True))
     begins, commands, known = zip(*parts, strict=True)
-    return CommandPieces(np.array(begins), np.stack(commands, axis=1), np.array(known))
+    return timeline_of(
+        model,
+        CommandPieces(np.array(begins), np.stack(commands, axis=1), np.array(known)),
+        from_rest=records[0].sequence == 0,
+    )
 
 
 def pick_windows(

@@ -75,32 +75,7 @@ class TickReplay:
 
     def take(self, record: TickRecord) -> None:
         """Compare the next tick."""
-        self._check_order(record)
-        try:
-            self._compare(record)
-        except (ValueError, TypeError, IndexError):
-            # numbers are missing or inconsistent: the control loop cannot have computed such a tick
-            self.errors.add("sent", record.sequence, None, record.sent_command)
-            self._forget(record.stamp_s)
-        self._last = record
-
-    def _compare(self, record: TickRecord) -> None:
-        self._check_estimate(record)
-        code = record.reason.split(":")[0]
-        if not code:
-            self._infer(record)
-        elif code in _DOWN and record.nominal_world is not None:
-            self._infer_landing(record)
-        else:
-            self.skipped[code] += 1
-            self.errors.add("sent", record.sequence, _flat(0 * np.array(record.sent_command), 0.0), _sent(record))
-            if code == _BRAKED_BY_SHIELD:
-                self._infer_braked(record)
-            self._nominal = None
-        self._sent.push(record.stamp_s, effective_command(self.model, np.array(record.sent_command)))
-
-    def _check_order(self, record: TickRecord) -> None:
-        """Compare the memory with the previous tick; forget what a lost tick makes unknown."""
+        # compare the memory with the previous tick; forget what a lost tick makes unknown
         last = self._last
         if record.sequence == 0 or (last is not None and record.sequence <= last.sequence):
             self._forget(-np.inf)
@@ -111,6 +86,28 @@ class TickReplay:
             self._forget(record.stamp_s)
         else:
             self.errors.add("memory", record.sequence, last.hidden_after, record.hidden_before)
+        try:
+            self._check_estimate(record)
+            code = record.reason.split(":")[0]
+            if not code:
+                self._infer(record)
+            elif code in _DOWN and record.nominal_world is not None:
+                # infer the shield of a landing, whose nominal command is the recorded one
+                self._nominal = np.array(record.nominal_world)
+                self._check_shield(record, self._shield(record, self._landing_shield), 0.0)
+                self._nominal = None
+            else:
+                self.skipped[code] += 1
+                self.errors.add("sent", record.sequence, _flat(0 * np.array(record.sent_command), 0.0), _sent(record))
+                if code == _BRAKED_BY_SHIELD:
+                    self._infer_braked(record)
+                self._nominal = None
+            self._sent.push(record.stamp_s, effective_command(self.model, np.array(record.sent_command)))
+        except (ValueError, TypeError, IndexError):
+            # numbers are missing or inconsistent: the control loop cannot have computed such a tick
+            self.errors.add("sent", record.sequence, None, record.sent_command)
+            self._forget(record.stamp_s)
+        self._last = record
 
     def _forget(self, sent_from_s: float) -> None:
         self._sent = PendingCommands(self.model.spec.command_delay_s, self.model.spec.dead_man_s)
@@ -148,12 +145,6 @@ class TickReplay:
         self._add(record, "nominal", _flat(self._nominal, self._yaw_rate), nominal)
         turn = limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
         self._check_shield(record, self._shield(record, self._whole_shield), turn)
-
-    def _infer_landing(self, record: TickRecord) -> None:
-        """Infer the shield of a landing, whose nominal command is the recorded one."""
-        self._nominal = np.array(record.nominal_world)
-        self._check_shield(record, self._shield(record, self._landing_shield), 0.0)
-        self._nominal = None
 
     def _check_shield(self, record: TickRecord, result: ShieldResult | None, turn: float) -> None:
         """Compare the result of a shield that must not have braked, with a yaw rate [rad/s] beside it."""

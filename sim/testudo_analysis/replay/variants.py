@@ -89,7 +89,11 @@ class CounterfactualOutcomes:
             position, status = logs.position_world[..., part], logs.status[..., part]
             horizon_s = len(position) * recording.spec.control_period_s
             separation = least_distances(position).min(axis=0, initial=np.inf)
-            there = _recorded_positions(recording, moment.time_s + horizon_s)
+            # recorded positions (D, N) [m]; NaN after the end of the recording
+            time_s = moment.time_s + horizon_s
+            known = time_s <= recording.span_s[1] + _ROUNDED_S
+            places = [robot.trajectory.at(np.array([time_s]))[0][0] for robot in recording.robots]
+            there = np.stack(places, axis=1) if known else np.full((recording.spec.dimension, len(places)), np.nan)
             off = np.linalg.norm(position[-1] - there[..., None], axis=0).mean(axis=0)
             contacts = logs.contacts[:, part]
             touched, count = int((contacts > 0).any(axis=0).sum()), int(contacts.sum())
@@ -136,13 +140,6 @@ def recorded_outcome(recording: TeamRecording, time_s: float, horizon_s: float) 
     found = (int(contacts > 0), contacts, least, least, arrived, arrival_s, acted, braked)
     outcome = VariantOutcome(REAL, time_s, end_s - time_s, 1, *found)
     return outcome, VariantPaths(position[..., None], yaw[..., None])
-
-
-def _recorded_positions(recording: TeamRecording, time_s: float) -> np.ndarray:
-    """Return the recorded positions (D, N) [m]; NaN after the end of the recording."""
-    known = time_s <= recording.span_s[1] + _ROUNDED_S
-    places = [robot.trajectory.at(np.array([time_s]))[0][0] for robot in recording.robots]
-    return np.stack(places, axis=1) if known else np.full((recording.spec.dimension, len(places)), np.nan)
 
 
 def _status_shares(recording: TeamRecording, begin_s: float, end_s: float) -> tuple[float | None, float | None]:

@@ -40,7 +40,14 @@ def trajectory_plot(section: FleetSection) -> PlotImage:
     robots = len(section.run.robots)
     if section.contract.dimension == 3:
         return _paths_in_space(section)
-    width, height = _extent(section)
+    arena = section.contract.arena
+    if arena is not None:
+        low, high = np.array(arena.low_world), np.array(arena.high_world)
+    else:
+        places = [section.run.located(name).position_world for name in section.run.robots]
+        low = np.min([place.min(axis=0) for place in places], axis=0)
+        high = np.max([place.max(axis=0) for place in places], axis=0)
+    width, height = max(float(high[0] - low[0]), 0.5), max(float(high[1] - low[1]), 0.5)
     with drawing(9.2, min(7.0, max(3.2, 8.4 * height / width + 0.6))) as figure:
         _draw_view(figure.subplots(), section, (0, 1))
         return picture(
@@ -127,17 +134,6 @@ def shield_plot(section: FleetSection) -> PlotImage:
             figure,
             f"Shield over time: it changed {count} of {total} commands of {len(names)} robots.",
         )
-
-
-def _extent(section: FleetSection) -> tuple[float, float]:
-    arena = section.contract.arena
-    if arena is not None:
-        low, high = np.array(arena.low_world), np.array(arena.high_world)
-    else:
-        places = [section.run.located(name).position_world for name in section.run.robots]
-        low = np.min([place.min(axis=0) for place in places], axis=0)
-        high = np.max([place.max(axis=0) for place in places], axis=0)
-    return max(float(high[0] - low[0]), 0.5), max(float(high[1] - low[1]), 0.5)
 
 
 def _draw_view(axes: Axes, section: FleetSection, view: tuple[int, int]) -> None:
@@ -248,16 +244,12 @@ def _draw_activity(axes: Axes, ticks: tuple[TickRecord, ...], begin: float, most
     times = np.array([tick.stamp_s for tick in ticks]) - begin
     change = np.array([tick.change_m_s for tick in ticks]) * 1e3
     axes.fill_between(times, change, color=WARN, alpha=0.55, linewidth=0, step="post")
-    for status, first, last in _status_spans(ticks):
+    # status, first and last tick of each span of constant status
+    edges = [0] + [k for k in range(1, len(ticks)) if ticks[k].status != ticks[k - 1].status]
+    for status, first, last in [(ticks[a].status, a, b - 1) for a, b in pairwise([*edges, len(ticks)])]:
         colour = _STATUS_COLOURS.get(status, LIGHT)
         left, right = times[first], times[min(last + 1, len(times) - 1)]
         axes.axvspan(left, right, ymin=0.0, ymax=0.16, color=colour, linewidth=0)
     axes.set(ylim=(-0.22 * most, 1.1 * most), yticks=[0, round(most)])
     axes.grid(visible=False, axis="x")
     axes.spines["left"].set_visible(False)
-
-
-def _status_spans(ticks: tuple[TickRecord, ...]) -> list[tuple[str, int, int]]:
-    """Return status, first and last tick of each span of constant status."""
-    edges = [0] + [k for k in range(1, len(ticks)) if ticks[k].status != ticks[k - 1].status]
-    return [(ticks[a].status, a, b - 1) for a, b in pairwise([*edges, len(ticks)])]

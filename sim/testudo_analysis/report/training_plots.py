@@ -37,7 +37,12 @@ def training_plot(rows: Sequence[Mapping[str, float]]) -> PlotImage | None:
             x = np.array([row.get("decisions", k) for k, row in enumerate(used)], float)
             y = np.array([row[key] for row in used], float)
             axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.9)
-            axes.plot(x, _smoothed(y), color=colour, clip_on=False)
+            # moving average, with a shorter window at the ends
+            half = int(_SMOOTH_SHARE * len(y) / 2)
+            total = np.concatenate([[0.0], np.cumsum(y)])
+            index = np.arange(len(y))
+            first, end = np.maximum(index - half, 0), np.minimum(index + half + 1, len(y))
+            axes.plot(x, (total[end] - total[first]) / (end - first), color=colour, clip_on=False)
             if not np.any(y):
                 axes.annotate("none", (0.5, 0.5), xycoords="axes fraction", ha="center", color=FAINT)
             axes.set(title=title, ylabel=label)
@@ -96,15 +101,6 @@ def _gap_panel(axes: Axes, gap: OpenLoopGap, channel: str, robots: Sequence[str]
     axes.set_xticks(gap.horizons_s, [f"{horizon:g}" for horizon in gap.horizons_s])
     axes.set(xlabel="horizon [s]", ylabel=f"error [{unit}]")
     axes.set_ylim(bottom=0)
-
-
-def _smoothed(values: np.ndarray) -> np.ndarray:
-    """Return the moving average, with a shorter window at the ends."""
-    half = int(_SMOOTH_SHARE * len(values) / 2)
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    index = np.arange(len(values))
-    first, last = np.maximum(index - half, 0), np.minimum(index + half + 1, len(values))
-    return (total[last] - total[first]) / (last - first)
 
 
 def _limits(values: np.ndarray, *, is_share: bool) -> tuple[float, float]:

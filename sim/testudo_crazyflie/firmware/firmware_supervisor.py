@@ -182,7 +182,22 @@ class FirmwareSupervisor:
         before = self.state
         self.state = next((state for holds, state in _TABLE[before] if holds(seen)), before)
         if self.state != before:
-            self._enter(now_s)
+            # run the entry actions of a state
+            if self.state == State.READY:
+                self._armed_at_s = now_s
+            elif self.state == State.LANDED:
+                self._landed_at_s = now_s
+            elif self.state == State.CRASHED:
+                self.crashed = True
+                self.said.append("SUP: Crashed, recovery required\n")
+            elif self.state == State.FREE_FALL:
+                self.said.append("SUP: free falling!\n")
+            elif self.state == State.LOCKED:
+                self.said.append("SUP: Locked, reboot required\n")
+            if self.state not in _ARMED_STATES:
+                self.armed = False
+            if self.auto_arm and self.state == State.CHECKS_PASSED:
+                self.armed = True
 
     def handle(self, packet: Packet, bits: int, now_s: float) -> list[Packet]:
         """Return the answers to a packet of the client."""
@@ -229,21 +244,3 @@ class FirmwareSupervisor:
             self._tilted_since_s = now_s
         longest_s = _UPSIDE_DOWN_S if up < _UPSIDE_DOWN else _TILTED_S
         return now_s - self._tilted_since_s > longest_s
-
-    def _enter(self, now_s: float) -> None:
-        """Run the entry actions of a state."""
-        if self.state == State.READY:
-            self._armed_at_s = now_s
-        elif self.state == State.LANDED:
-            self._landed_at_s = now_s
-        elif self.state == State.CRASHED:
-            self.crashed = True
-            self.said.append("SUP: Crashed, recovery required\n")
-        elif self.state == State.FREE_FALL:
-            self.said.append("SUP: free falling!\n")
-        elif self.state == State.LOCKED:
-            self.said.append("SUP: Locked, reboot required\n")
-        if self.state not in _ARMED_STATES:
-            self.armed = False
-        if self.auto_arm and self.state == State.CHECKS_PASSED:
-            self.armed = True

@@ -173,7 +173,14 @@ class CrazyflieFirmware:
             self.armed, self.phase = False, FlightPhase.OFF
             return True
         if request.act is FlightAct.NOTIFY_SETPOINTS_STOP:
-            return self._end_set_points()
+            # hand over to the planner; since firmware 2023 an idle planner switches the motors off
+            if self._streamed and self.phase not in (FlightPhase.OFF, FlightPhase.LOCKED):
+                if self._waits:
+                    self.phase = FlightPhase.PLANNER
+                else:
+                    self._lock()
+            self._streamed = self._waits = False
+            return True
         return self._plan(request, now_s)
 
     def sense(self, place_world: Sequence[float], up: float, now_s: float) -> None:
@@ -192,7 +199,15 @@ class CrazyflieFirmware:
         if not self.flying:
             return FlightCommand((0.0, 0.0, 0.0), level=True, off=True)
         if self.phase is FlightPhase.PLANNER:
-            return self._planner_command(now_s)
+            # command of the planner; motors stop at the end of a landing
+            move = self._move
+            lead, climb_m_s = move.at(now_s)
+            over = now_s - move.begin_s > move.duration_s
+            if move.lands and over and (self._place[2] < self.grazing_m or move.end_m > self.grazing_m):
+                self.phase = FlightPhase.OFF
+                return FlightCommand((0.0, 0.0, 0.0), level=True, off=True)
+            back = [POSITION_GAIN_HZ * (wanted - here) for wanted, here in zip(lead, self._place, strict=True)]
+            return FlightCommand((back[0], back[1], back[2] + climb_m_s), level=False, off=False)
         if self.phase is FlightPhase.BRAKE:
             return FlightCommand((0.0, 0.0, 0.0), level=False, off=False)
         level = self.phase is FlightPhase.LEVEL  # supervisor.c: the yaw rate is zero, too
@@ -210,27 +225,6 @@ class CrazyflieFirmware:
         else:
             self.phase = FlightPhase.PLANNER
         return True
-
-    def _end_set_points(self) -> bool:
-        """Hand over to the planner; since firmware 2023 an idle planner switches the motors off."""
-        if self._streamed and self.phase not in (FlightPhase.OFF, FlightPhase.LOCKED):
-            if self._waits:
-                self.phase = FlightPhase.PLANNER
-            else:
-                self._lock()
-        self._streamed = self._waits = False
-        return True
-
-    def _planner_command(self, now_s: float) -> FlightCommand:
-        """Return the command of the planner; motors stop at the end of a landing."""
-        move = self._move
-        lead, climb_m_s = move.at(now_s)
-        over = now_s - move.begin_s > move.duration_s
-        if move.lands and over and (self._place[2] < self.grazing_m or move.end_m > self.grazing_m):
-            self.phase = FlightPhase.OFF
-            return FlightCommand((0.0, 0.0, 0.0), level=True, off=True)
-        back = [POSITION_GAIN_HZ * (wanted - here) for wanted, here in zip(lead, self._place, strict=True)]
-        return FlightCommand((back[0], back[1], back[2] + climb_m_s), level=False, off=False)
 
     def _watch(self, age_s: float, late_s: float) -> None:
         """Set the phase by the age of the last set-point."""

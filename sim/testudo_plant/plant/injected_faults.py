@@ -41,7 +41,8 @@ class RobotFaults:
         share, blocked = values.get("braking_share", self.braking_share), values.get("blocked", self.blocked)
         if not (isinstance(share, int | float) and 0 < share <= 1):
             raise TestudoError(f"{where}: braking_share: found {share!r}, expected a number above 0, at most 1")
-        parts = blockable(spec)
+        # parts of a robot that can be blocked
+        parts = ("left", "right") if spec.kind == DIFFERENTIAL_DRIVE else ("body",)
         if not isinstance(blocked, list | tuple) or not all(part in parts for part in blocked):
             raise TestudoError(f"{where}: blocked: found {blocked!r}, expected a list of {', '.join(parts)}")
         radio_lost, battery_v = values.get("radio_lost", self.radio_lost), values.get("battery_v", self.battery_v)
@@ -56,11 +57,6 @@ class RobotFaults:
             radio_lost=radio_lost,
             battery_v=battery_v,
         )
-
-
-def blockable(spec: RobotSpec) -> tuple[str, ...]:
-    """Return the parts of a robot that can be blocked."""
-    return ("left", "right") if spec.kind == DIFFERENTIAL_DRIVE else ("body",)
 
 
 def read_faults(text: str, faults: RobotFaults, spec: RobotSpec, where: str) -> RobotFaults:

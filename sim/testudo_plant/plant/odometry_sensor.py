@@ -107,16 +107,6 @@ class OdometrySensor:
                 tuple(seen[self._size + 1 :]),
             )
         )
-        self._walk()
-
-    def take(self, now_s: float) -> tuple[OdometrySample, ...]:
-        """Return the samples that arrived by ``now_s`` and were not taken yet, oldest first."""
-        taken = []
-        while self._waiting and self._waiting[0].due_s <= now_s:
-            taken.append(self._waiting.popleft())
-        return tuple(taken)
-
-    def _walk(self) -> None:
         low, high = self._model.latency_low_s, self._model.latency_high_s
         reach = min(0.9 * self._period_s, high - low)
         moved = self._latency_s + self._rng.uniform(-reach, reach)
@@ -125,6 +115,13 @@ class OdometrySensor:
         elif moved > high:
             moved = 2 * high - moved
         self._latency_s = moved
+
+    def take(self, now_s: float) -> tuple[OdometrySample, ...]:
+        """Return the samples that arrived by ``now_s`` and were not taken yet, oldest first."""
+        taken = []
+        while self._waiting and self._waiting[0].due_s <= now_s:
+            taken.append(self._waiting.popleft())
+        return tuple(taken)
 
 
 _KEPT = 64

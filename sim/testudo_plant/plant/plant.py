@@ -93,7 +93,14 @@ class Plant:
         self._drivers = [self._driver(i, start, floor_m, start_s) for i, start in enumerate(starts)]
         flying = {i: driver for i, driver in enumerate(self._drivers) if isinstance(driver, FlyingDriver)}
         self._drones = Drones(self._world, flying, options, self.radio)
-        self._check_room()
+        self._world.look()
+        contacts = self._contacts()
+        if contacts:
+            one = contacts[0]
+            raise TestudoError(
+                f"plant: {one.first} and {one.second} overlap by {one.depth_m:.3g} m at the start; "
+                f"give {one.first} another initial position"
+            )
         model = odometry or OdometryModel()
         self._odometers = [
             OdometrySensor(
@@ -245,16 +252,6 @@ class Plant:
             start_s=start_s,
         )
         return FlyingDriver(robot.spec, delay_s, start_s, vehicle, partial(self.radio.carry, index))
-
-    def _check_room(self) -> None:
-        self._world.look()
-        contacts = self._contacts()
-        if contacts:
-            one = contacts[0]
-            raise TestudoError(
-                f"plant: {one.first} and {one.second} overlap by {one.depth_m:.3g} m at the start; "
-                f"give {one.first} another initial position"
-            )
 
     def _battery(self, name: str) -> Battery:
         self._drone(name)

@@ -226,20 +226,17 @@ class FlyingGroup:
         # overridden commands are not integrated; without motors the controllers are reset
         kept = xp.where(upright, memory.cascade.integral, cascade.integral)
         integral = stacked(kept[0, ...], kept[1, ...], cascade.integral[2, ...])
+        # integral (3, n, ...) of a controller before its first flight
+        base = _shaped(self._cascade, state.thrust).thrust_base_n
+        up = (base - rules.thrust_base_n) / rules.thrust_per_way + 0 * state.thrust
         return (
             command,
             CascadeState(
-                xp.where(orders.off, self._unsettled(rules, state.thrust), integral),
+                xp.where(orders.off, stacked(0 * state.thrust, 0 * state.thrust, up), integral),
                 xp.where(orders.off, heading(state.quaternion_xyzw), cascade.yaw_command),
             ),
             waits,
         )
-
-    def _unsettled(self, rules: CascadeParameters, like: Array) -> Array:
-        """Return the integral (3, n, ...) of a controller before its first flight."""
-        base = _shaped(self._cascade, like).thrust_base_n
-        up = (base - rules.thrust_base_n) / rules.thrust_per_way + 0 * like
-        return stacked(0 * like, 0 * like, up)
 
     def _respond(self, drone: AttitudeDroneParameters, drive: Any, like: Array) -> AttitudeResponse:
         """Return the response of attitude and thrust in one step; computed once for NumPy."""

@@ -83,7 +83,15 @@ def add_wheeled(world: mujoco.MjSpec, name: str, spec: RobotSpec, step_s: float)
     _set_inertia(body, body_mass, _cylinder_inertia(body_mass, spec))
     _add_ground_hull(body, name, spec, HULL_HEIGHT_M - radius, spec.body_height_m / 2 - radius)
     for side, y in (("left", half_base), ("right", -half_base)):
-        _add_wheel(body.add_body(name=f"{name}/{side}_wheel", pos=[0, y, 0]), spec, step_s)
+        wheel = body.add_body(name=f"{name}/{side}_wheel", pos=[0, y, 0])
+        wheel_radius, mass = spec.wheel_radius_m, _WHEEL_MASS_SHARE * spec.mass_kg
+        spin = mass * wheel_radius**2 / 2
+        _set_inertia(wheel, mass, (spin / 2, spin, spin / 2))
+        armature = _ROTOR_MASS_SHARE * spec.mass_kg * wheel_radius**2
+        wheel.add_joint(name=wheel.name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=[0, 1, 0], armature=armature)
+        # a sphere touches the floor at one point below the axle, which makes the wheel base exact
+        rim = add_geom(wheel, f"{wheel.name}_rim", _SPHERE, [wheel_radius, 0, 0], (0, FLOOR), condim=3, priority=1)
+        rim.friction, rim.solref, rim.solimp = [spec.wheel_friction, 0.0, 0.0], [2 * step_s, 1.0], STIFF
     for end, x in (("front", 1), ("rear", -1)):
         place, solref = [x * _CASTER_REACH * spec.body_radius_m, 0, -radius / 2], [4 * step_s, 1.0]
         name_of_end, size = f"{name}/{end}_caster", [radius / 2, 0, 0]
@@ -156,17 +164,6 @@ def _add_ground_hull(body: mujoco.MjsBody, name: str, spec: RobotSpec, hull_z: f
 def _add_air_hull(body: mujoco.MjsBody, name: str, spec: RobotSpec) -> mujoco.MjsGeom:
     """Add and return the ball that other drones, walls, floor, ceiling, boxes and the bodies of ground robots touch."""
     return add_geom(body, f"{name}/hull", _SPHERE, [spec.body_radius_m, 0, 0], (AIR, AIR | WALL | LEVEL | BOX))
-
-
-def _add_wheel(wheel: mujoco.MjsBody, spec: RobotSpec, step_s: float) -> None:
-    radius, mass = spec.wheel_radius_m, _WHEEL_MASS_SHARE * spec.mass_kg
-    spin = mass * radius**2 / 2
-    _set_inertia(wheel, mass, (spin / 2, spin, spin / 2))
-    armature = _ROTOR_MASS_SHARE * spec.mass_kg * radius**2
-    wheel.add_joint(name=wheel.name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=[0, 1, 0], armature=armature)
-    # a sphere touches the floor at one point below the axle, which makes the wheel base exact
-    rim = add_geom(wheel, f"{wheel.name}_rim", _SPHERE, [radius, 0, 0], (0, FLOOR), condim=3, priority=1)
-    rim.friction, rim.solref, rim.solimp = [spec.wheel_friction, 0.0, 0.0], [2 * step_s, 1.0], STIFF
 
 
 def _cylinder_inertia(mass_kg: float, spec: RobotSpec) -> tuple[float, float, float]:

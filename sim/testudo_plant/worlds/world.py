@@ -87,7 +87,25 @@ class MujocoWorld:
         self._braking_share, self._stuck = np.ones(count), np.zeros(count, bool)
         self._poses: tuple[RobotPose, ...] | None = None
         """Cache of the poses of the current state."""
-        self._find_pairs()
+        model = self.model
+        flat = np.array([robot.spec.dimension == 2 for robot in self.robots])
+        self._bodies = np.array([model.body(robot.name).id for robot in self.robots])
+        self.pairs = np.triu_indices(len(self.robots), 1)
+        ratio = np.array([robot.spec.height_ratio for robot in self.robots])
+        flying = 1 / np.where(flat[self.pairs[0]] | flat[self.pairs[1]], 1.0, np.maximum(*ratio[np.array(self.pairs)]))
+        self._height_shares = np.where(flat[self.pairs[0]] & flat[self.pairs[1]], 0.0, flying)
+        names = [model.geom(geom).name for geom in range(model.ngeom)]
+        self._owner = [name.partition("/")[0] for name in names]
+        names_of_robots = {robot.name for robot in self.robots}
+        parts = [name.partition("/")[2] for name in names]
+        self._is_hull = np.array(
+            [owner in names_of_robots and part in _HULLS for owner, part in zip(self._owner, parts, strict=True)]
+        )
+        # pushing a box is not a collision
+        self._is_box = np.array([part == "box" for part in parts])
+        self._order = {name: i for i, name in enumerate([robot.name for robot in self.robots])}
+        for owner in self._owner:
+            self._order.setdefault(owner, len(self._order))
 
     def weaken_brakes(self, index: int, share: float) -> None:
         """Set the braking deceleration of robot ``index`` relative to nominal; for tests."""
@@ -237,24 +255,3 @@ class MujocoWorld:
         mass = np.array([self.robots[i].spec.mass_kg for i in part])
         held = point_forces(0 * velocity, velocity, 1 / self.step_s, mass, _SLIDE_M_S2 + 0 * mass)
         return np.where(self._stuck[part], held, forces)
-
-    def _find_pairs(self) -> None:
-        model = self.model
-        flat = np.array([robot.spec.dimension == 2 for robot in self.robots])
-        self._bodies = np.array([model.body(robot.name).id for robot in self.robots])
-        self.pairs = np.triu_indices(len(self.robots), 1)
-        ratio = np.array([robot.spec.height_ratio for robot in self.robots])
-        flying = 1 / np.where(flat[self.pairs[0]] | flat[self.pairs[1]], 1.0, np.maximum(*ratio[np.array(self.pairs)]))
-        self._height_shares = np.where(flat[self.pairs[0]] & flat[self.pairs[1]], 0.0, flying)
-        names = [model.geom(geom).name for geom in range(model.ngeom)]
-        self._owner = [name.partition("/")[0] for name in names]
-        robots = {robot.name for robot in self.robots}
-        parts = [name.partition("/")[2] for name in names]
-        self._is_hull = np.array(
-            [owner in robots and part in _HULLS for owner, part in zip(self._owner, parts, strict=True)]
-        )
-        # pushing a box is not a collision
-        self._is_box = np.array([part == "box" for part in parts])
-        self._order = {name: i for i, name in enumerate([robot.name for robot in self.robots])}
-        for owner in self._owner:
-            self._order.setdefault(owner, len(self._order))

@@ -214,18 +214,6 @@ def _add_arena(world: mujoco.MjSpec, arena: Arena | None) -> None:
     add_geom(world.worldbody, FLOOR_NAME, plane, [0, 0, 1], (floor, 0), condim=3)
     if arena is None:
         return
-    _check_arena(arena)
-    for axis, letter in enumerate("xyz"[: len(arena.low_world)]):
-        for side, bound in (("low", arena.low_world), ("high", arena.high_world)):
-            position = [0.0] * 3
-            position[axis] = bound[axis]
-            name, bits = f"wall_{letter}_{side}", (WALL if axis < 2 else LEVEL, 0)
-            add_geom(world.worldbody, name, plane, [0, 0, 1], bits, pos=position, quat=_INWARD[letter, side])
-    for index, obstacle in enumerate(arena.obstacles):
-        add_obstacle(world, f"obstacle_{index}", obstacle)
-
-
-def _check_arena(arena: Arena) -> None:
     if len(arena.low_world) not in (2, 3) or len(arena.low_world) != len(arena.high_world):
         raise TestudoError(
             f"arena: found {len(arena.low_world)} low and {len(arena.high_world)} high sides, "
@@ -238,3 +226,11 @@ def _check_arena(arena: Arena) -> None:
             )
     for index, obstacle in enumerate(arena.obstacles):
         check_obstacle(obstacle, len(arena.low_world), f"arena: obstacles[{index}]")
+    for axis, letter in enumerate("xyz"[: len(arena.low_world)]):
+        for side, bound in (("low", arena.low_world), ("high", arena.high_world)):
+            position = [0.0] * 3
+            position[axis] = bound[axis]
+            name, bits = f"wall_{letter}_{side}", (WALL if axis < 2 else LEVEL, 0)
+            add_geom(world.worldbody, name, plane, [0, 0, 1], bits, pos=position, quat=_INWARD[letter, side])
+    for index, obstacle in enumerate(arena.obstacles):
+        add_obstacle(world, f"obstacle_{index}", obstacle)

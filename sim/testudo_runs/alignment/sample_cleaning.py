@@ -146,7 +146,12 @@ def clock_fit(stamp_s: np.ndarray, received_s: np.ndarray) -> ClockFit | None:
     begin, span = float(stamp.min()), float(np.ptp(stamp))
     drift = 0.0
     if len(stamp) >= _FEWEST and span >= _SHORTEST_S:
-        drift = _slope(*_envelope(stamp - begin, late, span))
+        # time and value of the least delay in each interval
+        time = stamp - begin
+        part = np.minimum((time / span * _BINS).astype(int), _BINS - 1)
+        order = np.lexsort((late, part))
+        first = order[np.unique(part[order], return_index=True)[1]]
+        drift = _slope(time[first], late[first])
     above = late - drift * (stamp - begin)
     # a quantile, as a single wrong stamp would determine the minimum
     offset = float(np.quantile(above, 0.001, method="lower"))
@@ -162,14 +167,6 @@ def on_recorder_clock(series: Series) -> tuple[Series, ClockFit | None]:
     if fit is None or not fit.another_clock:
         return series, fit
     return replace(series, stamp_s=fit.to_recorder(series.stamp_s)), replace(fit, corrected=True)
-
-
-def _envelope(time: np.ndarray, late: np.ndarray, span: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return time and value of the least delay in each interval."""
-    part = np.minimum((time / span * _BINS).astype(int), _BINS - 1)
-    order = np.lexsort((late, part))
-    first = order[np.unique(part[order], return_index=True)[1]]
-    return time[first], late[first]
 
 
 def _slope(time: np.ndarray, value: np.ndarray) -> float:

@@ -80,7 +80,17 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
     notes: list[str] = []
     facts = _metadata(path, damage, notes)
     there = _bag_files(path)
-    listed = _listed(path, facts, damage)
+    names = facts.get("relative_file_paths") or []
+    found = []
+    for name in names if isinstance(names, list) else []:
+        # until version 3 the names include the folder; a path must not lead out of this folder
+        file = path / PurePosixPath(str(name)).name
+        other = file.with_name(file.name.removesuffix(".zstd"))
+        if file.is_file() or other.is_file():
+            found.append(file if file.is_file() else other)
+        else:
+            damage.append(f"{path.name}: {file.name} is missing, though {METADATA} names it")
+    listed = tuple(found)
     kinds = {file.suffix for file in listed or there}
     files = (*listed, *(file for file in there if file not in listed and file.suffix in kinds))
     if not files:
@@ -137,20 +147,6 @@ def _metadata(path: Path, damage: list[str], notes: list[str]) -> dict[str, Any]
             "read as the newest known"
         )
     return facts
-
-
-def _listed(path: Path, facts: dict[str, Any], damage: list[str]) -> tuple[Path, ...]:
-    names = facts.get("relative_file_paths") or []
-    found = []
-    for name in names if isinstance(names, list) else []:
-        # until version 3 the names include the folder; a path must not lead out of this folder
-        file = path / PurePosixPath(str(name)).name
-        other = file.with_name(file.name.removesuffix(".zstd"))
-        if file.is_file() or other.is_file():
-            found.append(file if file.is_file() else other)
-        else:
-            damage.append(f"{path.name}: {file.name} is missing, though {METADATA} names it")
-    return tuple(found)
 
 
 def _topics(facts: dict[str, Any]) -> tuple[BagTopic, ...]:

@@ -46,7 +46,19 @@ class Types:
         """
         standard = get_typestore(_STORES.get(distribution, Stores.ROS2_KILTED))
         self._standard: Mapping[str, Any] = standard.fielddefs
-        self._folders = _from_folders(folders)
+        found: dict[str, Any] = {}
+        for folder in folders:
+            files = sorted(Path(folder).rglob("*.msg"))
+            if not files:
+                raise BagError(f"--msg-path {folder}: holds no .msg file; expected PACKAGE/msg/NAME.msg below it")
+            for file in files:
+                parts = file.absolute().parts
+                package = parts[-3] if parts[-2] == "msg" else parts[-2]
+                try:
+                    found.update(get_types_from_msg(file.read_text(encoding="utf-8"), f"{package}/msg/{file.stem}"))
+                except Exception as error:
+                    raise BagError(f"{file}: is no message definition: {' '.join(str(error).split())[:200]}") from error
+        self._folders = found
         self._topics = {topic.type: topic for topic in topics if topic.definition}
         self._stores: dict[str, tuple[Typestore | None, str]] = {}
 
@@ -111,22 +123,6 @@ def _parsed(topic: BagTopic) -> tuple[dict[str, Any], str]:
         return dict(get_types_from_msg(topic.definition, topic.type)), ""
     except Exception as error:  # noqa: BLE001 -- any error of a broken definition
         return {}, f"the definition of {topic.type} in the bag cannot be read ({type(error).__name__})"
-
-
-def _from_folders(folders: Sequence[Path]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for folder in folders:
-        files = sorted(Path(folder).rglob("*.msg"))
-        if not files:
-            raise BagError(f"--msg-path {folder}: holds no .msg file; expected PACKAGE/msg/NAME.msg below it")
-        for file in files:
-            parts = file.absolute().parts
-            package = parts[-3] if parts[-2] == "msg" else parts[-2]
-            try:
-                found.update(get_types_from_msg(file.read_text(encoding="utf-8"), f"{package}/msg/{file.stem}"))
-            except Exception as error:
-                raise BagError(f"{file}: is no message definition: {' '.join(str(error).split())[:200]}") from error
-    return found
 
 
 def _needed(name: str, types: Mapping[str, Any]) -> list[str]:

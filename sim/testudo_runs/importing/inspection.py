@@ -67,7 +67,22 @@ def inspect_recording(
         return _with_series(path, inspect_bags(path, bags, msg_path), msg_path)
     runs = {} if bags else runs_of(files_of([path]), given)
     if len(runs) > 1 and pick is None:
-        return _several(path, runs)
+        # report the runs of a folder with logs of several
+        found = {
+            run: {
+                "robots": sorted({log.robot for log in logs}),
+                "files": [log.file.name for log in logs],
+                "maps": sorted({log.map.name for log in logs}),
+            }
+            for run, logs in sorted(runs.items())
+        }
+        rows = [
+            (run or "-", ", ".join(one["robots"]), len(one["files"]), ", ".join(one["maps"]))
+            for run, one in found.items()
+        ]
+        title = f"{path}: logs of several runs; choose one with --pick"
+        values = {"source": str(path), "kind": "logs of several runs", "runs": found}
+        return Report(values, (table(title, ("run", "robots", "files", "mapping"), rows),))
     files = [] if runs or given or bags else files_of([path])[:_DRAFTS]
     if drafts := [one for file in files if (one := draft_of(file)) is not None]:
         return _drafted(path, drafts)
@@ -154,24 +169,6 @@ def _topics(folder: Path) -> list[dict[str, Any]]:
         ]
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
         return []
-
-
-def _several(path: Path, runs: dict[str, list[Any]]) -> Report:
-    """Report the runs of a folder with logs of several."""
-    found = {
-        run: {
-            "robots": sorted({log.robot for log in logs}),
-            "files": [log.file.name for log in logs],
-            "maps": sorted({log.map.name for log in logs}),
-        }
-        for run, logs in sorted(runs.items())
-    }
-    rows = [
-        (run or "-", ", ".join(one["robots"]), len(one["files"]), ", ".join(one["maps"])) for run, one in found.items()
-    ]
-    title = f"{path}: logs of several runs; choose one with --pick"
-    values = {"source": str(path), "kind": "logs of several runs", "runs": found}
-    return Report(values, (table(title, ("run", "robots", "files", "mapping"), rows),))
 
 
 def _drafted(path: Path, drafts: Sequence[Draft]) -> Report:

@@ -98,7 +98,12 @@ def import_run(
             is left.
     """
     folder = Path(folder)
-    _check_free(folder)
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise RecordingError(f"{folder}: cannot be used: {error.strerror or error}") from error
+    if taken:
+        raise RecordingError(f"{folder}: exists already; give a new folder for the run")
     imported, files, more = read_sources(request, lambda share: tell("reading", share))
     facts = recording_facts(imported.recording)
     report = {
@@ -152,15 +157,6 @@ def read_sources(
         "ignored": [file.name for file in ignored],
     }
     return imported, [log.file for log in logs], more
-
-
-def _check_free(folder: Path) -> None:
-    try:
-        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    except OSError as error:
-        raise RecordingError(f"{folder}: cannot be used: {error.strerror or error}") from error
-    if taken:
-        raise RecordingError(f"{folder}: exists already; give a new folder for the run")
 
 
 def _write(recording: Recording, report: dict[str, Any], folder: Path, tell: Callable[[float], None]) -> int:
@@ -223,7 +219,14 @@ def import_bags(
         TestudoError: nothing in them can be used, or the mapping is incomplete.
     """
     mapping = mapping or is_complete_mapping(propose_map(bags, msg_path=msg_path))
-    _check_types(mapping, robot_types)
+    # refuse unknown robot types of a mapping, unless others are given at import
+    for index, entry in enumerate(parse_topics(mapping)):
+        if entry.robot not in robot_types and "" not in robot_types:
+            own = bool(entry.robot_type)
+            check_type(
+                entry.robot_type or mapping.robot_type,
+                f"{mapping.file}: {f'topics[{index}].' if own else ''}robot_type",
+            )
     damage: list[str] = []
     recording = read_bags(bags, mapping, tell, damage, msg_path=msg_path, offsets=offsets)
     named = dict.fromkeys(entry.robot for entry in parse_topics(mapping))
@@ -286,17 +289,6 @@ def parse_offsets(texts: Sequence[str]) -> dict[str, float]:
             raise BagError(f"--offset {text}: expected NAME=SECONDS, each bag once, such as robot2_bag=-1.5")
         found[name] = value
     return found
-
-
-def _check_types(mapping: ReadMap, given: Mapping[str, str]) -> None:
-    """Refuse unknown robot types of a mapping, unless others are given at import."""
-    for index, entry in enumerate(parse_topics(mapping)):
-        if entry.robot not in given and "" not in given:
-            own = bool(entry.robot_type)
-            check_type(
-                entry.robot_type or mapping.robot_type,
-                f"{mapping.file}: {f'topics[{index}].' if own else ''}robot_type",
-            )
 
 
 def propose(bags: Sequence[Path], msg_path: Sequence[Path], damage: list[str] | None = None) -> Proposal:

@@ -76,7 +76,11 @@ class OnlineTask:
         self._before: _Moment | None = None
         self._last: DecisionScore | None = None
         self._evaluate = jax.jit(self._evaluation)
-        self._warm_up()
+        # compile before the first decision, as poses would be lost during compilation
+        size = self.scoring.spec.dimension
+        still = Pose((0.0,) * size, 0.0, (0.0,) * size)
+        scene = scene_of([still] * len(self.robots), [Pose((0.0, 0.0), 0.0)] * len(self.bodies))
+        jax.block_until_ready(self._evaluate(self.task, scene, scene, self._mean_changes(0.0)))
 
     @property
     def running(self) -> bool:
@@ -154,7 +158,10 @@ class OnlineTask:
         decision = replace(
             decision,
             success=bool(score.success[0]),
-            signals=self._by_robot(signals),
+            signals={
+                robot: {name: tuple(value[..., i, 0].tolist()) for name, value in signals.items()}
+                for i, robot in enumerate(self.robots)
+            },
             separation_m=float(least_m[0]) if math.isfinite(least_m[0]) else None,
         )
         if first is None:
@@ -187,12 +194,6 @@ class OnlineTask:
             least_separation(after.robots.position_world, self.scoring.spec.height_ratio),
         )
 
-    def _by_robot(self, signals: Mapping[str, np.ndarray]) -> dict[str, dict[str, tuple[float, ...]]]:
-        return {
-            robot: {name: tuple(value[..., i, 0].tolist()) for name, value in signals.items()}
-            for i, robot in enumerate(self.robots)
-        }
-
     def _mean_changes(self, end_s: float) -> np.ndarray:
         """Return the mean changes (N, 1) [m/s] of the ticks up to a time, and remove them."""
         means = []
@@ -201,13 +202,6 @@ class OnlineTask:
             self._changes[name] = [item for item in changes if item[0] > end_s]
             means.append(float(np.mean(mine)) if mine else 0.0)
         return np.array(means, np.float32)[:, None]
-
-    def _warm_up(self) -> None:
-        """Compile before the first decision, as poses would be lost during compilation."""
-        size = self.scoring.spec.dimension
-        still = Pose((0.0,) * size, 0.0, (0.0,) * size)
-        scene = scene_of([still] * len(self.robots), [Pose((0.0, 0.0), 0.0)] * len(self.bodies))
-        jax.block_until_ready(self._evaluate(self.task, scene, scene, self._mean_changes(0.0)))
 
 
 def scene_of(robots: Sequence[Pose], bodies: Sequence[Pose]) -> Scene:

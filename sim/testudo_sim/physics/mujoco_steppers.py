@@ -40,7 +40,9 @@ class CStepper:
     def _on_host(self, raw: RawState, forces: Any, friction_scale: Any, mass_scale: Any) -> RawState:
         qpos, qvel, warm, forces = (np.asarray(x, np.float64).T for x in (raw.qpos, raw.qvel, raw.warmstart, forces))
         worlds = len(qpos)
-        models, datas = self._models(np.asarray(friction_scale), np.asarray(mass_scale)), self._datas()
+        if "datas" not in self._pool:
+            self._pool["datas"] = [mujoco.MjData(self.compiled) for _ in range(os.cpu_count() or 1)]
+        models, datas = self._models(np.asarray(friction_scale), np.asarray(mass_scale)), self._pool["datas"]
         state = np.concatenate([np.zeros((worlds, 1)), qpos, qvel], axis=1)
         after = np.asarray(
             rollout.rollout(models, datas, state, forces[:, None], initial_warmstart=warm, persistent_pool=True)[0]
@@ -65,11 +67,6 @@ class CStepper:
             model.body_mass[:] = base.body_mass * mass
             model.body_inertia[:] = base.body_inertia * mass
         return models[: len(mass_scale)]
-
-    def _datas(self) -> list[mujoco.MjData]:
-        if "datas" not in self._pool:
-            self._pool["datas"] = [mujoco.MjData(self.compiled) for _ in range(os.cpu_count() or 1)]
-        return self._pool["datas"]
 
 
 with contextlib.redirect_stdout(io.StringIO()):  # the import prints a text if warp is missing

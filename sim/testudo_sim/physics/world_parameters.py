@@ -135,7 +135,15 @@ def draw_parameters(
     Raises:
         TestudoError: a range of the channels is out of order, or poses are older than the robot accepts.
     """
-    _check_channels(spec, channels)
+    low, high = channels.pose_age_s
+    if not 0 <= low <= high <= spec.pose_max_age_s:
+        raise TestudoError(
+            f"channels: pose_age_s: found {channels.pose_age_s}, expected a range within 0 "
+            f"and sensing.pose_max_age of {spec.name} ({spec.pose_max_age_s:g} s)"
+        )
+    first, last = channels.message_ticks
+    if not 1 <= first <= last:
+        raise TestudoError(f"channels: message_ticks: found {channels.message_ticks}, expected a range from 1 on")
     units = iter(jax.vmap(lambda key: jax.random.uniform(key, (8,)))(keys).T)
     lag = _draw(next(units), spec, "dynamics.velocity_lag", spread)
     delay = _draw(next(units), spec, "dynamics.command_delay", spread)
@@ -196,18 +204,6 @@ def _draw_scale(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> j
         return jnp.ones_like(unit)
     low, width = quantity.low - quantity.value, quantity.high - quantity.low
     return 1 + spread * (low + unit * width) / quantity.value
-
-
-def _check_channels(spec: RobotSpec, channels: Channels) -> None:
-    low, high = channels.pose_age_s
-    if not 0 <= low <= high <= spec.pose_max_age_s:
-        raise TestudoError(
-            f"channels: pose_age_s: found {channels.pose_age_s}, expected a range within 0 "
-            f"and sensing.pose_max_age of {spec.name} ({spec.pose_max_age_s:g} s)"
-        )
-    first, last = channels.message_ticks
-    if not 1 <= first <= last:
-        raise TestudoError(f"channels: message_ticks: found {channels.message_ticks}, expected a range from 1 on")
 
 
 def _draw(unit: jax.Array, spec: RobotSpec, name: str, spread: float) -> jax.Array:

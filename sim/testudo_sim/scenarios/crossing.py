@@ -43,7 +43,10 @@ class Crossing(GoalScenario):
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw the directions of the streams, and the places of the robots in them."""
-        cells = self._cells()
+        # places (D, C) [m] of a stream about its middle: two abreast, two behind, two above if possible
+        half, up = _SIDE * self.spacing_m / 2, self._half_height_m
+        axes = [(-half, half)] * 2 + ([(-up, up) if up else (0.0,)] if self.spec.dimension == 3 else [])
+        cells = np.array(list(itertools.product(*axes)), dtype=np.float32).T
         if team_size > 2 * cells.shape[1]:
             raise TestudoError(f"crossing: {team_size} robots do not fit into two streams of {cells.shape[1]} places")
         first, angle, turn, heading, levels, *streams = jax.random.split(key, 7)
@@ -62,12 +65,6 @@ class Crossing(GoalScenario):
         order = jax.random.permutation(turn, team_size)
         start, goal = (jnp.concatenate(parts, axis=1)[:, order] for parts in (starts, goals))
         return StartState(start, yaws(heading, self.spec, team_size), GoalTask(goal))
-
-    def _cells(self) -> np.ndarray:
-        """Return the places (D, C) [m] of a stream about its middle: two abreast, two behind, two above if possible."""
-        half, up = _SIDE * self.spacing_m / 2, self._half_height_m
-        axes = [(-half, half)] * 2 + ([(-up, up) if up else (0.0,)] if self.spec.dimension == 3 else [])
-        return np.array(list(itertools.product(*axes)), dtype=np.float32).T
 
     @property
     def _half_height_m(self) -> float:

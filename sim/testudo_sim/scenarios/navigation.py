@@ -50,7 +50,11 @@ class Navigation(GoalScenario):
 
     def own_start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw starts and goals on the grid."""
-        grid = self._grid()
+        places = Grid.create(self.spawn_low_world, self.spawn_high_world, self.spacing_m, self.height_ratio)
+        room = self.room_m + float(np.linalg.norm(places.jitter_m))
+        points = places.points_world.T.astype(float)
+        free = [clearance(obstacle, points)[0] >= room for obstacle in self.arena.obstacles]
+        grid = replace(places, points_world=places.points_world[np.all(free, axis=0)]) if free else places
         cells = grid.points_world
         if team_size > len(cells):
             raise TestudoError(
@@ -60,27 +64,17 @@ class Navigation(GoalScenario):
         crowd, first, second, noise, turn = jax.random.split(key, 5)
         shape = (cells.shape[1], team_size)
         shifts = jax.random.uniform(noise, (2, *shape), minval=-1.0, maxval=1.0)
-        weights = self._crowd_weights(crowd, cells)
-        starts, goals = (grid.draw(k, weights, shift) for k, shift in zip((first, second), shifts, strict=True))
-        return StartState(starts, yaws(turn, self.spec, team_size), GoalTask(goals))
-
-    def _crowd_weights(self, key: jax.Array, cells: np.ndarray) -> jax.Array:
-        """Return the scores (cells,) of the grid, see `Grid.draw`: equal, or the distance from one of the cells."""
-        chance, centre = jax.random.split(key)
+        # scores (cells,) of the grid, see `Grid.draw`: equal, or the distance from one of the cells
+        chance, centre = jax.random.split(crowd)
         middle = jnp.asarray(cells)[jax.random.randint(centre, (), 0, len(cells))]
         distance = jnp.sqrt(jnp.sum((cells - middle) ** 2, axis=-1)) / self.spacing_m
-        return jnp.where(jax.random.uniform(chance) < self.crowding, 2.0, 0.0) * distance
+        weights = jnp.where(jax.random.uniform(chance) < self.crowding, 2.0, 0.0) * distance
+        starts, goals = (grid.draw(k, weights, shift) for k, shift in zip((first, second), shifts, strict=True))
+        return StartState(starts, yaws(turn, self.spec, team_size), GoalTask(goals))
 
     def for_training(self) -> Navigation:
         """See `Scenario.for_training`: half of the worlds are crowded, for larger teams."""
         return replace(self, crowding=0.5)
-
-    def _grid(self) -> Grid:
-        grid = Grid.create(self.spawn_low_world, self.spawn_high_world, self.spacing_m, self.height_ratio)
-        room = self.room_m + float(np.linalg.norm(grid.jitter_m))
-        points = grid.points_world.T.astype(float)
-        free = [clearance(obstacle, points)[0] >= room for obstacle in self.arena.obstacles]
-        return replace(grid, points_world=grid.points_world[np.all(free, axis=0)]) if free else grid
 
 
 def _arena(

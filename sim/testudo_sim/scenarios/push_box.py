@@ -139,7 +139,17 @@ class PushBox:
         limit = jnp.asarray([high - self.start_room_m for high in self.arena.high_world])
         box = jax.random.uniform(place_key, (2,), minval=-limit, maxval=limit)
         box_yaw, *yaw = jax.random.uniform(turn_key, (1 + team_size,), minval=-jnp.pi, maxval=jnp.pi)
-        goal = self._draw_goal(goal_key, box)
+        # draw a goal (2,) in any direction from the box (2,), at which the box does not touch the walls
+        angle_key, way_key = jax.random.split(goal_key)
+        angle = jax.random.uniform(angle_key, minval=-jnp.pi, maxval=jnp.pi)
+        towards = jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+        corner = self.boxes[0].size_m[0] / math.sqrt(2) + _ROOM_M
+        limit = jnp.asarray([high - corner for high in self.arena.high_world])
+        least, most = self.way_m
+        # from any place inside, a step of at most `limit` along an axis stays inside forward or backward
+        longest = jnp.minimum(most, jnp.min(limit / (jnp.abs(towards) + 1e-6)))
+        step = towards * jax.random.uniform(way_key, minval=least, maxval=longest)
+        goal = box + jnp.where(jnp.abs(box + step) > limit, -step, step)
         offset = jnp.asarray(self.grid.points_world).T - box[:, None]
         ways = jnp.where(jax.random.uniform(easy_key) < self.behind, 8.0, 0.0) * self._way_behind(offset, box - goal)
         blocked = jnp.sqrt(jnp.sum(offset**2, axis=0)) < self._free_m
@@ -201,19 +211,6 @@ class PushBox:
         angle = jnp.arctan2(jnp.abs(cross), offset[0] * behind[0] + offset[1] * behind[1])
         around = (self.contact_m + self.body_radius_m) * jnp.maximum(angle - _BESIDE_RAD, 0.0)
         return around + jnp.maximum(_length(offset) - self.contact_m, 0.0)
-
-    def _draw_goal(self, key: jax.Array, box: jax.Array) -> jax.Array:
-        """Draw a goal (2,) in any direction from the box (2,), at which the box does not touch the walls."""
-        angle_key, way_key = jax.random.split(key)
-        angle = jax.random.uniform(angle_key, minval=-jnp.pi, maxval=jnp.pi)
-        towards = jnp.stack([jnp.cos(angle), jnp.sin(angle)])
-        corner = self.boxes[0].size_m[0] / math.sqrt(2) + _ROOM_M
-        limit = jnp.asarray([high - corner for high in self.arena.high_world])
-        least, most = self.way_m
-        # from any place inside, a step of at most `limit` along an axis stays inside forward or backward
-        longest = jnp.minimum(most, jnp.min(limit / (jnp.abs(towards) + 1e-6)))
-        step = towards * jax.random.uniform(way_key, minval=least, maxval=longest)
-        return box + jnp.where(jnp.abs(box + step) > limit, -step, step)
 
 
 def largest_push_n(spec: RobotSpec) -> float:

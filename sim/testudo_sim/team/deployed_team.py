@@ -163,7 +163,15 @@ def tick_deployed(
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
     nominal_world, yaw_rate = split_command(team, nominal_world)
-    nominal = _chased(state, team, nominal_world)
+    # nominal velocities, with chasers directed at their nearest neighbour
+    place = team.physics.scene(state.physics).robots.position_world
+    offset = place[:, :-1] - place[:, -1:]
+    distance = length(offset)
+    nearest = jnp.argmin(distance, axis=0)
+    towards = jnp.take_along_axis(offset / (distance + 1e-6), nearest[None, None], axis=1)
+    speed = team.model.spec.control_point_speed_m_s
+    chaser = _is(state.faults, CHASER, nominal_world[0])
+    nominal = jnp.where(chaser, speed * towards, nominal_world)
     stop = team.model.stopping_point(state.estimate)
     result, space = _shielded(team, deployment, state, stop, nominal)
     sound = runs & state.located & ~state.weak
@@ -173,7 +181,10 @@ def tick_deployed(
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     space = jax.tree.map(lambda new, old: jnp.where(sound, new, old), space, state.space)
     sent_message = message(stop.position_world, jnp.where(sound, result.control_velocity_world, 0.0), space)
-    radio = _after_messages(state, sent_message, runs, radio_key)
+    # radio after the messages (6 D, N, E) of this tick; `runs` (N, E) marks running processes
+    sends = runs & state.located & ~_is(state.faults, CHASER, runs)
+    faults, loss = state.faults, state.parameters.message_loss
+    radio = exchange(state.radio, _falsified(faults, sent_message), sends, state.number, loss, faults, radio_key)
     turns = turned_on(state.turns, yaw_rate, ~(sound & (result.status != int(ShieldStatus.BRAKED))))
     physics, vehicle = _moved(team, state, sent, turns, key)
     motion = team.physics.scene(physics).robots
@@ -197,13 +208,6 @@ def tick_deployed(
     known = (space, radio, flagged, pause, held, number, state.parameters, state.faults, vehicle, turns)
     after = DeployedTeamState(physics, sent, past, *seen, *known)
     return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
-
-
-def _after_messages(state: DeployedTeamState, sent: jax.Array, runs: jax.Array, key: jax.Array) -> MessageRadio:
-    """Return the radio after the messages (6 D, N, E) of this tick; ``runs`` (N, E) marks running processes."""
-    sends = runs & state.located & ~_is(state.faults, CHASER, runs)
-    faults, loss = state.faults, state.parameters.message_loss
-    return exchange(state.radio, _falsified(faults, sent), sends, state.number, loss, faults, key)
 
 
 def _moved(
@@ -270,18 +274,6 @@ def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array)
     low, high = faults.late_ticks
     pause = jax.random.randint(length_key, runs.shape, low, high + 1)
     return runs, jnp.where(late, pause, jnp.maximum(state.pause - 1, 0))
-
-
-def _chased(state: DeployedTeamState, team: SimulatedTeam, nominal_world: jax.Array) -> jax.Array:
-    """Return the nominal velocities, with chasers directed at their nearest neighbour."""
-    place = team.physics.scene(state.physics).robots.position_world
-    offset = place[:, :-1] - place[:, -1:]
-    distance = length(offset)
-    nearest = jnp.argmin(distance, axis=0)
-    towards = jnp.take_along_axis(offset / (distance + 1e-6), nearest[None, None], axis=1)
-    speed = team.model.spec.control_point_speed_m_s
-    chaser = _is(state.faults, CHASER, nominal_world[0])
-    return jnp.where(chaser, speed * towards, nominal_world)
 
 
 def _falsified(faults: Faults, said: jax.Array) -> jax.Array:

@@ -92,7 +92,11 @@ def exchange(
     dark = (tick >= faults.blackout[0]) & (tick < faults.blackout[1])
     lost = (chance < loss) | (chance < faults.link_loss) | dark
     arrived = by_slot(due(on_air)[None])[0] & ~lost & (number > radio.heard)
-    echoed = _of_receiver(due(sent_heard))
+    # return, per receiver and slot, the message number of the receiver that the peer acknowledged (K, N, E)
+    heard = due(sent_heard)
+    slots = heard.shape[0]
+    # slot k of robot i is robot j = i + 1 + k; in the table of j, robot i is in slot N - 2 - k
+    echoed = jnp.stack([jnp.roll(heard[slots - 1 - k], -(k + 1), axis=0) for k in range(slots)])
     return MessageRadio(
         sent,
         sent_heard,
@@ -134,10 +138,3 @@ def by_slot(values: jax.Array) -> jax.Array:
     """Return the values (C, N-1, N, E) of the peers of each robot from values (C, N, E)."""
     size = values.shape[1]
     return jnp.stack([jnp.roll(values, -(k + 1), axis=1) for k in range(size - 1)], axis=1)
-
-
-def _of_receiver(heard: jax.Array) -> jax.Array:
-    """Return, per receiver and slot, the message number of the receiver that the peer acknowledged (K, N, E)."""
-    slots = heard.shape[0]
-    # slot k of robot i is robot j = i + 1 + k; in the table of j, robot i is in slot N - 2 - k
-    return jnp.stack([jnp.roll(heard[slots - 1 - k], -(k + 1), axis=0) for k in range(slots)])

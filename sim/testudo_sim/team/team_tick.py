@@ -250,19 +250,15 @@ def measure(team: SimulatedTeam, past: MotionState, parameters: WorldParameters,
     state = delayed_measurements(past, parameters)
     spec, share = team.model.spec, team.channels.noise_share
     size = state.position_world.shape[0]
-    noise = _bounded_noise(key, size + 1, state.yaw.shape) * share
+    # noise (count, ...) of unit variance, a sum of three uniform bytes, thus bounded by 3 sigma
+    words = jax.random.bits(key, ((size + 1), *state.yaw.shape), jnp.uint32)
+    total = (words & 0xFF) + ((words >> 8) & 0xFF) + ((words >> 16) & 0xFF)
+    noise = ((total.astype(jnp.float32) - 382.5) / 128.0) * share
     return MotionState(
         state.position_world + noise[:size] * (spec.position_error_m / 3),
         state.yaw + noise[size] * (spec.yaw_error_rad / 3),
         state.velocity,
     )
-
-
-def _bounded_noise(key: jax.Array, count: int, shape: tuple[int, ...]) -> jax.Array:
-    """Return noise (count, ...) of unit variance, a sum of three uniform bytes, thus bounded by 3 sigma."""
-    words = jax.random.bits(key, (count, *shape), jnp.uint32)
-    total = (words & 0xFF) + ((words >> 8) & 0xFF) + ((words >> 16) & 0xFF)
-    return (total.astype(jnp.float32) - 382.5) / 128.0
 
 
 def true_table(stop: StoppingPoint, announced: jax.Array) -> PeerTable:

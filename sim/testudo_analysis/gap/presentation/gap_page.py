@@ -49,7 +49,16 @@ def write_page(data: PageData, path: Path) -> Path:
 def page(data: PageData) -> str:
     """Return the page."""
     report = data.report
-    sections = [("summary", "Summary", _summary(report))]
+    items = "".join(f"<li>{text(sentence)}</li>" for sentence in findings(report))
+    types = ", ".join(dict.fromkeys(gap.robot_type for gap in report.types))
+    values = {
+        "robots": ", ".join(name for gap in report.types for name in gap.robots),
+        "type": types,
+        "recorded": f"{report.duration_s:.1f} s",
+        "starts replayed": f"{report.starts:,}",
+        "horizons": ", ".join(f"{h:g}" for h in report.horizons_s) + " s",
+    }
+    sections = [("summary", "Summary", facts(values) + f"<ul>{items}</ul>")]
     for k, gap in enumerate(report.types):
         of = f" of {gap.robot_type}" if len(report.types) > 1 else ""
         replay, courses = data.replays[k], data.courses[k]
@@ -66,29 +75,17 @@ def page(data: PageData) -> str:
                 ("parameters", "Parameters", _parameters(gap)),
             )
         ]
+    said = [*(f"{name} cannot be replayed: {why}" for name, why in report.left_out.items()), *report.notes]
     sections += [
         ("against", f"Against {report.against_name}", _against(report)),
         ("score", "Score", _score(report)),
-        ("notes", "Notes", _notes(report)),
+        ("notes", "Notes", "".join(map(paragraph, said)) + (facts(report.versions) if report.versions else "")),
         ("next", "Next steps", _next(report)),
     ]
     name = Path(report.run).name or "recording"
     robots = sum(len(gap.robots) for gap in report.types)
     subtitle = f"{robots} robot{'s' if robots != 1 else ''}, {report.replayed_s:.0f} s replayed, {report.source}"
     return document(f"Gap of {name}", subtitle, sections, heading=f"Gap between model and robots: {name}")
-
-
-def _summary(report: GapReport) -> str:
-    items = "".join(f"<li>{text(sentence)}</li>" for sentence in findings(report))
-    types = ", ".join(dict.fromkeys(gap.robot_type for gap in report.types))
-    values = {
-        "robots": ", ".join(name for gap in report.types for name in gap.robots),
-        "type": types,
-        "recorded": f"{report.duration_s:.1f} s",
-        "starts replayed": f"{report.starts:,}",
-        "horizons": ", ".join(f"{h:g}" for h in report.horizons_s) + " s",
-    }
-    return facts(values) + f"<ul>{items}</ul>"
 
 
 def _view(courses: Sequence[ReplayedCourse], replay: TypeReplay) -> str:
@@ -273,11 +270,6 @@ def _against(report: GapReport) -> str:
 def _score(report: GapReport) -> str:
     rows = [(row.name, row.predicted, row.real, pill(row.agrees, "agrees", "differs")) for row in report.score.rows]
     return (table(("score", "predicted", "real", ""), rows) if rows else "") + paragraph(report.score.note)
-
-
-def _notes(report: GapReport) -> str:
-    said = [*(f"{name} cannot be replayed: {why}" for name, why in report.left_out.items()), *report.notes]
-    return "".join(map(paragraph, said)) + (facts(report.versions) if report.versions else "")
 
 
 def _next(report: GapReport) -> str:

@@ -28,7 +28,20 @@ def horizon_plot(gap: TypeGap, horizons_s: Sequence[float]) -> PlotImage:
     with drawing(9.2, 2.45 * lines + 0.3) as figure:
         panels = figure.subplots(lines, columns, squeeze=False)
         for axes, channel in zip(panels.flat, channels, strict=False):
-            _horizon_panel(axes, gap, channel, horizons_s)
+            unit, factor = SHOWN_UNITS[next(row.unit for row in gap.rows if row.channel == channel)]
+            for model in gap.models:
+                rows = [row for h in horizons_s if (row := gap.find(model, channel, h))]
+                x, colour = [row.horizon_s for row in rows], MODEL_COLOURS[model]
+                figures = [(row.median.low, row.median.high, row.median.value, row.p90.value) for row in rows]
+                low, high, median, p90 = factor * np.reshape(figures, (-1, 4)).T
+                axes.fill_between(x, low, high, color=colour, alpha=0.3, linewidth=0)
+                axes.plot(x, median, color=colour, marker="o", markersize=3, label=f"{model}, median")
+                axes.plot(x, p90, color=colour, linewidth=1.0, linestyle=(0, (3, 2)), label=f"{model}, p90")
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.set_xticks(horizons_s, [f"{horizon:g}" for horizon in horizons_s])
+            axes.set(xlabel="horizon [s]", ylabel=f"error [{unit}]", title=channel.capitalize())
+            axes.set_ylim(bottom=0)
         for axes in list(panels.flat)[len(channels) :]:
             axes.set_visible(False)
         handles, labels = panels.flat[0].get_legend_handles_labels()
@@ -72,7 +85,18 @@ def state_plot(gap: TypeGap) -> PlotImage:
     with drawing(9.2, 2.9 + 2.3) as figure:
         upper, lower = np.asarray(figure.subfigures(2, 1, height_ratios=(2.9, 2.3)), object)
         for axes, model in zip(upper.subplots(1, len(models), squeeze=False)[0], models, strict=True):
-            _heat_panel(axes, gap.state[model], top)
+            state = gap.state[model]
+            speed, turn = state.curves[0].axis, state.curves[1].axis
+            axes.imshow(state.grid * 1e3, origin="lower", aspect="auto", cmap=_HEAT, vmin=0, vmax=top * 1e3)
+            for row, column in np.argwhere(np.isfinite(state.grid)):
+                value = state.grid[row, column]
+                colour = "white" if value > 0.75 * top else INK
+                axes.text(column, row, f"{value * 1e3:.1f}", ha="center", va="center", fontsize=7.5, color=colour)
+            edges = [f"{edge:.2g}" for edge in turn.edges]
+            axes.set_xticks(np.arange(-0.5, len(turn.words)), edges)
+            axes.set_yticks(np.arange(-0.5, len(speed.words)), [f"{edge:.2g}" for edge in speed.edges])
+            axes.set(xlabel=f"turn rate [{turn.unit}]", ylabel=f"speed [{speed.unit}]")
+            axes.grid(visible=False)
             axes.set_title(f"{model}: median [mm] after {gap.state_horizon_s:g} s")
         panels = lower.subplots(1, 3, sharey=True)
         for axes, k in zip(panels, range(3), strict=True):
@@ -96,7 +120,12 @@ def excerpt_plot(courses: Sequence[ReplayedCourse]) -> PlotImage:
     with drawing(9.2, 2.9 * lines) as figure:
         panels = figure.subplots(lines, columns, squeeze=False)
         for index, (axes, course) in enumerate(zip(panels.flat, courses, strict=False)):
-            begin, end = _worst_stretch(course)
+            # samples of the stretch with the largest deviation of the replayed course
+            off = np.nan_to_num(np.linalg.norm((course.replayed - course.real)[:, :-1], axis=1))
+            size = min(round(_EXCERPT_S / (course.time_s[1] - course.time_s[0])), len(off))
+            sums = np.convolve(off, np.ones(size), mode="valid")
+            begin = int(np.argmax(sums))
+            end = begin + size
             part = slice(begin, end)
             real, made = course.real[part], course.replayed[part].copy()
             made = np.insert(made, np.flatnonzero(course.restart[part]), np.nan, axis=0)
@@ -168,37 +197,6 @@ def time_plot(
         return picture(figure, f"Signed error after {horizon_s:g} s over the run, by channel and robot.")
 
 
-def _horizon_panel(axes: Axes, gap: TypeGap, channel: str, horizons_s: Sequence[float]) -> None:
-    unit, factor = SHOWN_UNITS[next(row.unit for row in gap.rows if row.channel == channel)]
-    for model in gap.models:
-        rows = [row for h in horizons_s if (row := gap.find(model, channel, h))]
-        x, colour = [row.horizon_s for row in rows], MODEL_COLOURS[model]
-        figures = [(row.median.low, row.median.high, row.median.value, row.p90.value) for row in rows]
-        low, high, median, p90 = factor * np.reshape(figures, (-1, 4)).T
-        axes.fill_between(x, low, high, color=colour, alpha=0.3, linewidth=0)
-        axes.plot(x, median, color=colour, marker="o", markersize=3, label=f"{model}, median")
-        axes.plot(x, p90, color=colour, linewidth=1.0, linestyle=(0, (3, 2)), label=f"{model}, p90")
-    axes.set_xscale("log")
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(horizons_s, [f"{horizon:g}" for horizon in horizons_s])
-    axes.set(xlabel="horizon [s]", ylabel=f"error [{unit}]", title=channel.capitalize())
-    axes.set_ylim(bottom=0)
-
-
-def _heat_panel(axes: Axes, state: StateErrors, top: float) -> None:
-    speed, turn = state.curves[0].axis, state.curves[1].axis
-    axes.imshow(state.grid * 1e3, origin="lower", aspect="auto", cmap=_HEAT, vmin=0, vmax=top * 1e3)
-    for row, column in np.argwhere(np.isfinite(state.grid)):
-        value = state.grid[row, column]
-        colour = "white" if value > 0.75 * top else INK
-        axes.text(column, row, f"{value * 1e3:.1f}", ha="center", va="center", fontsize=7.5, color=colour)
-    edges = [f"{edge:.2g}" for edge in turn.edges]
-    axes.set_xticks(np.arange(-0.5, len(turn.words)), edges)
-    axes.set_yticks(np.arange(-0.5, len(speed.words)), [f"{edge:.2g}" for edge in speed.edges])
-    axes.set(xlabel=f"turn rate [{turn.unit}]", ylabel=f"speed [{speed.unit}]")
-    axes.grid(visible=False)
-
-
 def _curve(axes: Axes, state: StateErrors, index: int, colour: str, label: str) -> None:
     curve = state.curves[index]
     for k, found in enumerate(curve.medians):
@@ -210,15 +208,6 @@ def _curve(axes: Axes, state: StateErrors, index: int, colour: str, label: str) 
         label = ""
     axes.set_xlabel(f"{curve.axis.name} [{curve.axis.unit}]")
     axes.set_title(curve.axis.name.capitalize(), color=FAINT)
-
-
-def _worst_stretch(course: ReplayedCourse) -> tuple[int, int]:
-    """Return the samples of the stretch with the largest deviation of the replayed course."""
-    off = np.nan_to_num(np.linalg.norm((course.replayed - course.real)[:, :-1], axis=1))
-    size = min(round(_EXCERPT_S / (course.time_s[1] - course.time_s[0])), len(off))
-    sums = np.convolve(off, np.ones(size), mode="valid")
-    begin = int(np.argmax(sums))
-    return begin, begin + size
 
 
 def _envelope(times: np.ndarray, values: np.ndarray, bins: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -100,7 +100,8 @@ def top_view(courses: Sequence[ReplayedCourse], radius_m: float) -> str:
     planes = np.stack(
         [np.concatenate([_plane(course.real), _plane(course.replayed)], axis=1)[picked] for course in courses], axis=1
     )
-    lying = _is_tall(planes)
+    size = np.nanmax(planes, axis=(0, 1)) - np.nanmin(planes, axis=(0, 1))
+    lying = bool(size[1] > 1.2 * size[0])
     if lying:  # a page is wide
         planes = planes[..., [1, 0, 2, 4, 3, 5]] * np.array([-1, 1, 1, -1, 1, 1]) + np.array([0, 0, 90, 0, 0, 90])
     seen = planes[..., [0, 1]][np.isfinite(planes[..., 0])]
@@ -160,11 +161,6 @@ def _heights(courses: Sequence[ReplayedCourse], picked: np.ndarray) -> np.ndarra
     if courses[0].real.shape[1] < 4:
         return None
     return np.stack([np.column_stack([course.real[:, 2], course.replayed[:, 2]])[picked] for course in courses], axis=1)
-
-
-def _is_tall(planes: np.ndarray) -> bool:
-    size = np.nanmax(planes, axis=(0, 1)) - np.nanmin(planes, axis=(0, 1))
-    return bool(size[1] > 1.2 * size[0])
 
 
 def _plane(poses: np.ndarray) -> np.ndarray:

@@ -234,7 +234,15 @@ def drone_estimates(fit: DroneFit, flights: Sequence[FlightRecord], spec: RobotS
     seen, explained = bool(above >= _SATURATED), bool(min(fit.fast[0].explained[:2]) >= EXPLAINED)
     note = "" if seen and explained else _TRADED if seen else _MOST
     rows.append(_direct(fit, "thrust_most", seen and explained, note))
-    rows += _inertias(fit, spec)
+    # inertias, and for yaw the torque ratio, from the gains of the fast response
+    rotors, scale = spec.rotors, fit.value("thrust_scale")
+    gains = np.array([each.gains for each in fit.fast])
+    found = []
+    for k, axis in enumerate(("roll", "pitch")):
+        values = rotors["rotors.arm"].value * scale / np.maximum(gains[:, k], 1e-9)
+        found.append(_from_draws(f"rotors.{axis}_inertia", values, fit.fast[0], fit.fast[0].explained[k], axis))
+    ratio = np.maximum(gains[:, 2], 0) * rotors["rotors.yaw_inertia"].value / scale
+    rows += [*found, _from_draws("rotors.torque_per_thrust", ratio, fit.fast[0], fit.fast[0].explained[2], "yaw")]
     effective = [name for name in NAMES if f"rotors.{name}" not in ROTORS]
     rows += [
         Estimate(f"response.{name}", fit.value(name), *fit.interval(name), UNITS[NAMES.index(name)], True, _EFFECTIVE)
@@ -248,18 +256,6 @@ def _direct(fit: DroneFit, name: str, determined: bool = True, note: str = "") -
     return Estimate(
         f"rotors.{name}", fit.value(name), *fit.interval(name), ROTORS[f"rotors.{name}"].unit, determined, note
     )
-
-
-def _inertias(fit: DroneFit, spec: RobotSpec) -> list[Estimate]:
-    """Return inertias, and for yaw the torque ratio, from the gains of the fast response."""
-    rotors, scale = spec.rotors, fit.value("thrust_scale")
-    gains = np.array([each.gains for each in fit.fast])
-    found = []
-    for k, axis in enumerate(("roll", "pitch")):
-        values = rotors["rotors.arm"].value * scale / np.maximum(gains[:, k], 1e-9)
-        found.append(_from_draws(f"rotors.{axis}_inertia", values, fit.fast[0], fit.fast[0].explained[k], axis))
-    ratio = np.maximum(gains[:, 2], 0) * rotors["rotors.yaw_inertia"].value / scale
-    return [*found, _from_draws("rotors.torque_per_thrust", ratio, fit.fast[0], fit.fast[0].explained[2], "yaw")]
 
 
 def _from_draws(key: str, values: np.ndarray, fast: FastResponse, explained: float, axis: str) -> Estimate:

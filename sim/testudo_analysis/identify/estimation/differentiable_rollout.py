@@ -133,22 +133,12 @@ class _Data:
 
 
 def _parametrised(spec: RobotSpec, keys: tuple[str, ...], values: jax.Array) -> RobotSpec:
+    # square root with a finite derivative at zero
     changes: Mapping[str, Any] = {
-        QUANTITIES[key].attribute: _root(values[k]) if key == SLIP else values[k] for k, key in enumerate(keys)
+        QUANTITIES[key].attribute: jnp.sqrt(values[k] + 1e-8) if key == SLIP else values[k]
+        for k, key in enumerate(keys)
     }
     return replace(spec, **changes)
-
-
-def _root(value: jax.Array) -> jax.Array:
-    """Return the square root with a finite derivative at zero."""
-    return jnp.sqrt(value + 1e-8)
-
-
-def _path(spec: RobotSpec, cutting: SegmentSettings, asked: jax.Array, phase: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return positions (D, T) [m] and headings (T,) of one stretch, from the origin."""
-    response = _response(spec, cutting)
-    model = motion_model(spec)
-    return _travelled(model, _velocities(model, response, cutting, asked, phase), response)
 
 
 def _response(spec: RobotSpec, cutting: SegmentSettings) -> LagResponse:
@@ -221,7 +211,10 @@ def _errors(
 ) -> jax.Array:
     """Return predicted less recorded (E, S) of one stretch."""
     found = _parametrised(spec, keys, values)
-    position, yaw = _path(found, cutting, data.asked, data.phase)
+    # positions (D, T) [m] and headings (T,) of one stretch, from the origin
+    response = _response(found, cutting)
+    model = motion_model(found)
+    position, yaw = _travelled(model, _velocities(model, response, cutting, data.asked, data.phase), response)
     whole = jnp.concatenate([position, yaw[None]])
     begin, end = (_at(whole, moment) for moment in (data.start, data.end))
     way, turn = (end - begin)[:-1], (end - begin)[-1]

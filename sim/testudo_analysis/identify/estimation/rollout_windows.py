@@ -145,7 +145,8 @@ def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Segme
     integral = np.concatenate(
         [np.zeros((1, command.shape[1])), np.cumsum(np.diff(told.stamp_s)[:, None] * command[:-1], axis=0)]
     )
-    first = _spaced(stamps, cutting.spacing_s)
+    # first sample (K,) of each time interval of this length
+    first = np.unique(((stamps - stamps[0]) // cutting.spacing_s).astype(int), return_index=True)[1]
     windows = [_ends(stamps, first, horizon) for horizon in cutting.horizons_s]
     start = np.concatenate([first[near] for near, _ in windows])
     end = np.concatenate([ends for _, ends in windows])
@@ -184,11 +185,6 @@ def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Segme
             }
         )
     return parts
-
-
-def _spaced(stamps: np.ndarray, spacing: float) -> np.ndarray:
-    """Return the first sample (K,) of each time interval of this length."""
-    return np.unique(((stamps - stamps[0]) // spacing).astype(int), return_index=True)[1]
 
 
 def _ends(stamps: np.ndarray, first: np.ndarray, horizon: float) -> tuple[np.ndarray, np.ndarray]:

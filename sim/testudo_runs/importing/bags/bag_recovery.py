@@ -95,7 +95,21 @@ def _rebuilt(bag: BagSource, made: Path, folder: Path, msg_path: tuple[Path, ...
         contents = bag.contents
         if not contents.count:
             raise BagError(f"{bag.folder.path}: no message can be read" + "".join(f"; {text}" for text in bag.damage))
-        kept = _files_beside(bag, made)
+        # copy the valid files of the folder, and replace invalid ones by those attached to the bag
+        home = bag.folder.path if bag.folder.path.is_dir() else None
+        bags = {file.name for file in bag.folder.files}
+        names: dict[str, bytes] = {}
+        for file in sorted(home.iterdir()) if home else ():
+            if file.is_file() and file.name not in bags | _OWN and not file.name.startswith("."):
+                with suppress(OSError):
+                    names[file.name] = file.read_bytes()
+        for one in bag.contents.enclosed:
+            plain = Path(one.name).name == one.name and not one.name.startswith(".") and one.name not in _OWN
+            if plain and not _holds(one.name, names.get(one.name)) and _holds(one.name, one.data):
+                names[one.name] = one.data
+        for name, data in names.items():
+            (made / name).write_bytes(data)
+        kept = list(names)
         ours = FLEET_FILE in kept or (INFO_FILE in kept and not is_imported(made))
         missing = [name for name in (FLEET_FILE, INFO_FILE, POLICY_FILE) if ours and name not in kept]
         found = Recovered(
@@ -179,24 +193,6 @@ class _BagCopy:
             )
             return ""
         return types.store(topic).generate_msgdef(topic.type, ros_version=2)[0]
-
-
-def _files_beside(bag: BagSource, made: Path) -> list[str]:
-    """Copy the valid files of the folder, and replace invalid ones by those attached to the bag."""
-    home = bag.folder.path if bag.folder.path.is_dir() else None
-    bags = {file.name for file in bag.folder.files}
-    names: dict[str, bytes] = {}
-    for file in sorted(home.iterdir()) if home else ():
-        if file.is_file() and file.name not in bags | _OWN and not file.name.startswith("."):
-            with suppress(OSError):
-                names[file.name] = file.read_bytes()
-    for one in bag.contents.enclosed:
-        plain = Path(one.name).name == one.name and not one.name.startswith(".") and one.name not in _OWN
-        if plain and not _holds(one.name, names.get(one.name)) and _holds(one.name, one.data):
-            names[one.name] = one.data
-    for name, data in names.items():
-        (made / name).write_bytes(data)
-    return list(names)
 
 
 def _holds(name: str, data: bytes | None) -> bool:

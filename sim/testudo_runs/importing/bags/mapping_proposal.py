@@ -23,7 +23,7 @@ from testudo_runs.importing.bags.robot_grouping import (
     match_of,
     names_of,
 )
-from testudo_runs.importing.bags.topic_candidates import Candidate, CandidateSearch, candidates_of
+from testudo_runs.importing.bags.topic_candidates import Candidate, candidates_of
 from testudo_runs.importing.mapping.mapping_file import ReadMap, parse_map, plain_name
 from testudo_runs.importing.mapping.topic_mapping import topics_text
 from testudo_runs.recording.recording import ROLES
@@ -78,7 +78,23 @@ def propose_map(
     for robot, candidates in team.robots.items():
         _choose(team, robot, candidates, several=len(found) > 1)
     unused = [text for one in found for text in one.unused] + team.left
-    return _written(found, team, unused, robot_type)
+    names = [one.source.name for one in found]
+    head = [
+        f"proposed by `testudo inspect` for {', '.join(names)}: check it, then",
+        "testudo import BAG RUN --map FILE",
+    ]
+    lines = [f"# {line}\n" for line in head]
+    lines += [f"# AMBIGUOUS: {text}\n" for text in team.ambiguous]
+    lines.append(
+        topics_text(plain_name(names[0]), f"proposed for {', '.join(names)}", robot_type, team.entries, team.why)
+    )
+    lines += [f"# not used: {text}\n" for text in unused]
+    text = "".join(lines)
+    if not any(entry.role in ("pose", "odometry") for entry in team.entries):
+        team.ambiguous.append("no topic shows where a robot was: pose or odometry is needed")
+    mapping = parse_map(text, "the proposed mapping") if team.entries else None
+    reasons = {f"{entry.topic} {entry.robot} {entry.role}": why for entry, why in team.why.items()}
+    return Proposal(text, mapping, tuple(team.ambiguous), reasons, tuple(unused))
 
 
 def _choose(team: RobotTopics, robot: str, candidates: Sequence[Candidate], *, several: bool) -> None:
@@ -202,26 +218,6 @@ def _alike(first: Candidate, second: Candidate) -> bool:
     one, other = first.motion, second.motion
     match = follow(one, other, (-0.3, 0.3), IN_BODY) if one and other else None
     return match is not None and match.score > _SAME
-
-
-def _written(found: Sequence[CandidateSearch], team: RobotTopics, unused: Sequence[str], robot_type: str) -> Proposal:
-    names = [one.source.name for one in found]
-    head = [
-        f"proposed by `testudo inspect` for {', '.join(names)}: check it, then",
-        "testudo import BAG RUN --map FILE",
-    ]
-    lines = [f"# {line}\n" for line in head]
-    lines += [f"# AMBIGUOUS: {text}\n" for text in team.ambiguous]
-    lines.append(
-        topics_text(plain_name(names[0]), f"proposed for {', '.join(names)}", robot_type, team.entries, team.why)
-    )
-    lines += [f"# not used: {text}\n" for text in unused]
-    text = "".join(lines)
-    if not any(entry.role in ("pose", "odometry") for entry in team.entries):
-        team.ambiguous.append("no topic shows where a robot was: pose or odometry is needed")
-    mapping = parse_map(text, "the proposed mapping") if team.entries else None
-    reasons = {f"{entry.topic} {entry.robot} {entry.role}": why for entry, why in team.why.items()}
-    return Proposal(text, mapping, tuple(team.ambiguous), reasons, tuple(unused))
 
 
 def is_complete_mapping(proposal: Proposal) -> ReadMap:

@@ -76,7 +76,13 @@ def motion_of(role: str, times_s: np.ndarray, values: np.ndarray) -> SampledMoti
     elif role == "imu":
         found = {"turn": even[5]}
     elif role in ("pose", "odometry", "setpoint"):
-        found = _from_poses(times_s, values, grid, even)
+        yaw = np.interp(grid, times_s, np.unwrap(heading(values[:, 3:7].T)))
+        velocity = np.stack([np.gradient(_smooth(column), STEP_S) for column in even[:3]])
+        forward = velocity[0] * np.cos(yaw) + velocity[1] * np.sin(yaw)
+        left = velocity[1] * np.cos(yaw) - velocity[0] * np.sin(yaw)
+        found = {"forward": forward, "left": left, "turn": np.gradient(_smooth(yaw), STEP_S)}
+        found |= {"east": velocity[0], "north": velocity[1], "up": velocity[2]}
+        found["speed"] = np.hypot(velocity[0], velocity[1])
     else:
         return None
     return SampledMotion(float(grid[0]), {name: _smooth(column) for name, column in found.items()})
@@ -113,16 +119,6 @@ def follow(
     far = np.abs(lags - lags[best]) > 1.0
     rival = float(np.nanmax(scores[far])) if far.any() and np.isfinite(scores[far]).any() else -1.0
     return MotionMatch(float(lags[best] + _vertex(scores, best) * STEP_S), float(scores[best]), rival, names)
-
-
-def _from_poses(times_s: np.ndarray, values: np.ndarray, grid: np.ndarray, even: np.ndarray) -> dict[str, np.ndarray]:
-    yaw = np.interp(grid, times_s, np.unwrap(heading(values[:, 3:7].T)))
-    velocity = np.stack([np.gradient(_smooth(column), STEP_S) for column in even[:3]])
-    forward = velocity[0] * np.cos(yaw) + velocity[1] * np.sin(yaw)
-    left = velocity[1] * np.cos(yaw) - velocity[0] * np.sin(yaw)
-    found = {"forward": forward, "left": left, "turn": np.gradient(_smooth(yaw), STEP_S)}
-    found |= {"east": velocity[0], "north": velocity[1], "up": velocity[2]}
-    return found | {"speed": np.hypot(velocity[0], velocity[1])}
 
 
 def _correlations(first: np.ndarray, second: np.ndarray, least: int) -> np.ndarray:

@@ -31,7 +31,18 @@ class RobotTopics:
 
 def grouped(found: Sequence[CandidateSearch]) -> RobotTopics:
     """Return candidates by robot, by names and motion; undecided ones are in the lists of the result."""
-    team = _by_names(found)
+    # candidates by robot name; those without one belong to the robot of the bag
+    team = RobotTopics()
+    named = robots_of({one.topic: one.type for part in found for one in part.candidates if not one.child})
+    for part in found:
+        alone = plain_name(part.source.name) if len(found) > 1 else ""
+        for candidate in part.candidates:
+            if not candidate.child and candidate.robot == robot_of(candidate.topic):
+                candidate.robot = named[candidate.topic]
+            name = plain_name(candidate.robot or candidate.child) if candidate.robot or candidate.child else alone
+            if candidate.child and not candidate.robot and candidate.type.endswith("TFMessage"):
+                name = alone
+            team.robots.setdefault(name, []).append(candidate)
     loose: list[Candidate] = []  # velocities without a body that are not named as commands make no robot
     for name in list(team.robots):
         if all(one.unsure for one in _moving(team.robots[name])):
@@ -45,22 +56,6 @@ def grouped(found: Sequence[CandidateSearch]) -> RobotTopics:
     _join_bodies(team)
     _join_loose(team, loose)
     _report_incomplete(team)
-    return team
-
-
-def _by_names(found: Sequence[CandidateSearch]) -> RobotTopics:
-    """Return candidates by robot name; those without one belong to the robot of the bag."""
-    team = RobotTopics()
-    named = robots_of({one.topic: one.type for part in found for one in part.candidates if not one.child})
-    for part in found:
-        alone = plain_name(part.source.name) if len(found) > 1 else ""
-        for candidate in part.candidates:
-            if not candidate.child and candidate.robot == robot_of(candidate.topic):
-                candidate.robot = named[candidate.topic]
-            name = plain_name(candidate.robot or candidate.child) if candidate.robot or candidate.child else alone
-            if candidate.child and not candidate.robot and candidate.type.endswith("TFMessage"):
-                name = alone
-            team.robots.setdefault(name, []).append(candidate)
     return team
 
 

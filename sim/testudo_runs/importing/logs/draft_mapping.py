@@ -130,7 +130,14 @@ def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delim
     time = _time(rows, names)
     roles = _roles(names)
     reach = dict(zip(names, np.maximum(np.abs(low), np.abs(high)).tolist(), strict=False))
-    degrees = _in_degrees(roles, reach)
+    # set the unit deg for headings beyond one turn in rad; return their columns
+    found = []
+    for role in roles.values():
+        column = role["channels"].get("yaw")
+        if column is not None and reach[column] > 2 * np.pi + _NEARLY:
+            role["channels"]["yaw"] = {"column": column, "unit": "deg"}
+            found.append(column)
+    degrees = list(dict.fromkeys(found))
     if time is None or not roles:
         return Draft(file.name, columns, "")
     at, unit, clock = time
@@ -154,17 +161,6 @@ def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delim
         "".join(f"# guessed: {guess}\n" for guess in _guesses(time, roles, degrees, reach))
         + yaml.safe_dump(tables, sort_keys=False, width=110),
     )
-
-
-def _in_degrees(roles: dict[str, dict[str, Any]], reach: Mapping[str, float]) -> list[str]:
-    """Set the unit deg for headings beyond one turn in rad; return their columns."""
-    found = []
-    for role in roles.values():
-        column = role["channels"].get("yaw")
-        if column is not None and reach[column] > 2 * np.pi + _NEARLY:
-            role["channels"]["yaw"] = {"column": column, "unit": "deg"}
-            found.append(column)
-    return list(dict.fromkeys(found))
 
 
 def _guesses(

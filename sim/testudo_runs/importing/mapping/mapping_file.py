@@ -252,11 +252,7 @@ def _check_way(role: str, way: RoleMap, part: TextMap | UsdMap, where: str) -> N
     missing = [name for name in needed_of(role) if name not in way.channels]
     if missing:
         raise MapError(f"{where}.channels.{missing[0]}: missing; a {role} has {', '.join(units)}")
-    _check_attitude(role, way, where)
-
-
-def _check_attitude(role: str, way: RoleMap, where: str) -> None:
-    """Refuse an incomplete quaternion, two attitudes, and a rotated frame without an attitude."""
+    # refuse an incomplete quaternion, two attitudes, and a rotated frame without an attitude
     given = [name for name in ATTITUDE if name in way.channels]
     kinds = [kind for kind in (QUATERNION, ANGLES, (PACKED,)) if set(kind) & set(given)]
     if len(kinds) > 1 or (kinds == [QUATERNION] and len(given) < len(QUATERNION)):

@@ -112,22 +112,18 @@ def _check(entry: TopicMap, where: str) -> None:
             f"{ROLES[entry.role].sense}"
         )
     if entry.fields:
-        _check_fields(entry, where)
-
-
-def _check_fields(entry: TopicMap, where: str) -> None:
-    """Refuse unknown channels, and a role without its required channels, which would be zero."""
-    channels = ROLES[entry.role].channels
-    angles = ANGLES if set(QUATERNION) <= set(channels) else ()
-    unknown = set(entry.fields) - {*channels, *angles, "stamp"}
-    if unknown:
-        raise MapError(
-            f"{where}.fields.{min(unknown)}: unknown channel; a {entry.role} has "
-            f"{', '.join((*channels, *angles))}, and stamp"
-        )
-    named = [name for name in (*QUATERNION, *ANGLES) if name in entry.fields]
-    if set(named) & set(QUATERNION) and set(named) & set(ANGLES):
-        raise MapError(f"{where}.fields: found {', '.join(named)}, expected those of a quaternion or angles")
-    missing = [name for name in needed_of(entry.role) if name not in entry.fields]
-    if missing:
-        raise MapError(f"{where}.fields: {missing[0]} is missing; a {entry.role} needs it")
+        # refuse unknown channels, and a role without its required channels, which would be zero
+        channels = ROLES[entry.role].channels
+        angles = ANGLES if set(QUATERNION) <= set(channels) else ()
+        unknown = set(entry.fields) - {*channels, *angles, "stamp"}
+        if unknown:
+            raise MapError(
+                f"{where}.fields.{min(unknown)}: unknown channel; a {entry.role} has "
+                f"{', '.join((*channels, *angles))}, and stamp"
+            )
+        named = [name for name in (*QUATERNION, *ANGLES) if name in entry.fields]
+        if set(named) & set(QUATERNION) and set(named) & set(ANGLES):
+            raise MapError(f"{where}.fields: found {', '.join(named)}, expected those of a quaternion or angles")
+        missing = [name for name in needed_of(entry.role) if name not in entry.fields]
+        if missing:
+            raise MapError(f"{where}.fields: {missing[0]} is missing; a {entry.role} needs it")
