@@ -1,7 +1,5 @@
 """Runs simulated vehicles until Ctrl-C: `python -m testudo_crazyflie --vehicles 2`."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

@@ -1,7 +1,5 @@
 """Flies a simulated vehicle with the real `cflib` and commands at 50 Hz, for benchmark and tests."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time
@@ -66,7 +64,7 @@ class CflibFlight:
             return str(error)
         return ""
 
-    def climb(self) -> CflibFlight:
+    def climb(self) -> "CflibFlight":
         """Arm, take off and hold, until commands pass.
 
         Raises:
@@ -150,11 +148,8 @@ def fly_with_cflib(
 ) -> Iterator[CflibFlight]:
     """Start a vehicle, connect to it, and close the link at the end without waiting for a landing.
 
-    Args:
-        air: quality of the connection, from the first packet on.
-        seed: of the losses.
-        prepare: called with the server before the link is opened.
-        settings: of `SimulatedCrazyflieSettings`.
+    ``air`` is the quality of the connection, from the first packet on, ``seed`` that of the losses; ``prepare`` is
+    called with the server before the link is opened.
     """
     craft = SimulatedCrazyflieSettings.create(**settings)
     with CpuKeepAwake(), CrazyflieServer(craft, seed=seed) as server:

@@ -1,7 +1,5 @@
 """`SimulatedCrazyflie`: one vehicle behind its radio protocol; bytes and a clock in, bytes out."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Iterator
@@ -102,7 +100,7 @@ class SimulatedCrazyflieSettings:
     """Time since power-on."""
 
     @classmethod
-    def create(cls, robot: str = "crazyflie_2x", **changes: Any) -> SimulatedCrazyflieSettings:
+    def create(cls, robot: str = "crazyflie_2x", **changes: Any) -> "SimulatedCrazyflieSettings":
         """Return the settings of a registered robot."""
         return cls(load_robot(robot), **changes)
 

@@ -1,7 +1,5 @@
 """Runs a simulated vehicle in real time behind a UDP socket with radio loss and latency: `udp://127.0.0.1:PORT`."""
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import os

@@ -1,7 +1,5 @@
 """Monitors a run on the plant: start, goal distances, contacts, driver faults, end."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Progress bar of long work on a terminal; it disappears at the end and is silent without a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Reads a run folder back into typed tracks."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +51,7 @@ class Track:
     quaternion_xyzw: np.ndarray | None = None
     """(T, 4): body to world, of a recorded truth."""
 
-    def in_order(self) -> Track:
+    def in_order(self) -> "Track":
         """Return the samples by stamp, each stamp once."""
         _, index = np.unique(self.stamp_s, return_index=True)
         turns = self.quaternion_xyzw
@@ -132,7 +130,7 @@ class RecordedRun:
         return self._one_team().policy_sha256
 
     @property
-    def teams(self) -> tuple[RecordedRun, ...]:
+    def teams(self) -> tuple["RecordedRun", ...]:
         """Return a run for each policy file with its robots; of one policy the run itself."""
         if not self.fleet.policies:
             return (self,)

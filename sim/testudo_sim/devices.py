@@ -5,8 +5,6 @@ coarse for the margins of the shield and for the comparison of an exported polic
 variable ``JAX_DEFAULT_MATMUL_PRECISION`` takes precedence.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Worlds are vectorised (last axis) and restart automatically; terminated and truncated are separate.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes a policy file without training that drives straight to the goal, to try out robots, links and faults."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

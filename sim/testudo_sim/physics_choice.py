@@ -1,7 +1,5 @@
 """Selects and builds the physics tier of a scenario."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal, get_args

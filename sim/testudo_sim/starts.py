@@ -1,7 +1,5 @@
 """Start distributions from recorded runs, and their files, for training, evaluation and tests."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import asdict, dataclass, field

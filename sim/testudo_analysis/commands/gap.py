@@ -1,7 +1,5 @@
 """The verb `gap`: size, place and cause of the model's deviation from recorded motion."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

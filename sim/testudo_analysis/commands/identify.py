@@ -1,7 +1,5 @@
 """The verb `identify`: fits robot parameters to a recorded run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

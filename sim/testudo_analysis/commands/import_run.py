@@ -1,7 +1,5 @@
 """The verbs `import` and `recover`: recordings of other systems as runs, and damaged bags as whole ones."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

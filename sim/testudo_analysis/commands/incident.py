@@ -1,7 +1,5 @@
 """The verb `incident`: finds incidents of a run, their likely causes and counterfactual outcomes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from json import dumps

@@ -1,7 +1,5 @@
 """The verb `replay`: re-inference, open-loop gap and counterfactuals of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial

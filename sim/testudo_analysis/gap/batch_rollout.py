@@ -1,7 +1,5 @@
 """Predictions from every start of all robots of one type by several parameter sets, and their errors by channel."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,10 +40,7 @@ def roll_out_all(
 ) -> list[RollOut]:
     """Return the predictions of each parameter set from every pose of every robot.
 
-    Args:
-        robots: robots of one type.
-        specs: that type with one or more sets of parameters, which share the windows.
-        horizons_s: rising [s].
+    ``specs`` are parameter sets of the robots' type, which share the windows; ``horizons_s`` rise [s].
     """
     made = []
     for spec in specs:
@@ -110,10 +105,7 @@ class StartFeatures:
 def error_channels(spec: RobotSpec, out: RollOut, index: int) -> dict[str, np.ndarray]:
     """Return predicted less real (H, S) by channel, NaN where not valid; positions and speeds as lengths.
 
-    Args:
-        spec: of the robot.
-        out: the predictions.
-        index: of the parameter set.
+    ``index`` is that of the parameter set of ``out``.
     """
     predicted, track, end = out.predicted[index], out.robot.trajectory, out.windows.end
     offset = predicted.position_world - _taken(track.position_world, end)

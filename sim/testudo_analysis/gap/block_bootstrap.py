@@ -4,8 +4,6 @@ Drawing single starts would count one disturbance hundreds of times (Künsch, An
 fast samples of many quantiles, each block stores its errors as counts in common bins: a sample is a sum of counts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +35,7 @@ class Interval:
         return self.high < 0
 
     @classmethod
-    def of_samples(cls, value: float, samples: np.ndarray) -> Interval:
+    def of_samples(cls, value: float, samples: np.ndarray) -> "Interval":
         """Return a figure with the interval of bootstrap samples (R,)."""
         usable = samples[np.isfinite(samples)]
         if not len(usable):
@@ -56,7 +54,7 @@ class TimeBlocks:
     """(R, B): count of each block."""
 
     @classmethod
-    def create(cls, times_s: list[np.ndarray], seed: int = 0) -> TimeBlocks:
+    def create(cls, times_s: list[np.ndarray], seed: int = 0) -> "TimeBlocks":
         """Cut the starts (S_k,) [s] of each robot into blocks of time, one robot after the other."""
         longest = max((times.max() - times.min() for times in times_s if len(times)), default=0.0)
         size = max(min(BLOCK_S, longest / LEAST_BLOCKS), 1e-3)
@@ -68,7 +66,7 @@ class TimeBlocks:
         weights = np.random.default_rng(seed).multinomial(offset, np.full(offset, 1 / max(offset, 1)), size=REPEATS)
         return cls(np.concatenate(parts) if parts else np.zeros(0, int), weights.astype(np.float32))
 
-    def part(self, begin: int, end: int) -> TimeBlocks:
+    def part(self, begin: int, end: int) -> "TimeBlocks":
         """Return the blocks of the starts of one robot, with the counts of their blocks."""
         index = self.index[begin:end]
         low, high = (int(index.min()), int(index.max()) + 1) if len(index) else (0, 0)

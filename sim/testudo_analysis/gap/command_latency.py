@@ -1,7 +1,5 @@
 """Latency from command to response, in the recording and in the model, by the same estimator."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -6,8 +6,6 @@ fitted separately. Reactions of the flight controller (to gusts, downwash, its o
 or trim of the model: the kinds predict from such a log, and need not be properties of the drone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -93,11 +91,7 @@ def flight_causes(
 ) -> tuple[ErrorCause, ...]:
     """Return the parts of the error of a rotor model after one horizon, sorted by the explained share.
 
-    Args:
-        blocks: of time, over the starts of all flights.
-        spec: the model.
-        outs: of flights; S starts in total.
-        at: index of the horizon.
+    The blocks cover the starts of all flights, S in total; ``at`` is the index of the horizon.
     """
     columns = [_columns(spec, out, at) for out in outs]
     tiled = TimeBlocks(np.tile(blocks.index, 3), blocks.weights)

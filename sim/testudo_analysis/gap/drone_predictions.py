@@ -4,8 +4,6 @@ The model has no attitude controller, so the open-loop attitude diverges within 
 are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 
@@ -69,11 +67,8 @@ def predict_flights(
 ) -> list[FlightRollOut]:
     """Return the predictions from every sample of every flight.
 
-    Args:
-        flights: drones of one type.
-        specs: parameter sets; the first one is for ballistic flight: logged thrust along the body axis over the mass,
-            constant body rates.
-        horizons_s: rising [s]; those beyond `LONGEST_S` have no valid window.
+    The first of the parameter sets ``specs`` is for ballistic flight: logged thrust along the body axis over the mass,
+    constant body rates. ``horizons_s`` rise [s]; those beyond `LONGEST_S` have no valid window.
     """
     found = []
     for flight in flights:

@@ -5,8 +5,6 @@ velocity, speed lost in turns one proportional to distance times turn rate. One 
 that each explains what the others leave.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -96,11 +94,7 @@ def causes(
 ) -> tuple[ErrorCause, ...]:
     """Return the parts of the error after one horizon, sorted by the explained share.
 
-    Args:
-        blocks: of time.
-        errors: predicted less real (S,) by channel: along, across [m], yaw [rad]; NaN where missing.
-        predicted: regressors of the errors.
-        horizon_s: of both.
+    ``errors`` are predicted less real (S,) by channel: along, across [m], yaw [rad]; NaN where missing.
     """
     way, asked, change = predicted.along
     if predicted.turn is None:
@@ -124,12 +118,9 @@ def fit_terms(
 ) -> list[ErrorCause]:
     """Return the part of the error that each term explains.
 
-    Args:
-        blocks: of time.
-        error: predicted less real (S,); NaN where missing.
-        columns: regressor (S,) of each term; the effect is its coefficient.
-        terms: their kinds.
-        in_turn: the explained share of a term is that after the larger ones, not beside all others.
+    ``error`` (S,) is predicted less real, NaN where missing; ``columns`` are the regressors (S,) of the terms, and the
+    effect of a term is its coefficient. With ``in_turn`` the explained share of a term is that after the larger ones,
+    not beside all others.
     """
     good = np.isfinite(error) & np.all([np.isfinite(column) for column in columns], axis=0)
     if good.sum() < 10 * len(columns):

@@ -1,7 +1,5 @@
 """Errors over the state space: by speed, turn rate and acceleration, and the worst regions in words."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -90,13 +88,8 @@ def state_errors(
 ) -> StateErrors:
     """Return the error over the state space.
 
-    Args:
-        blocks: of time, for the intervals.
-        robots: (S,) int: robot of each start.
-        names: of the robots.
-        features: (S,) of the starts.
-        axes: of `axes_of`.
-        error: (S,) not negative, NaN where missing.
+    ``robots`` (S,) int is the robot of each start, ``features`` (S,) are those of the starts, ``axes`` those of
+    `axes_of`, and ``error`` (S,) is not negative, NaN where missing.
     """
     used = np.isfinite(error)
     values = features.speed_m_s, features.turn_rad_s, features.acceleration_m_s2

@@ -1,7 +1,5 @@
 """The gap report of a recording: replay, errors with intervals, places, causes, latency, margins, score."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -102,12 +100,9 @@ def analyse(
 ) -> tuple[GapReport, tuple[TypeReplay, ...]]:
     """Return the gap report of a recording, and its replays.
 
-    Args:
-        recording: of any kind.
-        identified: identified robot file, for robots of its kind.
-        horizons_s: rising [s].
-        seed: of the bootstrap: equal for comparisons on one run, different for another run.
-        tell: called with the current step and the completed fraction.
+    ``identified`` is the identified robot file for robots of its kind; ``horizons_s`` rise [s]; ``seed`` of the
+    bootstrap is equal for comparisons on one run, different for another run; ``tell`` gets the current step and the
+    completed fraction.
 
     Raises:
         TestudoError: no robot can be replayed.
@@ -194,6 +189,7 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
     }
     after = {model: horizon for model, horizon in horizons.items() if horizon is not None}
     why = {model: _causes(replay, model, horizon, horizons_s[horizon]) for model, horizon in after.items()}
+    rows = tuple(_rows(replay, horizons_s))  # fills `replay.found`
     names = list(replay.models)
     pairs = list(itertools.pairwise(names)) + ([(names[0], names[-1])] if len(names) > 2 else [])
     keys = itertools.product(pairs, (*replay.names, ALL), replay.errors[names[0]][0], horizons_s)
@@ -207,7 +203,7 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
         replay.names,
         tuple(replay.models),
         {name: _parameters(replay, spec) for name, spec in replay.models.items()},
-        tuple(_rows(replay, horizons_s)),
+        rows,
         tuple(differences),
         state,
         horizons_s[at],
@@ -223,11 +219,7 @@ def compare(
 ) -> tuple[Difference, ...]:
     """Return the differences of two runs, or of two robot files on one run, by type, robot, channel and horizon.
 
-    Args:
-        first: replays of the first; of their best parameter sets.
-        second: replays of the second.
-        names: of both.
-        horizons_s: of the replays.
+    Each run counts with its best parameter sets; ``names`` and ``horizons_s`` are those of both.
     """
     found = []
     for one in first:

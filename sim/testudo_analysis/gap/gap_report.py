@@ -1,7 +1,5 @@
 """The gap report as data for JSON, the page and the tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass

@@ -1,7 +1,5 @@
 """Residuals of a run compared with the terms of the shield's margins that must cover them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -52,12 +50,8 @@ def margin_checks(
 ) -> list[MarginCheck]:
     """Compare the residuals of all robots of one type with the margins of its robot file.
 
-    Args:
-        spec: the robot file of the shield.
-        robots: aligned robots of that type.
-        errors: by robot, of the model with that file: (H, S) by channel.
-        horizons_s: (H,).
-        found: latencies of the robots.
+    ``spec`` is the robot file of the shield; ``errors`` by robot are those of the model with that file, (H, S) by
+    channel; ``found`` are latencies of the robots.
     """
     shield, space = projection_parameters(spec), stop_tube_parameters(spec)
     terms = {
@@ -134,10 +128,7 @@ def flight_checks(
     The terms for the prediction of the control point need velocity commands. The latency of the rotors is compared with
     the intervals of the robot file.
 
-    Args:
-        spec: the robot file of the shield.
-        robots: aligned drones of that type.
-        found: latencies of their rotors.
+    ``spec`` is the robot file of the shield; ``found`` are latencies of the rotors.
     """
     terms = {term.name: term.value_m for term in projection_parameters(spec).terms}
     share = 2 * projection_parameters(spec).direction_factor

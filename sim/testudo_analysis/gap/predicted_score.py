@@ -1,7 +1,5 @@
 """The score of a run compared with the prediction in the policy file; for other runs, why there is none."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

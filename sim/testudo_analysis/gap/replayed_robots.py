@@ -1,7 +1,5 @@
 """The robots of a recording that can be replayed, by type, and the open-loop replay of imported runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -45,9 +43,7 @@ def open_loop_recording(
 ) -> tuple[list[OpenLoopGap], dict[str, str]]:
     """Replay the recorded commands of an imported run from every pose.
 
-    Args:
-        recording: imported.
-        horizons_s: rising [s].
+    ``horizons_s`` rise [s].
 
     Returns:
         One gap for each type of robot, and why robots were left out, by their names.

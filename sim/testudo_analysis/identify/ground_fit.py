@@ -1,7 +1,5 @@
 """Identification of robots with velocity commands: scales, turn slip, delay, lag, acceleration limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -101,13 +99,9 @@ def fit_ground(
 ) -> GroundFit:
     """Fit the parameters of one robot type.
 
-    Args:
-        robots: aligned, all of the type.
-        spec: initial values of the fit.
-        hold_out: held-out data for the validation: half of the run, single robots.
-        residual: also validate a residual model; for differential drives only.
-        cutting: settings of the stretches.
-        tell: called with the current step and the completed fraction.
+    All ``robots`` are of the type; ``spec`` has the initial values; ``hold_out`` is the held-out data for the
+    validation: half of the run, single robots; ``residual`` also validates a residual model, of differential drives
+    only; ``tell`` gets the current step and the completed fraction.
 
     Raises:
         TestudoError: the run has too few windows.
@@ -124,7 +118,8 @@ def fit_ground(
     start, limited = _start(roller, robots, spec, chosen), _limit_mask(keys)
     low, high = (np.array([getattr(QUANTITIES[key], end) for key in keys]) for end in ("low", "high"))
     high = np.where(np.array(keys) == DELAY, chosen.longest_delay_s, high)
-    problem = _Problem(roller, start, to_inner(keys, low), to_inner(keys, high), ~limited, _first_scale(spec, chosen))
+    bounds = to_inner(keys, low), to_inner(keys, high)
+    problem = _Problem(roller, start, bounds, ~limited, _first_scale(spec, chosen))
     problem, whole, spread = _fit_of_all(problem, spec, stretches, len(chosen.horizons_s), steps)
     steps.begin(_EACH)
     single = problem.solve(whole.values[0], stretches.robot, everyone)

@@ -5,8 +5,6 @@ features of the model's own motion, so that it stays a prediction: no recorded m
 rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,7 +35,7 @@ class HeldOutErrors:
     """Also validate a residual model."""
 
     @classmethod
-    def create(cls, roller: BatchedRollout, scale: np.ndarray, *, residual: bool = False) -> HeldOutErrors:
+    def create(cls, roller: BatchedRollout, scale: np.ndarray, *, residual: bool = False) -> "HeldOutErrors":
         """Return the references for the stretches of a rollout."""
         count = len(roller.stretches)
         nominal = np.broadcast_to(roller.nominal(), (count, len(roller.keys)))
@@ -47,11 +45,8 @@ class HeldOutErrors:
     def rows(self, errors: dict[str, np.ndarray], test: np.ndarray, name: str, split: str) -> list[HeldOut]:
         """Return the errors of one robot by horizon and channel.
 
-        Args:
-            errors: (C, E, S) by ending of the channel.
-            test: (C,) bool.
-            name: of the robot.
-            split: the held-out data.
+        ``errors`` (C, E, S) are by ending of the channel; ``test`` (C,) bool; ``name`` is that of the robot, ``split``
+        the held-out data.
         """
         stretches, wheeled = self.roller.stretches, self.roller.spec.kind == DIFFERENTIAL_DRIVE
         rows = []
@@ -144,11 +139,8 @@ class ResidualBenefit:
 def fit_residual(roller: BatchedRollout, values: np.ndarray, scale: np.ndarray, train: np.ndarray) -> ResidualModel:
     """Return the residual model of some stretches, with the robust weights of the fit.
 
-    Args:
-        roller: of the fitted model.
-        values: (C, P) parameters.
-        scale: (H, E): scale of large errors.
-        train: (C,) bool.
+    ``roller`` is that of the fitted model with ``values`` (C, P); ``scale`` (H, E) is that of large errors; ``train``
+    (C,) bool.
     """
     motion = _Motion.create(roller, values)
     errors, stretches = roller.errors(values), roller.stretches
@@ -198,7 +190,7 @@ class _Motion:
     """(C, F, T)."""
 
     @classmethod
-    def create(cls, roller: BatchedRollout, values: np.ndarray) -> _Motion:
+    def create(cls, roller: BatchedRollout, values: np.ndarray) -> "_Motion":
         ends = roller.velocities(values)
         step = roller.cutting.step_s
         lag = values[:, roller.keys.index("dynamics.velocity_lag")]

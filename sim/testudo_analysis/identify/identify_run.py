@@ -1,7 +1,5 @@
 """Identification of a recorded run: choice of robots and fit, and estimates with the keys of a robot file."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence
@@ -54,12 +52,8 @@ def identify_run(
 
     Drones with recorded motor signals are identified from those (`identify_drone`), all others from velocity commands.
 
-    Args:
-        team: the run.
-        robots: names; default: all of the type.
-        hold_out: held-out data for the validation.
-        residual: also validate a residual model.
-        tell: called with the current step and the completed fraction.
+    ``robots`` are names, by default all of the type; ``hold_out`` is the held-out data for the validation; ``residual``
+    also validates a residual model; ``tell`` gets the current step and the completed fraction.
 
     Raises:
         TestudoError: no such robot, no type or several, an unsupported kind, too little motion, or a residual model

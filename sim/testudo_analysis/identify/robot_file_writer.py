@@ -3,8 +3,6 @@
 Simulation, the shield's margins and domain randomisation read it like any robot file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,10 +24,8 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
 
     Estimates that are not determined or have no key in a robot file do not change it; they are in its head comment.
 
-    Args:
-        spec_source: registered robot or robot file.
-        identification: of that robot.
-        path: of the new file, ``.toml``.
+    ``spec_source`` is the registered robot or robot file that was identified; ``path`` of the new file ends in
+    ``.toml``.
 
     Raises:
         TestudoError: the source or the new file is invalid, or it cannot be written.

@@ -1,7 +1,5 @@
 """Deadlocks: robots that stand for a long time short of their goals, or despite commands to drive."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """All incidents of a run; contacts and near contacts are found in this module."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The type of an incident, and the thresholds from which something counts as one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -92,7 +90,7 @@ class Incident:
         excess = abs(self.value - self.bound) / max(abs(self.bound), 1e-9)
         return list(IncidentKind).index(self.kind), -excess
 
-    def overlaps(self, other: Incident) -> bool:
+    def overlaps(self, other: "Incident") -> bool:
         """Return whether both have a time in common."""
         return self.begin_s <= other.end_s and self.end_s >= other.begin_s
 

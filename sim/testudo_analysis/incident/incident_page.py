@@ -1,7 +1,5 @@
 """Incidents for people: the page of a run, self-contained, and the table for the terminal."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plots of incidents: the timeline, and the paths of each with its counterfactuals."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

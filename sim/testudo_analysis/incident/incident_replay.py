@@ -1,7 +1,5 @@
 """Counterfactual outcomes of the worst incidents, and the state before an incident as a start file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The likeliest cause of an incident, in one sentence, from the run around it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Incidents from poses and commands: jumps, gaps, saturation, robots that do not follow commands, and stops."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentThresholds, largest, spans

@@ -1,7 +1,5 @@
 """Incidents from the control loops' tick records: stops by code, guard brakes, stale peers, late ticks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Data of an animation: trajectories of robots and boxes, and the scene around them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +56,7 @@ class Trajectory:
         boxes, yaw, quaternions = (None if values is None else values[k] for values in optional)
         return AnimationMoment(self.position_world[k], self.yaw[k], boxes, yaw, quaternions)
 
-    def resampled(self, period_s: float) -> Trajectory:
+    def resampled(self, period_s: float) -> "Trajectory":
         """Return the trajectory at a fixed period [s], including its last sample."""
         times = np.asarray(self.time_s, dtype=float)
         wanted = np.append(np.arange(times[0], times[-1], period_s), times[-1])

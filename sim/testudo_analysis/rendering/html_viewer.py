@@ -8,8 +8,6 @@ two small replacements for the camera control and the panel.
 # mujoco is a binary module without stubs
 # pyright: reportAttributeAccessIssue=false
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import importlib

@@ -3,8 +3,6 @@
 # mujoco is a binary module without stubs
 # pyright: reportAttributeAccessIssue=false
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess
@@ -48,10 +46,7 @@ def has_display() -> bool:
 def play(animation: Animation, speed: float = 1.0, view: View = "oblique") -> None:
     """Play a run in a window until the user closes it.
 
-    Args:
-        animation: the run.
-        speed: playback speed, as a multiple of real time.
-        view: initial camera position.
+    ``speed`` is a multiple of real time; ``view`` is the initial camera position.
 
     Raises:
         TestudoError: no window can be opened.

@@ -1,7 +1,5 @@
 """Renders a run, simulated or recorded, as a film, an animation or a picture."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
@@ -60,10 +58,7 @@ def check_film(path: Path, option: str = "rendering:") -> None:
 def render_run(animation: Animation, out_path: Path, options: RenderOptions | None = None) -> Path:
     """Draw a run into ``out_path``: .mp4, .gif or .webp for a film, .png for its last moment.
 
-    Args:
-        animation: the run.
-        out_path: file to write.
-        options: size, view and speed.
+    ``options`` are size, view and speed.
 
     Returns:
         ``out_path``.
@@ -166,10 +161,7 @@ _SAMPLES_PER_S = 30.0
 def recorded_animation(run: RecordedRun, arena: Arena | None, title: str | None = None) -> Animation:
     """Return the ground-truth motion of a run as an animation, or the odometry where no truth is recorded.
 
-    Args:
-        run: the recording.
-        arena: the arena; None draws walls around the paths.
-        title: title; default: name of the folder.
+    Without an ``arena`` walls are drawn around the paths; ``title`` is by default the name of the folder.
 
     Raises:
         RunError: there is no time with poses of all robots.

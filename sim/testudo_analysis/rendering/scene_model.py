@@ -3,8 +3,6 @@
 # mujoco is a binary module without stubs
 # pyright: reportAttributeAccessIssue=false
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Literal
@@ -50,10 +48,7 @@ _LIFT_M = 0.002  # height of discs above the floor, against flicker
 def scene_spec(scenery: AnimationScene, size: tuple[int, int] = (640, 448), *, free: bool = False) -> mujoco.MjSpec:
     """Return the scene: a body for each robot, then for each box, in order, and the surroundings.
 
-    Args:
-        scenery: robots, boxes, goals and arena.
-        size: width and height of pictures [px].
-        free: True for bodies with free joints, False for mocap bodies.
+    ``size`` is width and height of pictures [px]; bodies have free joints if ``free``, else they are mocap bodies.
     """
     scene, arena = mujoco.MjSpec(), scenery.arena
     scene.modelname = "Testudo"  # title of the window

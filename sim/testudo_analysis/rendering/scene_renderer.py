@@ -3,8 +3,6 @@
 # mujoco is a binary module without stubs
 # pyright: reportAttributeAccessIssue=false
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os
@@ -66,9 +64,7 @@ class SceneRenderer:
     def render(self, moment: AnimationMoment, trail_world: np.ndarray | None = None) -> np.ndarray:
         """Return the picture (height, width, 3) uint8.
 
-        Args:
-            moment: poses of robots and boxes.
-            trail_world: (K, N, D) [m], past positions of the robots, oldest first.
+        ``trail_world`` (K, N, D) [m] are past positions of the robots, oldest first.
 
         Raises:
             TestudoError: there is not one pose for each robot and box.

@@ -6,8 +6,6 @@ before it. One program, compiled for all lags, delays and scales, runs on all co
 an accelerator. NumPy computes the same in double precision.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -62,11 +60,8 @@ def rollout(
 ) -> list[MotionState]:
     """Return for each robot the predicted states (D, H, S) at the ends.
 
-    Args:
-        model: of all robots.
-        commands: of each robot, effective and delayed.
-        starts: of each robot.
-        exact: in double precision and not compiled; otherwise to about 1e-6 of the way.
+    ``commands`` of each robot are effective and delayed. The result is in double precision and not compiled if
+    ``exact``; otherwise it is to about 1e-6 of the way.
     """
     precision = np.float64 if exact else np.float32
     lag_s = max(float(model.spec.velocity_lag_s), _QUICKEST_LAG_S)
@@ -103,7 +98,7 @@ class _Pieces:
     @classmethod
     def create(
         cls, timeline: CommandTimeline, starts: RolloutStarts, lag_s: float, precision: type[np.floating]
-    ) -> _Pieces:
+    ) -> "_Pieces":
         low = np.maximum(timeline.begin_s, starts.start_s.min(initial=np.inf))
         high = np.minimum(np.append(timeline.begin_s[1:], np.inf), starts.end_s.max(initial=-np.inf))
         # a command that does not act in this time has one piece of zero length
@@ -143,7 +138,7 @@ class _Block:
     """(H, B) [s]: time from the last border, or from the start, to the end."""
 
     @classmethod
-    def create(cls, pieces: _Pieces, starts: RolloutStarts, part: slice, precision: type[np.floating]) -> _Block:
+    def create(cls, pieces: _Pieces, starts: RolloutStarts, part: slice, precision: type[np.floating]) -> "_Block":
         segment, end_s = starts.segment[part], starts.end_s[:, part]
         piece, since = pieces.at(segment, starts.start_s[part])
         end, end_since = pieces.at(starts.end_segment[:, part], end_s)

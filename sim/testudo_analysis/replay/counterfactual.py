@@ -4,8 +4,6 @@ The robots begin with their recorded positions and velocities, under the deploye
 poses, lost messages. All start times and random dynamics are worlds of one batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -80,11 +78,8 @@ def counterfactual_variants(
 ) -> list[CounterfactualVariant]:
     """Return the variants: with the policy of the run or another, or with the recorded commands.
 
-    Args:
-        recording: the run.
-        policy: default: that of the run.
-        commands: use the recorded commands even if there is a policy.
-        shield: with and without the shield; False: only without.
+    ``commands`` uses the recorded commands even if there is a policy; ``shield`` is for variants with and without the
+    shield, else only without.
 
     Raises:
         TestudoError: the policy file is invalid.
@@ -107,12 +102,7 @@ def simulate_from(
 ) -> CounterfactualOutcomes:
     """Return the outcomes of one variant; worlds of one start time are adjacent.
 
-    Args:
-        recording: the run.
-        times_s: start times, seconds since the start of the run.
-        variant: what to change.
-        ahead: horizon and sample count.
-        tell: called with the completed fraction.
+    ``times_s`` are seconds since the start of the run; ``tell`` gets the completed fraction.
 
     Raises:
         TestudoError: the robots are not recorded at a start time, or the policy is for other robots or another task.
@@ -191,7 +181,7 @@ class _Stage:
     signals: Callable[..., dict[str, jax.Array]]
 
     @classmethod
-    def create(cls, recording: TeamRecording, variant: CounterfactualVariant) -> _Stage:
+    def create(cls, recording: TeamRecording, variant: CounterfactualVariant) -> "_Stage":
         contract = variant.artefact.contract if variant.artefact else None
         spec = recording.spec
         shield, arena = (

@@ -3,8 +3,6 @@
 A changed input need not change the command (a far neighbour, a held decision); the comparison with its source shows it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +34,7 @@ class Announcements:
     """Messages by their values; a robot that stands repeats them."""
 
     @classmethod
-    def of(cls, messages: Sequence[PeerMessage]) -> Announcements:
+    def of(cls, messages: Sequence[PeerMessage]) -> "Announcements":
         """Return the announcements of a robot's recorded messages."""
         by_value: dict[tuple[float, ...], tuple[PeerMessage, ...]] = {}
         rows = [(*m.control_point_world, *m.control_velocity_world) for m in messages]
@@ -58,12 +56,8 @@ def check_goals(
 ) -> int:
     """Compare the goals (D,) [m] with that of the fleet file, or with the places that a leader announced.
 
-    Args:
-        errors: takes the deviations.
-        records: ticks of the robot.
-        goal_world: of the fleet file; of a robot that follows, its goal until the first message of its leader.
-        leader: announcements of the leader.
-        follows: how the robot follows it; None keeps the goal.
+    ``errors`` takes the deviations in the ticks ``records``; ``goal_world`` is that of the fleet file, and of a robot
+    that follows, its goal until the first message of its ``leader``; ``follows`` None keeps the goal.
 
     Returns:
         Number of ticks with the goal of an announcement that the recorder lost: as near to a recorded one as the

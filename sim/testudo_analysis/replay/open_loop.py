@@ -4,8 +4,6 @@ The model runs from every recorded pose without feedback; its deviation after a 
 robots are one batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
@@ -100,12 +98,9 @@ def open_loop(
 ) -> OpenLoopGap:
     """Replay the sent commands from every recorded pose.
 
-    Args:
-        run: the recording.
-        spec: the robot of the training model: nominal lag, delay and scale.
-        reference: series of starts and comparisons. Odometry has its own noise.
-        horizons_s: (H,) [s]; the sample nearest to each horizon is compared.
-        share: called with the completed fraction.
+    ``spec`` is the robot of the training model: nominal lag, delay and scale; ``reference`` is the series of starts and
+    comparisons (odometry has its own noise); the sample nearest to each horizon (H,) [s] is compared; ``share`` gets
+    the completed fraction.
 
     Raises:
         TestudoError: no robot has both ticks and a long enough reference.

@@ -4,8 +4,6 @@ An unchanged record reproduces the recorded commands. The inputs are also compar
 `input_sources`), so that a changed input is found even if it changes no command.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -26,11 +24,8 @@ def reinfer(
 ) -> Reinference:
     """Compute every recorded command again and compare.
 
-    Args:
-        run: the recording.
-        artefact: the policy that drove it; its contract holds robot and shield.
-        tolerance: largest deviation that passes.
-        share: called with the completed fraction.
+    ``artefact`` is the policy that drove the run; its contract holds robot and shield. ``tolerance`` is the largest
+    deviation that passes; ``share`` gets the completed fraction.
 
     Raises:
         TestudoError: the run has no ticks.
@@ -117,10 +112,7 @@ def alter(
 
     The tick is the decision in the middle of the first robot that has one.
 
-    Args:
-        run: the recording; it is not changed.
-        field: one of `ALTERABLE`; its first number is changed.
-        amount: added to it, in the unit of the field.
+    ``run`` is not changed; ``field`` is one of `ALTERABLE`, and ``amount`` is added to its first number, in its unit.
 
     Raises:
         TestudoError: the field cannot be altered, or no tick has it.

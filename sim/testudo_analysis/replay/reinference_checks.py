@@ -1,7 +1,5 @@
 """Result of re-inference: the largest deviation of every field by robot, and the verdict."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

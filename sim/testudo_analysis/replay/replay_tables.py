@@ -1,7 +1,5 @@
 """Replay results as tables for the terminal; lengths in millimetres, angles in degrees."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

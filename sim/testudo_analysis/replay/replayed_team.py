@@ -1,7 +1,5 @@
 """The recorded team that incidents and counterfactuals start from, and its state and commands at a time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,10 +20,8 @@ _FRESH_S = 0.5
 def load_team(folder: Path, robot_type: str | None = None, share: Share = quiet) -> TeamRecording:
     """Read a run folder of robots of one kind, with the contract of their policy.
 
-    Args:
-        folder: recorded by `testudo up`, or imported.
-        robot_type: registered robot or robot file, for imported runs without one.
-        share: called with the completed fraction.
+    ``robot_type`` is a registered robot or robot file, for imported runs without one; ``share`` gets the completed
+    fraction.
 
     Raises:
         TestudoError: no run, or as `one_team`.

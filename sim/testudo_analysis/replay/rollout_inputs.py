@@ -1,7 +1,5 @@
 """Inputs of a batched rollout: the effective commands of a robot over time, and starts and ends of predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,10 +70,7 @@ class OpenLoopWindows(RolloutStarts):
 def timeline_of(model: MotionModel, pieces: CommandPieces, *, from_rest: bool = False) -> CommandTimeline:
     """Return the effective commands of a model with its delay.
 
-    Args:
-        model: of the robot.
-        pieces: its commands.
-        from_rest: nothing acted before the first command; otherwise that is unknown.
+    With ``from_rest`` nothing acted before the first command; otherwise that is unknown.
     """
     effective = effective_command(model, pieces.values)
     return CommandTimeline(
@@ -117,12 +112,8 @@ def pick_windows(
 ) -> OpenLoopWindows:
     """Return a window for each sample; ends are samples too, so that nothing is interpolated.
 
-    Args:
-        timeline: the commands of the robot.
-        track: its trajectory, (T,) samples.
-        horizons_s: (H,) [s].
-        tolerance_s: largest distance of an end sample from each horizon (H, 1), or from all; default: half of the
-            median period, which suits evenly spaced poses.
+    ``track`` has T samples; ``horizons_s`` (H,) [s]. ``tolerance_s`` is the largest distance of an end sample from each
+    horizon (H, 1), or from all; default: half of the median period, which suits evenly spaced poses.
     """
     stamps = track.stamp_s
     wanted = stamps[None, :] + np.asarray(horizons_s)[:, None]

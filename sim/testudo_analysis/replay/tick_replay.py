@@ -4,8 +4,6 @@ Every tick is teacher-forced: it starts from the recorded inputs, so that deviat
 ticks is checked too: the memory of the policy, the decision period, the held command, and the pending commands.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """Outcomes of counterfactual variants, and of the recorded run in the same time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
@@ -81,7 +79,7 @@ class CounterfactualOutcomes:
         draws: int,
         logs: Any,
         goal: np.ndarray | None,
-    ) -> CounterfactualOutcomes:
+    ) -> "CounterfactualOutcomes":
         """Return the outcomes of logged worlds (..., E); those of one start time are adjacent."""
         outcomes, paths = [], []
         for k, moment in enumerate(moments):
@@ -162,10 +160,7 @@ def _arrival(
 ) -> tuple[int | None, float | None]:
     """Return in how many worlds all robots arrived, and the median time [s]; None without goals or arrivals.
 
-    Args:
-        spec: of the robots.
-        position_world: (T, D, N, E) [m].
-        goal_world: (D, N) [m].
+    ``position_world`` (T, D, N, E) and ``goal_world`` (D, N) in [m].
     """
     if goal_world is None:
         return None, None

@@ -1,7 +1,5 @@
 """Summary of a fleet run: arrivals, separations, contacts, timing; and the table of several runs."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """HTML elements of the pages; all text is escaped here."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -27,12 +25,8 @@ def document(
 ) -> str:
     """Return a self-contained page.
 
-    Args:
-        title: of the window.
-        subtitle: line below the heading.
-        sections: anchor, title and content of each; those without content are left out.
-        banner: markup beside the heading.
-        heading: default: the title.
+    ``title`` is that of the window, and of the page without ``heading``; each section has an anchor, title and content,
+    and those without content are left out; ``banner`` is markup beside the heading.
     """
     style = (resources.files("testudo_analysis.report") / "page.css").read_text(encoding="utf-8")
     shown = [section for section in sections if section[2]]

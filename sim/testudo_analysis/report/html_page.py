@@ -1,7 +1,5 @@
 """The self-contained HTML page of a report; styles, plots and film are embedded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from testudo_analysis.replay.open_loop import ALL_ROBOTS

@@ -1,7 +1,5 @@
 """Common style of all plots, with one colour for each robot."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Contents of a report; every section is optional."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """Plots of a fleet run: paths, separations and shield activity."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

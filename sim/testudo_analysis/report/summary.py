@@ -1,7 +1,5 @@
 """Checks of a report, and `summary.json`."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Plots of training and of the gap."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Low-level commander (ports 3 and 7) and high-level planner (port 8) of the firmware."""
 
-from __future__ import annotations
-
 import math
 import struct
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 A packet has one byte of header (port, two reserved bits, channel) and up to 30 bytes of data.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Sequence

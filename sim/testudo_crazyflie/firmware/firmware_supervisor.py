@@ -4,8 +4,6 @@ States and transitions as documented for the firmware. Silence of set-points for
 motors; after that, and after an emergency stop, it is locked until it is switched off and on.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Log blocks, which the vehicle sends at a period (port 5), and parameters (port 2)."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The vehicle tumbles only if a test sets it. Set-points of attitude and thrust ar
 position set-points are modelled.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import dataclass, replace

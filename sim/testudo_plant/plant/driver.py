@@ -4,8 +4,6 @@ The driver of a ground robot brakes by itself when commands stop for the dead-ma
 on an old command, so that a sender that resumes after a pause moves nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Simulates the drones of a plant: their drivers, batteries and downwash."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -8,8 +8,6 @@ planner flies take-off and landing without radio; a set-point ends them.
 Sources: firmware files `supervisor.c`, `commander.c`, `crtp_commander_high_level.c`, `position_controller_pid.c`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +57,7 @@ class CommandSilence:
     """An app on board brakes, from this time after the last set-point until the next one."""
 
     @classmethod
-    def of(cls, spec: RobotSpec) -> CommandSilence:
+    def of(cls, spec: RobotSpec) -> "CommandSilence":
         """Return the reactions of a robot; a robot without the table has a driver that brakes."""
         if spec.brakes_in_silence:
             return cls(brake_after_s=spec.dead_man_s)
@@ -107,12 +105,8 @@ class CrazyflieFirmware:
     ) -> None:
         """Start in hover under the planner, or on the floor with motors off.
 
-        Args:
-            silence: reactions to missing set-points.
-            start_world: position (3,) [m].
-            rest_m: height [m] of its centre when it stands on the floor.
-            hovers: whether it is in the air.
-            start_s: current time.
+        ``silence`` are the reactions to missing set-points, ``start_world`` (3,) [m] is the position, ``rest_m`` [m]
+        the height of its centre on the floor, and ``hovers`` says that it is in the air.
         """
         self._silence, self._rest_m = silence, rest_m
         self.armed, self.tumbled = hovers, False

@@ -1,7 +1,5 @@
 """Faults that tests inject into the plant: weak brakes, blocked wheels, low battery, and the radio to drones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

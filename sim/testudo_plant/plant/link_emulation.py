@@ -3,8 +3,6 @@
 The inverse of `testudo_deploy.fleet.pose_source`, and the receiver of the commands that a guard sends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

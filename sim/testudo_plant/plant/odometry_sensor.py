@@ -1,7 +1,5 @@
 """Simulates odometry with noise and latency; records latencies of commands, contacts and separations."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections import deque

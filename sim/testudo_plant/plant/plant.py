@@ -1,7 +1,5 @@
 """Simulates drivers, physics and sensors of a team on one injected clock."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

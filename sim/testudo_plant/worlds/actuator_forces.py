@@ -4,8 +4,6 @@ One implementation for NumPy (the plant) and JAX (the tiers). Arrays are compone
 Each law reproduces the first-order lag of the robot file exactly at the physics step, within the acceleration limit.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +31,7 @@ def wheel_forces(target: Array, rate: Array, gain: Array, inertia: Array, limit:
     return inertia * _clip(gain * (target - rate), limit)
 
 
-def planar_forces(target: Array, yaw: Array, velocity: Array, gain: Array, body: PlanarBody, grip: Array) -> Array:
+def planar_forces(target: Array, yaw: Array, velocity: Array, gain: Array, body: "PlanarBody", grip: Array) -> Array:
     """Return the forces (3, n, ...) along x, y [N] and about z [N m] of discs with the motion of wheeled robots.
 
     Forward speed and turn rate follow their targets; lateral forces are limited by the grip of the wheels. The
@@ -80,11 +78,8 @@ def point_forces(target: Array, velocity: Array, gain: Array, mass: Array, limit
 def weaker_braking(forces: Array, velocity: Array, share: Array, *, turns: bool) -> Array:
     """Return forces (D, n, ...) with decelerating parts scaled by ``share`` (n, ...).
 
-    Args:
-        forces: of the motors.
-        velocity: in the same channels (D, n, ...).
-        share: braking relative to nominal.
-        turns: whether the second channel is a turn rate, which is not scaled.
+    ``forces`` of the motors and ``velocity`` (D, n, ...) are in the same channels; ``share`` is the braking relative to
+    nominal; ``turns``: the second channel is a turn rate, which is not scaled.
     """
     xp = array_namespace(forces)
     if turns:

@@ -6,8 +6,6 @@ the mass and inertia of the robot file has this motion; MuJoCo adds contact and 
 (the plant) and JAX (the tiers), as in `robot_groups`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

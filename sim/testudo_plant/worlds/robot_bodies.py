@@ -5,8 +5,6 @@ All forces come from `actuator_forces`; a body has one motor per force, and its 
 Two geoms collide if the contype of one shares a bit with the conaffinity of the other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 One implementation for NumPy (the plant: (component, robot)) and JAX (the tiers: (component, robot, world)).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Runs a MuJoCo world: places robots, steps under commands, reads states and contacts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

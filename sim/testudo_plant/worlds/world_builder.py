@@ -1,7 +1,5 @@
 """Builds one MuJoCo model from robots of any registered type, an arena and boxes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,13 +46,13 @@ class PlantParameters:
     """Values by `attitude.key` that replace those in the file of a drone with an attitude."""
 
     @classmethod
-    def nominal(cls, spec: RobotSpec) -> PlantParameters:
+    def nominal(cls, spec: RobotSpec) -> "PlantParameters":
         """Return the parameters of the robot file."""
         slip = spec.turn_slip_s_rad if "dynamics.turn_slip" in spec.quantities else 0.0
         return cls(spec.velocity_lag_s, spec.command_delay_s, spec.speed_scale, spec.turn_scale, slip)
 
     @classmethod
-    def sample(cls, spec: RobotSpec, rng: np.random.Generator, spread: float = 0.2) -> PlantParameters:
+    def sample(cls, spec: RobotSpec, rng: np.random.Generator, spread: float = 0.2) -> "PlantParameters":
         """Return parameters of the robot file times 1 ± ``spread``, uniform, within the intervals of the file.
 
         Shield and monitors assume that parameters are within the intervals.
@@ -168,12 +166,8 @@ def build_world_spec(
 
     The contact bits in `robot_bodies` define which geoms can touch.
 
-    Args:
-        robots: one or more of any kinds.
-        arena: walls and obstacles; None for an open plane.
-        step_s: physics step.
-        form: `wheels` models wheels in contact with the floor; `planar` is the cheaper model of a sliding disc.
-        boxes: bodies that can be pushed.
+    Without an ``arena`` the world is an open plane. The form `wheels` models wheels in contact with the floor; `planar`
+    is the cheaper model of a sliding disc. ``boxes`` are bodies that can be pushed.
 
     Raises:
         TestudoError: no robot, a repeated name, an arena with low above high, or an invalid obstacle.

@@ -1,7 +1,5 @@
 """Latency between a command and its response, by cross-correlation with interpolated peak."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,14 +48,9 @@ def response_latency(
 
     A first-order lag adds about its time constant to the delay.
 
-    Args:
-        command_s: (T,) rising.
-        command: (T,) or (T, C), interpolated between samples.
-        response_s: (S,) rising.
-        response: (S,) or (S, C), NaN where unknown.
-        longest_s: end of the searched range.
-        earliest_s: its begin.
-        step_s: sampling of both.
+    ``command`` (T,) or (T, C) at rising ``command_s`` is interpolated between samples; ``response`` (S,) or (S, C) at
+    rising ``response_s`` is NaN where unknown. Delays from ``earliest_s`` to ``longest_s`` are searched; ``step_s`` is
+    the sampling of both.
 
     Raises:
         RecordingError: stamps do not rise.

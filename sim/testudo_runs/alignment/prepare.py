@@ -1,7 +1,5 @@
 """Makes a `TeamRecording` of a run: series in order and on one clock, velocities without delay, model commands."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -45,13 +43,10 @@ def load(
 ) -> TeamRecording:
     """Read a run folder, recorded by `testudo up` or made by `testudo import`, as aligned trajectories and commands.
 
-    Args:
-        path: the run folder.
-        robot_type: robot or robot file for all robots; by default that of the run.
-        seen: poses if there are both: measured from outside, or the estimate of the robot.
-        as_measured: use stamps and velocities of a run of `testudo up` without changes; else, and for imported runs
-            always, correct clocks and compute velocities from poses.
-        share: called with the completed fraction.
+    ``robot_type`` is a robot or robot file for all robots, by default that of the run; ``seen`` chooses the poses if
+    there are both: measured from outside, or the estimate of the robot; ``share`` gets the completed fraction.
+    ``as_measured`` uses stamps and velocities of a run of `testudo up` without changes; else, and for imported runs
+    always, clocks are corrected and velocities computed from poses.
 
     Raises:
         RecordingError: no run folder, or nothing readable in it.
@@ -88,12 +83,8 @@ def prepare(
 ) -> TeamRecording:
     """Return the aligned recording of series, without robots that cannot be located or have no known type.
 
-    Args:
-        recording: of any kind.
-        robot_type: as for `load`.
-        seen: as for `load`.
-        measured: recorded velocities (T, D) by robot and role, in the channels of the motion model; stamps of robots
-            with them are not corrected.
+    ``robot_type`` and ``seen`` are as for `load`. ``measured`` are recorded velocities (T, D) by robot and role, in the
+    channels of the motion model; stamps of robots with them are not corrected.
 
     Raises:
         TestudoError: no such robot type.
@@ -123,17 +114,14 @@ def prepare(
 def align_robot(
     raw: RobotRecording,
     spec: RobotSpec,
-    smoother: Smoother | None = None,
+    smoother: "Smoother | None" = None,
     *,
     measured: Mapping[str, np.ndarray] | None = None,
 ) -> AlignedRobot:
     """Return one robot with poses and commands in order and on the clock of the recorder.
 
-    Args:
-        raw: as recorded; odometry replaces missing poses, see `RobotReport.reference`.
-        spec: its type.
-        smoother: choices of the velocity estimation; by default by the spacing of the poses.
-        measured: as for `prepare`, by role.
+    Odometry in ``raw`` replaces missing poses, see `RobotReport.reference`; ``smoother`` chooses the velocity
+    estimation, by default by the spacing of the poses; ``measured`` is as for `prepare`, by role.
 
     Raises:
         RecordingError: fewer than two poses.
@@ -186,7 +174,7 @@ def _aligned(series: Series) -> tuple[Series, CleaningReport, ClockFit | None]:
 
 
 def _trajectory(
-    series: Series, spec: RobotSpec, smoother: Smoother | None, measured: np.ndarray | None
+    series: Series, spec: RobotSpec, smoother: "Smoother | None", measured: np.ndarray | None
 ) -> tuple[Trajectory, CleaningReport, ClockFit | None, dict[str, Any]]:
     """Return the trajectory (T samples) of a series of poses, and its corrections."""
     width = series.values.shape[1]

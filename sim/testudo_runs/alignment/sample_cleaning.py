@@ -5,8 +5,6 @@ A message is never received before its stamp, and some are received almost immed
 The shortest transport cannot be separated from the offset.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 

@@ -4,8 +4,6 @@ Times are seconds since the start of the recording, on the clock of the recorder
 drones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -118,7 +116,7 @@ class Trajectory:
         inside = (after > 0) & (after < len(self)) & (self.stamp_s[high] - self.stamp_s[low] <= limit)
         return at_sample | (inside & self.valid[low] & self.valid[high])
 
-    def take(self, which: np.ndarray) -> Trajectory:
+    def take(self, which: np.ndarray) -> "Trajectory":
         """Return some of the samples: indices or mask (T,)."""
         columns = ("stamp_s", "position_world", "yaw", "velocity", "valid")
         return replace(self, **{name: getattr(self, name)[which] for name in columns})
@@ -143,7 +141,7 @@ class Commands:
         acts = (index >= 0) & (times_s - self.stamp_s[last] <= longest_s)
         return np.where(acts[:, None], self.values[last], 0.0), acts
 
-    def pieces(self, dead_man_s: float | None = None) -> CommandPieces:
+    def pieces(self, dead_man_s: float | None = None) -> "CommandPieces":
         """Return the commands as constant pieces.
 
         Without a new command the driver brakes after ``dead_man_s``; without it, the pieces are unknown after
@@ -288,7 +286,7 @@ class TeamRecording:
                 return robot
         raise RecordingError(f"{name}: {self.left_out.get(name, 'no such robot')}")
 
-    def seen_at(self, times_s: Sequence[float]) -> TeamRecording:
+    def seen_at(self, times_s: Sequence[float]) -> "TeamRecording":
         """Return the recording of the robots that were recorded at all these times."""
         low, high = min(times_s), max(times_s)
         robots = tuple(

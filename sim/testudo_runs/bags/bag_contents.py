@@ -1,7 +1,5 @@
 """Content of a bag, independent of its file format: topics with definitions, attachments and messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Finds and reads the files of a bag: a folder with or without `metadata.yaml`, split or not, or a single file."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ The offset of a number depends on the lengths of the texts and lists before it. 
 definition; all messages with equal lengths and texts at the same offsets have the same layout.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,10 +34,8 @@ class Types:
     def __init__(self, topics: Iterable[BagTopic], folders: Sequence[Path] = (), distribution: str = "") -> None:
         """Read the definitions.
 
-        Args:
-            topics: of the bag.
-            folders: with .msg files, as `PACKAGE/msg/NAME.msg` somewhere below.
-            distribution: of ROS 2, for the standard types of a bag without definitions.
+        ``folders`` have .msg files, as `PACKAGE/msg/NAME.msg` somewhere below; ``distribution`` is that of ROS 2, for
+        the standard types of a bag without definitions.
 
         Raises:
             BagError: a folder holds no .msg file, or one of them cannot be read.

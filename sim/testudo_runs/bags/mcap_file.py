@@ -4,8 +4,6 @@ A chunk with a wrong checksum is skipped and reported; a file that ends within a
 end. After an invalid length, the next chunk is found by its byte pattern.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 import struct

@@ -4,8 +4,6 @@ Every leaf page of a table holds complete rows, with large values in overflow pa
 table among the three that rosbag2 uses.
 """
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import struct

@@ -1,7 +1,5 @@
 """Builds the report of `testudo inspect` for a run folder, or for logs and bags before import."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence
@@ -44,11 +42,8 @@ def inspect_recording(
 ) -> Report:
     """Report the content of a run folder or of the source of an import: roles, rates, gaps, clocks, robots, damage.
 
-    Args:
-        path: a run folder, or the source of an import.
-        map_name: mapping of a source.
-        pick: name of the run, if the source has several.
-        msg_path: folders with .msg files for message types that a bag does not define.
+    ``path`` is a run folder or the source of an import; ``map_name`` is the mapping of a source, ``pick`` the run if
+    the source has several, ``msg_path`` folders with .msg files for types that a bag does not define.
 
     Raises:
         TestudoError: nothing can be read.

@@ -1,7 +1,5 @@
 """Imports external logs and bags as a run folder, completely or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

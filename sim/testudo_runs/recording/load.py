@@ -1,7 +1,5 @@
 """Reads a run folder as a recording, imported or recorded by `testudo up`."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import replace
@@ -35,10 +33,8 @@ def load_recording(
 
     Of a damaged recording the readable part is returned, with warnings.
 
-    Args:
-        path: the run folder.
-        seen: poses of a run of `testudo up`: the truth of the plant if recorded, or the estimate of the robot.
-        share: called with the completed fraction.
+    ``seen`` chooses the poses of a run of `testudo up`: the truth of the plant if recorded, or the estimate of the
+    robot; ``share`` gets the completed fraction.
 
     Raises:
         RecordingError: no run folder, or nothing readable in it.

@@ -1,7 +1,5 @@
 """Columns of numbers to and from serialised standard messages, all samples at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

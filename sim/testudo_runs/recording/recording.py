@@ -1,7 +1,5 @@
 """Types of recordings: series of robots by role, the roles with their messages and channels, and units."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Statistics of recorded series (rates, gaps, clock jumps), and their tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

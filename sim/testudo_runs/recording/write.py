@@ -1,7 +1,5 @@
 """Writes a recording as a run folder: a rosbag2 bag with standard messages, and `run.json`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile
@@ -31,11 +29,8 @@ def write_recording(
 ) -> int:
     """Write a run folder and return the number of messages in it.
 
-    Args:
-        recording: the recording.
-        folder: without a run; created if necessary.
-        facts: further entries of `run.json`: sources, choices and losses.
-        tell: called with the completed fraction.
+    ``folder`` has no run and is created if necessary; ``facts`` are further entries of `run.json`: sources, choices and
+    losses; ``tell`` gets the completed fraction.
 
     Raises:
         RunWriteError: the folder holds a run, or cannot be written.

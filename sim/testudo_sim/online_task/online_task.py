@@ -5,8 +5,6 @@ is scored when every body has been measured at or after its end, with poses inte
 without a measurement of every body is not scored but reported as missing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -234,12 +232,8 @@ def waits_for(
 ) -> tuple[str, ...]:
     """Return the reasons why an episode cannot begin, as sentences; none if it can.
 
-    Args:
-        live: the task.
-        topics: topics of the poses of robots and bodies, by name.
-        modes: known modes of the robots.
-        start_on: one of `START_ON`.
-        now_s: on the clock of the station.
+    ``topics`` are those of the poses of robots and bodies, by name; ``modes`` the known modes of the robots;
+    ``start_on`` one of `START_ON`; ``now_s`` on the clock of the station.
     """
     found = [f"{name}: no pose on {topics[name]}: rewards and success are unknown" for name in live.unmeasured(now_s)]
     if start_on == ACTIVE:

@@ -3,8 +3,6 @@
 The values of a task follow from the result of `Scenario.start`, so that a scenario needs no code for this.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import deque
@@ -133,10 +131,8 @@ def make_task(
 ) -> Any:
     """Return the state of the task of a scenario for one world (last axis).
 
-    Args:
-        scenario: the scenario.
-        goals_world: (N, D) [m] in the order of the fleet, for the value `GOAL` if it is not given.
-        values: by name, as nested lists with the component first: (D, N), (D,) or a number.
+    ``goals_world`` (N, D) [m], in the order of the fleet, are for the value `GOAL` if it is not given; ``values`` by
+    name are nested lists with the component first: (D, N), (D,) or a number.
 
     Raises:
         TestudoError: the team does not fit the scenario, or a value is missing, unknown, not finite or of another

@@ -1,7 +1,5 @@
 """Drone models of the tiers: fitted attitude response, or rotors under the attitude controller; batteries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
@@ -80,7 +78,7 @@ class DroneFlightState(Protocol):
         """Return the total thrust (N, E) [N]."""
         ...
 
-    def weakened(self, thrust_most_n: jax.Array) -> DroneFlightState:
+    def weakened(self, thrust_most_n: jax.Array) -> "DroneFlightState":
         """Return the dynamics with this maximum of the total thrust (N, E) [N]."""
         ...
 
@@ -134,7 +132,7 @@ class AttitudeBody:
         """See `DroneBody.motion`."""
         return MotionState(state.position_world, state.angles[2], state.velocity_world)
 
-    def prepare(self, drawn: Mapping[str, jax.Array], step_s: float) -> _FittedFlight:
+    def prepare(self, drawn: Mapping[str, jax.Array], step_s: float) -> "_FittedFlight":
         """See `DroneBody.prepare`."""
         parameters = AttitudeDroneParameters.from_spec(self.spec, drawn)
         return _FittedFlight(parameters, AttitudeResponse.create(parameters, step_s, jnp.zeros(1)))
@@ -158,7 +156,7 @@ class _FittedFlight:
     def thrust_n(self, state: AnglesState) -> jax.Array:
         return state.thrust
 
-    def weakened(self, thrust_most_n: jax.Array) -> _FittedFlight:
+    def weakened(self, thrust_most_n: jax.Array) -> "_FittedFlight":
         most = jnp.minimum(self.parameters.thrust_most_n, thrust_most_n)
         return replace(self, parameters=replace(self.parameters, thrust_most_n=most))
 
@@ -197,7 +195,7 @@ class RotorBody:
         body = state[0]
         return MotionState(body.position_world, heading(body.quaternion_xyzw), body.velocity_world)
 
-    def prepare(self, drawn: Mapping[str, jax.Array], step_s: float) -> _RotorFlight:
+    def prepare(self, drawn: Mapping[str, jax.Array], step_s: float) -> "_RotorFlight":
         """See `DroneBody.prepare`."""
         parameters = RotorDroneParameters.from_spec(self.spec, drawn=drawn, with_propellers=True)
         full = self.spec.attitude["attitude.thrust_most"].value / 4
@@ -224,7 +222,7 @@ class _RotorFlight:
     def thrust_n(self, state: tuple[RotorDroneState, LoopState]) -> jax.Array:
         return jnp.sum(state[0].thrust, axis=0)
 
-    def weakened(self, thrust_most_n: jax.Array) -> _RotorFlight:
+    def weakened(self, thrust_most_n: jax.Array) -> "_RotorFlight":
         return replace(self, parameters=replace(self.parameters, thrust_most_n=thrust_most_n / 4))
 
     def step(

@@ -4,8 +4,6 @@ Velocity commands reach the vehicle after the delay of its link; then the contro
 act, at their own rates. Arrays are (component, robot, world): (D, N, E).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property

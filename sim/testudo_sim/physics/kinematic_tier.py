@@ -3,8 +3,6 @@
 Arrays are (component, robot, world): (D, N, E). One physics step is one control tick.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

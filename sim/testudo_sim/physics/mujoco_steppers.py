@@ -1,7 +1,5 @@
 """Physics steps by C MuJoCo, the reference, and by MJX."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io

@@ -4,8 +4,6 @@ Arrays have the worlds E as their last axis. A control tick is a whole number of
 and counts the contacts.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

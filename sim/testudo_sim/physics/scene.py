@@ -1,7 +1,5 @@
 """Interface of physics and scenarios: the state of robots and bodies, contacts and separations."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -50,16 +48,16 @@ class ContactCounts:
     """(E,) least distance between the centres of two robots."""
 
     @classmethod
-    def of(cls, position_world: jax.Array, spec: RobotSpec, arena: Arena | None) -> ContactCounts:
+    def of(cls, position_world: jax.Array, spec: RobotSpec, arena: Arena | None) -> "ContactCounts":
         """Return the counts of one physics step with robots at (D, N, E) [m]."""
         contacts = count_contacts(position_world, spec.body_radius_m, arena)
         return cls(contacts, least_separation(position_world, spec.height_ratio))
 
-    def cleared(self) -> ContactCounts:
+    def cleared(self) -> "ContactCounts":
         """Return the counts of no step, for as many worlds."""
         return ContactCounts(jnp.zeros_like(self.contacts), jnp.full_like(self.separation_m, jnp.inf))
 
-    def plus(self, step: ContactCounts) -> ContactCounts:
+    def plus(self, step: "ContactCounts") -> "ContactCounts":
         """Return the counts with one more step."""
         return ContactCounts(self.contacts + step.contacts, jnp.minimum(self.separation_m, step.separation_m))
 

@@ -1,7 +1,5 @@
 """Parameters that differ between worlds: dynamics, sensing and communication, drawn from a robot's intervals."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -116,7 +114,7 @@ class Slots:
     messages: int
 
     @classmethod
-    def create(cls, spec: RobotSpec, channels: Channels) -> Slots:
+    def create(cls, spec: RobotSpec, channels: Channels) -> "Slots":
         """Return the lengths that cover the longest delay, pose age and message time."""
         period, age_s = spec.control_period_s, channels.pose_age_s[1]
         delay_s = spec.quantities["dynamics.command_delay"].high

@@ -3,8 +3,6 @@
 In space one of the streams climbs or sinks, so that they do not only meet at one height.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass
@@ -34,7 +32,7 @@ class Crossing(GoalScenario):
     name: str = "crossing"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Crossing:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> "Crossing":
         """Return the scenario for a kind of robot; the arena has space beside the streams."""
         spacing, room = spacing_m(shield), room_m(spec, shield)
         side = (_WAY + _SIDE) * spacing + max(room, spacing / 2)

@@ -5,8 +5,6 @@ The policy controls the drones; its goal is a moving place. In a run the robots 
 above all ground robots (`testudo_deploy.fleet.policy_groups`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -71,7 +69,7 @@ class Escort:
     boxes: tuple[Box, ...] = ()
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Escort:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> "Escort":
         """Return the scenario for a kind of drone.
 
         Raises:
@@ -102,7 +100,7 @@ class Escort:
         place = jnp.concatenate([leaders, jnp.full((1, team_size), self.height_m)])
         return StartState(place, jnp.zeros(team_size), EscortTask(leaders, goals, speed))
 
-    def for_training(self) -> Escort:
+    def for_training(self) -> "Escort":
         """See `Scenario.for_training`: the same."""
         return self
 

@@ -1,7 +1,5 @@
 """Base of all scenarios with one goal per robot, start grids, and the arena of the Robotarium (arXiv 2505.06771)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +38,7 @@ class Grid:
     @classmethod
     def create(
         cls, low_world: tuple[float, ...], high_world: tuple[float, ...], spacing_m: float, height_ratio: float = 1.0
-    ) -> Grid:
+    ) -> "Grid":
         """Return the grid with the most points at the spacing, with ``height_ratio`` times the spacing in height."""
         axes, jitter = [], []
         for axis, (low, high) in enumerate(zip(low_world, high_world, strict=True)):
@@ -56,10 +54,8 @@ class Grid:
     def draw(self, key: jax.Array, weights: jax.Array, shifts: jax.Array) -> jax.Array:
         """Draw places (D, N) [m] without repetition.
 
-        Args:
-            key: of the choice.
-            weights: (cells,) score of each cell; lower is more likely.
-            shifts: (D, N) in -1 to 1: share of the jitter.
+        ``key`` is that of the choice; lower scores ``weights`` (cells,) are more likely; ``shifts`` (D, N) in -1 to 1
+        are the share of the jitter.
         """
         order = jnp.argsort(weights + jax.random.gumbel(key, weights.shape))
         return jnp.asarray(self.points_world)[order[: shifts.shape[1]]].T + shifts * self.jitter_m[:, None]

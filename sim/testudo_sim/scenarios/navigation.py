@@ -4,8 +4,6 @@ Arena and tolerance are those of the Robotarium suite (arXiv 2505.06771); starts
 whose cells are at least the enforced separation and 0.1 m apart.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import jax
@@ -42,7 +40,7 @@ class Navigation(GoalScenario):
     name: str = "navigation"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Navigation:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> "Navigation":
         """Return the scenario for a kind of robot: the arena of the Robotarium, scaled for larger robots."""
         arena, edge = _arena(spec, spacing_m(shield), room_m(spec, shield), shield.height_ratio)
         low, high = spawn_box(arena, edge)
@@ -72,7 +70,7 @@ class Navigation(GoalScenario):
         starts, goals = (grid.draw(k, weights, shift) for k, shift in zip((first, second), shifts, strict=True))
         return StartState(starts, yaws(turn, self.spec, team_size), GoalTask(goals))
 
-    def for_training(self) -> Navigation:
+    def for_training(self) -> "Navigation":
         """See `Scenario.for_training`: half of the worlds are crowded, for larger teams."""
         return replace(self, crowding=0.5)
 

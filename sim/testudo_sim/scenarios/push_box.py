@@ -3,8 +3,6 @@
 This scenario needs a tier with contact and friction (`mjx` or `mujoco`). The box is no obstacle for the shield.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -79,7 +77,7 @@ class PushBox:
     name: str = "push_box"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> PushBox:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> "PushBox":
         """Return the scenario for a kind of robot: the arena of the Robotarium, scaled for larger robots.
 
         Raises:
@@ -157,7 +155,7 @@ class PushBox:
         places = self.grid.draw(choice, jnp.where(blocked, jnp.inf, ways), shifts)
         return StartState(places, jnp.stack(yaw), PushTask(goal), BodyState(box[:, None], box_yaw[None]))
 
-    def for_training(self) -> PushBox:
+    def for_training(self) -> "PushBox":
         """See `Scenario.for_training`: in half of the worlds the robots start behind the box."""
         return replace(self, behind=0.5)
 

@@ -1,7 +1,5 @@
 """Interface of scenarios (start, task signals, reward, success), their construction and their scoring."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,7 +48,7 @@ class Scenario(Protocol):
         """Draw the start of one world (no world axis); raises `TestudoError` if the team does not fit."""
         ...
 
-    def for_training(self) -> Scenario:
+    def for_training(self) -> "Scenario":
         """Return the same task with the starts for training, which may differ from those of the task."""
         ...
 

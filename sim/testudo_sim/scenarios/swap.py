@@ -4,8 +4,6 @@ In space the ring is flat, inclined or upright, so that robots meet at one heigh
 its downwash. Heights between robots count 1/`height_ratio`, by which an upright ring is stretched.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -39,7 +37,7 @@ class Swap(GoalScenario):
     name: str = "swap"
 
     @classmethod
-    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> Swap:
+    def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> "Swap":
         """Return the scenario for a kind of robot; the arena has space outside the largest ring."""
         spacing, room = spacing_m(shield), room_m(spec, shield)
         side = _RADII[1] * spacing + max(room, spacing)
@@ -72,7 +70,7 @@ class Swap(GoalScenario):
         start, goal = (centre[:, None] + offset for offset in offsets)
         return StartState(start, yaws(heading, self.spec, team_size), GoalTask(goal))
 
-    def for_training(self) -> Swap:
+    def for_training(self) -> "Swap":
         """See `Scenario.for_training`: half of the teams start on the way, so that going round earns rewards."""
         return replace(self, on_the_way=0.5, horizon_s=_TRAINING_SHARE * self.horizon_s)
 

@@ -1,7 +1,5 @@
 """Runs a policy file for all robots of many worlds in one batch, with the runtime of the robots."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

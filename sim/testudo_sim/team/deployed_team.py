@@ -4,8 +4,6 @@ The tick in `team_tick` has layer 1 and perfect clocks, for training; this one s
 `evaluate --layers all`. Arrays are (component, robot, world).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

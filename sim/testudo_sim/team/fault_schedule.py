@@ -3,8 +3,6 @@
 Arrays have the worlds E last. Times are control ticks since the start; `NEVER` is a tick that is not reached.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

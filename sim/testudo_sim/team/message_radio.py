@@ -5,8 +5,6 @@ acknowledges it to the senders; ages are bounded by that echo, never by the arri
 Arrays are (component, robot, world); slot k of robot i is robot i + 1 + k (modulo N).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

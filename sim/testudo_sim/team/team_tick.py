@@ -4,8 +4,6 @@ Estimate, peer table and shield are those of the robots.
 Arrays are (component, robot, world); neighbour slot k of robot i is robot i + 1 + k (modulo N).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 

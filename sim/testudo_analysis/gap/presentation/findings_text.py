@@ -1,7 +1,5 @@
 """The gap report in sentences and as tables for the terminal, with next steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rich import box

@@ -1,7 +1,5 @@
 """The gap report as one self-contained HTML page with plots and player."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

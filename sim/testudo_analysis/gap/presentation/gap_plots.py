@@ -1,7 +1,5 @@
 """Plots of the gap: errors over the horizon, over the state space and over time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -170,11 +168,7 @@ def time_plot(
 ) -> PlotImage:
     """Return the error of each channel over the run, robot by robot.
 
-    Args:
-        robots: names.
-        times_s: (S,) of each.
-        errors: signed, (S,) by channel of each.
-        horizon_s: of the errors.
+    ``times_s`` (S,) and signed ``errors``, (S,) by channel, are those of each robot.
     """
     units = {"along": "m", "across": "m", "up": "m", "yaw": "rad", "speed": "m/s"}
     channels = [(name, unit) for name, unit in units.items() if name in errors[0]]

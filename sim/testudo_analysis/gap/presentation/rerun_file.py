@@ -1,7 +1,5 @@
 """Export to Rerun: real and replayed poses, and the errors over time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -38,11 +36,8 @@ def write_rerun(
 ) -> Path:
     """Write an .rrd file and return its path.
 
-    Args:
-        path: of the file.
-        report: names the run.
-        replays: the errors at every start.
-        courses: real and replayed poses, by type of robot.
+    ``report`` names the run, ``replays`` have the errors at every start, ``courses`` real and replayed poses, by type
+    of robot.
 
     Raises:
         TestudoError: Rerun is not installed, or the file cannot be written.

@@ -1,7 +1,5 @@
 """The animated view from above: real robots and replayed ones, which restart on the real pose every two seconds."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence
@@ -90,9 +88,7 @@ def _course(robot: AlignedRobot, spec: RobotSpec, times: np.ndarray) -> Replayed
 def top_view(courses: Sequence[ReplayedCourse], radius_m: float) -> str:
     """Return the player as self-contained markup with the poses.
 
-    Args:
-        courses: of all robots, at the same times.
-        radius_m: of a body.
+    ``courses`` are those of all robots, at the same times; ``radius_m`` is that of a body.
     """
     times = courses[0].time_s
     stride = max(1, -(-len(times) // _MOST_FRAMES))

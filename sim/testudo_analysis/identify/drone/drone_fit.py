@@ -1,7 +1,5 @@
 """Robust multi-step fit of the rotor model to flights; lag and delay first, intervals by a jackknife of segments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -81,11 +79,8 @@ def fit_drone(
 ) -> DroneFit:
     """Return the best model of these flights.
 
-    Args:
-        model: the model, with its start vector.
-        flights: fitted together; each start has the same weight in the robust loss.
-        settings: of the fit.
-        tell: called with the current step and the completed fraction.
+    The fit begins at the start vector of ``model``; each start in a flight has the same weight in the robust loss;
+    ``tell`` gets the current step and the completed fraction.
 
     Raises:
         RecordingError: there is no usable start.
@@ -127,7 +122,9 @@ def fit_drone(
     return DroneFit(model, vector, low, high, fast, len(samples.start))
 
 
-def _solved(problem: _Problem, values: np.ndarray, loss: str, evaluations: int, tick: Callable[[], None]) -> np.ndarray:
+def _solved(
+    problem: "_Problem", values: np.ndarray, loss: str, evaluations: int, tick: Callable[[], None]
+) -> np.ndarray:
     """Return the free parameters (F,) of least loss from initial values (F,)."""
     lower, upper = (bound[problem.free] for bound in problem.model.bounds())
     inside = np.clip(values, lower + 1e-9 * (upper - lower), upper - 1e-9 * (upper - lower))

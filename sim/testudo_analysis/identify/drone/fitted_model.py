@@ -12,8 +12,6 @@ controller's rate lacks most commands; damping and stiffness represent those. Al
 predict from such a log, and are not properties of the drone alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -168,11 +166,8 @@ def predict(
 ) -> dict[int, RotorDroneState]:
     """Return the states (.., K, S) at numbers of samples after the starts.
 
-    Args:
-        model: the model.
-        samples: S starts.
-        vectors: (P, K) parameters.
-        marks: numbers of samples, at most ``samples.steps``.
+    ``samples`` have S starts, ``vectors`` (P, K) are parameters, ``marks`` numbers of samples, at most
+    ``samples.steps``.
     """
     parameters = model.parameters(vectors)
     signals = _Signals.create(model, samples, vectors)
@@ -258,7 +253,7 @@ class _Signals:
     """(K, 1) [s]."""
 
     @classmethod
-    def create(cls, model: DroneModel, samples: FlightSamples, vectors: np.ndarray) -> _Signals:
+    def create(cls, model: DroneModel, samples: FlightSamples, vectors: np.ndarray) -> "_Signals":
         series: dict[bytes, list[tuple[np.ndarray, np.ndarray]]] = {}
         driving = [NAMES.index(name) for name in ("thrust_lag", "thrust_delay", "thrust_most")]
         used = []

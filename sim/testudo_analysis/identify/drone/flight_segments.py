@@ -1,7 +1,5 @@
 """Flights of quadrotors, each on one clock, and the starts of predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -124,7 +122,7 @@ class FlightSamples:
     """Samples of the longest horizon."""
 
     @classmethod
-    def create(cls, flights: Sequence[FlightRecord], windows: PredictionWindows) -> FlightSamples:
+    def create(cls, flights: Sequence[FlightRecord], windows: PredictionWindows) -> "FlightSamples":
         """Return all starts of some flights.
 
         Raises:

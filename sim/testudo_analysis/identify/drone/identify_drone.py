@@ -1,7 +1,5 @@
 """Identification of quadrotors from motor signals: parameters with intervals, and errors on held-out data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -72,12 +70,8 @@ def identify_drone(
 ) -> Identification:
     """Return the identification of one type of quadrotor from flights.
 
-    Args:
-        recordings: runs; all robots of one type.
-        spec: the robot, with `[rotors]`.
-        robots: names; default: all with motor signals and odometry.
-        settings: of the identification.
-        tell: called with the current step and the completed fraction.
+    ``recordings`` have robots of one type, and ``spec`` has `[rotors]`; ``robots`` are names, by default all with motor
+    signals and odometry; ``tell`` gets the current step and the completed fraction.
 
     Raises:
         TestudoError: no usable flight, or the robot file has no `[rotors]`.

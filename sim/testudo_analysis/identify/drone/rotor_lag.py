@@ -5,8 +5,6 @@ relates torque and rotation, not the drone. At high frequencies the rates follow
 filtered to a band, and delay, lag and gains explain as much of the rates as possible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -55,10 +53,7 @@ def fast_responses(
 ) -> list[FastResponse]:
     """Return the response of all flights, and of ``draws`` draws of their pieces with replacement for intervals.
 
-    Args:
-        flights: at one rate, at least 60 Hz.
-        commands: of each, (4, T) [N], clipped to the rotor limits.
-        draws: number of draws.
+    ``flights`` are at one rate, at least 60 Hz; ``commands`` of each, (4, T) [N], are clipped to the rotor limits.
     """
     pairs = zip(flights, commands, strict=True)
     sums = np.concatenate([_sums(stretch) for pair in pairs for stretch in _stretches(*pair)])

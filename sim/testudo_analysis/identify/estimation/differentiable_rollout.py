@@ -1,7 +1,5 @@
 """Rollouts of candidate parameters over all stretches through the motion model, with derivatives of the errors."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -49,11 +47,7 @@ class BatchedRollout:
     def __init__(self, spec: RobotSpec, keys: tuple[str, ...], stretches: SegmentSet, cutting: SegmentSettings) -> None:
         """Compile the functions.
 
-        Args:
-            spec: values of all other parameters.
-            keys: P parameters of the robot file.
-            stretches: C stretches.
-            cutting: settings of the stretches.
+        ``spec`` has the values of all parameters but the P ``keys`` of the robot file; there are C ``stretches``.
         """
         self.spec, self.keys, self.stretches, self.cutting = spec, keys, stretches, cutting
         # parts of equal size fit the cache, and all runs share one compiled program
@@ -122,7 +116,7 @@ class _Data:
     fitted: jax.Array
 
     @classmethod
-    def create(cls, stretches: SegmentSet) -> _Data:
+    def create(cls, stretches: SegmentSet) -> "_Data":
         values = {each.name: np.asarray(getattr(stretches, each.name)) for each in fields(cls)}
         return cls(
             **{

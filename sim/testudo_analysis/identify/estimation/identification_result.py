@@ -1,7 +1,5 @@
 """The result of an identification of any kind of robot: estimates, and errors on held-out data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
@@ -49,7 +47,7 @@ class Quantiles:
     count: int
 
     @classmethod
-    def create(cls, errors: np.ndarray) -> Quantiles:
+    def create(cls, errors: np.ndarray) -> "Quantiles":
         """Return the quantiles of errors (S,), at least one."""
         return cls(float(np.median(errors)), float(np.percentile(errors, 90)), len(errors))
 

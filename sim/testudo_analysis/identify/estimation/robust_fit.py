@@ -5,8 +5,6 @@ Tu, The Jackknife and Bootstrap, 1995), so that thousands need no rollout. Stret
 neighbours, as the errors of overlapping windows are correlated.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,14 +43,9 @@ def fit(
 ) -> Fit:
     """Return the parameters of least robust loss for each group of stretches.
 
-    Args:
-        roller: errors and their derivatives.
-        start: (G, P) or (P,).
-        free: (P,) bool: the others are fixed.
-        bounds: (P,), (P,).
-        scale: (H, E): scale of large errors.
-        group: (C,) int.
-        weight: (C,): zero leaves a stretch out.
+    ``roller`` gives the errors and their derivatives from ``start`` (G, P) or (P,) on; ``free`` (P,) bool: the others
+    are fixed; ``bounds`` (P,), (P,); ``scale`` (H, E) of large errors; ``group`` (C,) int; a ``weight`` (C,) of zero
+    leaves a stretch out.
     """
     groups = int(group.max()) + 1
     low, high = bounds
@@ -164,13 +157,9 @@ def bootstrap(
 ) -> BootstrapSpread:
     """Return resampled parameters.
 
-    Args:
-        curvature: of the stretches at the fit, C of them in order of time for each robot.
-        robot: (C,) int; blocks are of one robot.
-        weight: (C,): zero leaves a stretch out.
-        values: (P,) of the fit.
-        free: (P,) bool: the others are fixed.
-        seed: of the draws.
+    ``curvature`` is that of the C stretches at the fit, in order of time for each robot; ``robot`` (C,) int: blocks are
+    of one robot; a ``weight`` (C,) of zero leaves a stretch out; ``values`` (P,) of the fit; ``free`` (P,) bool: the
+    others are fixed.
     """
     used = np.flatnonzero(weight > 0)
     if not len(used):
@@ -207,10 +196,7 @@ def prior(spec: RobotSpec, key: str) -> tuple[float, float]:
 def flat(curvature: Curvature, weight: np.ndarray, width: np.ndarray) -> np.ndarray:
     """Return which parameters (P,) have no effect on the errors within their prior interval.
 
-    Args:
-        curvature: of the stretches.
-        weight: (C,).
-        width: (P,): of the prior intervals.
+    ``weight`` (C,) is that of the stretches, ``width`` (P,) that of the prior intervals.
     """
     total = np.tensordot(weight, curvature.hessian, axes=1)
     windows = max(float(np.sum(weight * curvature.loss)), 1.0)

@@ -4,8 +4,6 @@ A model is rolled out once over a stretch, with a warm-up; as motion does not de
 stretch is the difference of two times of that path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -102,7 +100,7 @@ class SegmentSet:
     def __len__(self) -> int:
         return len(self.robot)
 
-    def take(self, which: np.ndarray) -> SegmentSet:
+    def take(self, which: np.ndarray) -> "SegmentSet":
         """Return some of the stretches: indices or mask (C,)."""
         return replace(self, **{field.name: getattr(self, field.name)[which] for field in fields(self)})
 

@@ -1,7 +1,5 @@
 """Reads external bags as one recording; samples of several bags are merged on the clock of the first one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -129,13 +127,9 @@ def read_bags(
 
     Its ``info`` holds ``notes`` (choices made) and ``clocks`` (of several bags, with uncertainty).
 
-    Args:
-        paths: folders or files.
-        mapping: with a section `topics`.
-        tell: called with the completed fraction.
-        damage: collects a sentence for each loss.
-        msg_path: folders with .msg files of custom messages.
-        offsets: seconds to add to the times of a bag, by its name; estimated if not given.
+    ``mapping`` has a section `topics`; ``tell`` gets the completed fraction; ``damage`` collects a sentence for each
+    loss; ``msg_path`` are folders with .msg files of custom messages; ``offsets`` are seconds to add to the times of a
+    bag, by its name, estimated if not given.
 
     Raises:
         BagError: no bag, a missing topic or one of an unsuitable type, or clocks without a common reference.

@@ -1,7 +1,5 @@
 """Rebuilds a damaged bag: writes all readable messages as a complete bag in a new folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Converts the messages of one bag to samples by robot and role, with corrected stamps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -184,11 +182,8 @@ def topics_for(entries: Sequence[TopicMap]) -> set[str]:
 def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], folders: Sequence[Path]) -> BagSeries:
     """Return the samples of a bag by entry of the mapping, without entries without messages.
 
-    Args:
-        source: the bag; losses are added to its damage.
-        found: its messages by topic.
-        entries: of the mapping.
-        folders: with .msg files.
+    Losses are added to the damage of ``source``; ``found`` are its messages by topic, ``entries`` those of the mapping,
+    ``folders`` have .msg files.
 
     Raises:
         BagError: a topic cannot have its role, or its type is unknown.

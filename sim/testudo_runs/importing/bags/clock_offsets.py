@@ -4,8 +4,6 @@ The two record times of a message in two bags differ by the clock offset and the
 without common messages are aligned by the motion of a robot in both: speed and turn rate are correlated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -48,7 +46,7 @@ class BagClock:
         passed_s = (times_ns - np.int64(round(self.at_s * NANO))) / NANO
         return times_ns + np.rint((self.offset_s + self.drift * passed_s) * NANO).astype(np.int64)
 
-    def then(self, other: BagClock) -> BagClock:
+    def then(self, other: "BagClock") -> "BagClock":
         """Return the conversion to the target clock of ``other``, which starts at the target of this one."""
         at_ns = np.array([round(self.at_s * NANO)])
         moved = float(other.apply(self.apply(at_ns))[0] - at_ns[0]) / NANO
@@ -90,9 +88,7 @@ class ClockMarks:
 def clocks_of(bags: Sequence[ClockMarks], given: Mapping[str, float]) -> dict[str, BagClock]:
     """Return the conversion from the clock of every bag to that of the first one.
 
-    Args:
-        bags: at least one.
-        given: known offsets [s] by bag.
+    ``given`` are known offsets [s] by bag.
 
     Raises:
         BagError: an offset names no bag, or a bag shares no messages and no motion with the others.

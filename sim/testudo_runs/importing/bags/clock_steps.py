@@ -5,8 +5,6 @@ jump shows that the other one was set. If both were set back, the size of the st
 the two parts would overlap.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

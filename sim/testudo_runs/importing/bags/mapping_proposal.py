@@ -3,8 +3,6 @@
 Each choice by a rule or by the motion has its reason in the mapping. Undecided choices are reported as ambiguous.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,12 +55,9 @@ def propose_map(
 ) -> Proposal:
     """Propose the section `topics` of a mapping.
 
-    Args:
-        paths: a bag, or several of the same run.
-        tell: called with the completed fraction.
-        damage: collects a sentence for each loss.
-        msg_path: folders with .msg files of custom messages.
-        robot_type: for the mapping; empty if given at import.
+    ``paths`` are a bag, or several of the same run; ``tell`` gets the completed fraction; ``damage`` collects a
+    sentence for each loss; ``msg_path`` are folders with .msg files of custom messages; ``robot_type`` is empty if
+    given at import.
 
     Raises:
         BagError: there is no bag.

@@ -1,7 +1,5 @@
 """Samples motions on an even grid and correlates them, to align clocks and to assign topics to robots."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +28,7 @@ class SampledMotion:
         """Return the number of grid points."""
         return len(next(iter(self.channels.values()))) if self.channels else 0
 
-    def part(self, begin: int, end: int) -> SampledMotion:
+    def part(self, begin: int, end: int) -> "SampledMotion":
         """Return the motion from one grid point up to another."""
         channels = {name: values[begin:end] for name, values in self.channels.items()}
         return SampledMotion(self.begin_s + begin * STEP_S, channels)

@@ -1,7 +1,5 @@
 """Groups topics by robot: by name, then by correlated motion; undecided cases are reported."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Finds the topics of a bag that can be a role of a robot, by type, name, content and frames."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -228,8 +226,7 @@ def robot_of(topic: str) -> str:
 def robots_of(topics: Mapping[str, str]) -> dict[str, str]:
     """Return the robot of each topic name, read from all names together: `r0` for `/odom_r0`, `a` for `/fleet/a/odom`.
 
-    Args:
-        topics: types by name.
+    ``topics`` are types by name.
     """
     found = {name: robot_of(name) for name in topics}
     heads = {name: parts for name in topics if name.endswith(f"/{found[name]}") and (parts := _apart(found[name]))}

@@ -1,7 +1,5 @@
 """Decodes the messages of one topic to samples of a role."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -9,8 +9,6 @@ of a number, a stamp (milliseconds in version 1, microseconds in version 2) and 
 CRC-32 of the whole file. Types are letters of Python's `struct`, little-endian without gaps.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Units and frames of position and velocity are not visible in a table: the user checks them in the draft.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -70,9 +68,9 @@ class Draft:
     text: str
     """The mapping after comments on the guesses; empty without a time or a role."""
 
-    def same(self, other: Draft) -> bool:
+    def same(self, other: "Draft") -> bool:
         """Return whether the mapping also fits the log of another draft."""
-        return self._tables() == other._tables()
+        return self._tables() == other._tables()  # noqa: SLF001 -- of its own class
 
     def _tables(self) -> dict[str, Any]:
         return (yaml.safe_load(self.text) or {}) | {"about": ""}
@@ -215,7 +213,7 @@ def _time(rows: np.ndarray, names: tuple[str, ...]) -> tuple[int, str, str] | No
     return at, next((unit for unit, longest in _STEPS if step < longest), "ns"), "boot"
 
 
-def _roles(names: tuple[str, ...]) -> dict[str, dict[str, dict[str, str]]]:
+def _roles(names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Return the roles whose channels all have a column with a usual name."""
     plain = {_plain(name): name for name in reversed(names)}
     found = {}

@@ -1,7 +1,5 @@
 """Finds the logs among the files of a source: mapping, robot and run of each file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

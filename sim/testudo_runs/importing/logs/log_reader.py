@@ -1,7 +1,5 @@
 """Reads text and binary logs as one recording."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -66,11 +64,9 @@ def read_logs(
 ) -> Imported:
     """Read logs of one run.
 
-    Args:
-        logs: of one run.
-        robot_types: type by robot; the empty name means all others; by default the type of the mapping.
-        tell: called with the completed fraction.
-        offsets: seconds to add to all times of a robot, by its name.
+    ``logs`` are of one run; ``robot_types`` are by robot, where the empty name means all others, by default the type of
+    the mapping; ``tell`` gets the completed fraction; ``offsets`` are seconds to add to all times of a robot, by its
+    name.
 
     Raises:
         RecordingError: nothing in them can be used, two files overlap in one role of a robot, or an offset names no

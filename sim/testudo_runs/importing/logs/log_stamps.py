@@ -1,7 +1,5 @@
 """Converts the stamps of a log to nanoseconds and removes impossible ones."""
 
-from __future__ import annotations
-
 import bisect
 from dataclasses import replace
 

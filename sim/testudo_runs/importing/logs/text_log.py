@@ -1,7 +1,5 @@
 """Reads text and CSV logs in blocks; a block with errors is read line by line."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Rows of a log file, and their conversion to the series of a role: units, attitudes and frames."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,7 +115,7 @@ class LogTable:
     def __len__(self) -> int:
         return len(self.places)
 
-    def take(self, rows: np.ndarray) -> LogTable:
+    def take(self, rows: np.ndarray) -> "LogTable":
         """Return the table of the rows with these indices."""
         return LogTable(
             self.names,

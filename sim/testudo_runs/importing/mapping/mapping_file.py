@@ -4,8 +4,6 @@ A mapping is YAML with the schema ``testudo/map/1`` and up to three sections:
 ``text`` for text and CSV logs, ``usd`` for binary logs of the Crazyflie's SD card, ``topics`` for bags.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields

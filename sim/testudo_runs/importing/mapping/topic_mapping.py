@@ -8,8 +8,6 @@ Example::
       - {topic: /cmd_vel, bag: r0, robot: r0, role: command, frame: body}
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
