@@ -27,16 +27,12 @@ class CflibFlight:
 
     server: CrazyflieServer
     radio: CrazyflieRadio
-    command: tuple[float, float, float] | None = None
-    """[m/s], sent at 50 Hz; None for no commands."""
+    command: tuple[float, float, float] | None = None  # [m/s], sent at 50 Hz; None for no commands
     stamps: list[tuple[float, float]] = field(default_factory=list)
     """Times of measurement and arrival of each sample [s]."""
-    codes: set[str] = field(default_factory=set)
-    """All faults seen."""
-    states: set[int] = field(default_factory=set)
-    """States of the vehicle's supervisor that were seen."""
-    stall_s: float = 0.0
-    """Longest gap between two observations, a measure of machine load."""
+    codes: set[str] = field(default_factory=set)  # all faults seen
+    states: set[int] = field(default_factory=set)  # states of the vehicle's supervisor that were seen
+    stall_s: float = 0.0  # longest gap between two observations, a measure of machine load
     _ends: threading.Event = field(default_factory=threading.Event)
 
     def wait(self, until: Callable[[], bool], within_s: float, every_s: float = _LOOK_S) -> float | None:

@@ -86,18 +86,15 @@ class SimulatedCrazyflieSettings:
     """Type and initial pose of a vehicle."""
 
     spec: RobotSpec
-    position_world: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """[m]."""
-    yaw: float = 0.0
-    """[rad]."""
+    position_world: tuple[float, float, float] = (0.0, 0.0, 0.0)  # [m]
+    yaw: float = 0.0  # [rad]
     auto_arm: bool = True
     """Brushed vehicles (Crazyflie 2.1) arm themselves; brushless ones and those on a Bolt wait to be armed."""
     onboard_brake: bool = False
     """An app on board brakes after the dead-man time of the robot file without set-points."""
     as_point: bool = False
     """Simulates a point that follows velocities, even if the robot file has `[attitude]`."""
-    clock_ahead_s: float = 0.0
-    """Time since power-on."""
+    clock_ahead_s: float = 0.0  # time since power-on
 
     @classmethod
     def create(cls, robot: str = "crazyflie_2x", **changes: Any) -> "SimulatedCrazyflieSettings":

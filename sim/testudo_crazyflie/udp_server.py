@@ -25,18 +25,13 @@ UP, DOWN = 0, 1
 class RadioConditions:
     """Quality of the connection."""
 
-    loss: float = 0.0
-    """Share of transmissions that are lost, in each direction."""
-    latency_s: float = 0.0
-    """One way."""
-    jitter_s: float = 0.0
-    """Uniform, added to the latency."""
+    loss: float = 0.0  # share of transmissions that are lost, in each direction
+    latency_s: float = 0.0  # one way
+    jitter_s: float = 0.0  # uniform, added to the latency
     repeats: bool = False
     """Lost transmissions are repeated, as by a Crazyradio: loss becomes delay."""
-    attempt_s: float = 0.002
-    """Duration of one attempt."""
-    silent: bool = False
-    """Nothing arrives."""
+    attempt_s: float = 0.002  # duration of one attempt
+    silent: bool = False  # nothing arrives
 
 
 class RadioChannel:

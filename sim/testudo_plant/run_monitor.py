@@ -25,15 +25,11 @@ class RunLimits:
 
     goals_world: Mapping[str, tuple[float, ...]]
     """(D,) [m] by robot; for a follower, with its leader at the start."""
-    duration_s: float
-    """Longest time from the start to arrival."""
+    duration_s: float  # longest time from the start to arrival
     tolerance_m: float = 0.1
-    hold_s: float = 1.0
-    """Time that all robots must be at their goals simultaneously."""
-    start_patience_s: float = 30.0
-    """Longest time until every robot has its first command."""
-    follows: Mapping[str, Follow] = field(default_factory=dict)
-    """Goals of robots that follow another one."""
+    hold_s: float = 1.0  # time that all robots must be at their goals simultaneously
+    start_patience_s: float = 30.0  # longest time until every robot has its first command
+    follows: Mapping[str, Follow] = field(default_factory=dict)  # goals of robots that follow another one
 
 
 class RunMonitor:

@@ -38,18 +38,13 @@ class RunError(TestudoError):
 class Track:
     """Poses of one robot, by stamp; D axes."""
 
-    stamp_s: np.ndarray
-    """(T,) steady clock of the measurement."""
-    received_s: np.ndarray
-    """(T,) steady clock of the recorder."""
-    position_world: np.ndarray
-    """(T, D) [m]."""
-    yaw: np.ndarray
-    """(T,) [rad], unwrapped."""
+    stamp_s: np.ndarray  # (T,) steady clock of the measurement
+    received_s: np.ndarray  # (T,) steady clock of the recorder
+    position_world: np.ndarray  # (T, D) [m]
+    yaw: np.ndarray  # (T,) [rad], unwrapped
     velocity: np.ndarray
     """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
-    quaternion_xyzw: np.ndarray | None = None
-    """(T, 4): body to world, of a recorded truth."""
+    quaternion_xyzw: np.ndarray | None = None  # (T, 4): body to world, of a recorded truth
 
     def in_order(self) -> "Track":
         """Return the samples by stamp, each stamp once."""
@@ -64,24 +59,18 @@ class Track:
 class CommandTrack:
     """Commands of one robot, by stamp."""
 
-    stamp_s: np.ndarray
-    """(T,) steady clock: time of sending or of application."""
-    received_s: np.ndarray
-    """(T,) steady clock of the recorder."""
-    command: np.ndarray
-    """(T, D) as sent, see `wire.command_frame`."""
-    yaw_rate: np.ndarray | None = None
-    """(T,) [rad/s] of drones; None if unknown."""
+    stamp_s: np.ndarray  # (T,) steady clock: time of sending or of application
+    received_s: np.ndarray  # (T,) steady clock of the recorder
+    command: np.ndarray  # (T, D) as sent, see `wire.command_frame`
+    yaw_rate: np.ndarray | None = None  # (T,) [rad/s] of drones; None if unknown
 
 
 @dataclass(frozen=True)
 class PlantEvent:
     """An event of the plant."""
 
-    stamp_s: float
-    """Steady clock."""
-    kind: str
-    """started, state, contact, driver or finished."""
+    stamp_s: float  # steady clock
+    kind: str  # started, state, contact, driver or finished
     values: Mapping[str, Any]
 
 
@@ -91,24 +80,17 @@ class RecordedRun:
 
     folder: Path
     fleet: Fleet
-    info: Mapping[str, Any]
-    """`run.json`: versions, seed, clocks, hash of the policy."""
-    ticks: Mapping[str, tuple[TickRecord, ...]] = field(repr=False)
-    """Written by the control loops, by sequence."""
-    odometry: Mapping[str, Track] = field(repr=False)
-    """As the robots received it."""
-    truth: Mapping[str, Track] = field(repr=False)
-    """From the plant; empty for real robots."""
+    info: Mapping[str, Any]  # `run.json`: versions, seed, clocks, hash of the policy
+    ticks: Mapping[str, tuple[TickRecord, ...]] = field(repr=False)  # written by the control loops, by sequence
+    odometry: Mapping[str, Track] = field(repr=False)  # as the robots received it
+    truth: Mapping[str, Track] = field(repr=False)  # from the plant; empty for real robots
     sent: Mapping[str, CommandTrack] = field(repr=False)
-    applied: Mapping[str, CommandTrack] = field(repr=False)
-    """Commands after the limits of the drivers."""
+    applied: Mapping[str, CommandTrack] = field(repr=False)  # commands after the limits of the drivers
     announcements: Mapping[str, tuple[PeerMessage, ...]] = field(repr=False)
     """Messages of the robots to their peers, by sequence."""
     events: tuple[PlantEvent, ...] = field(repr=False)
-    complete: bool
-    """The recording was closed and every message could be decoded."""
-    warnings: tuple[str, ...]
-    """Damage, losses, and messages that no robot could use."""
+    complete: bool  # the recording was closed and every message could be decoded
+    warnings: tuple[str, ...]  # damage, losses, and messages that no robot could use
 
     @property
     def robots(self) -> tuple[str, ...]:

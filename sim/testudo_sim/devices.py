@@ -29,12 +29,9 @@ if jax.config.jax_default_matmul_precision is None:
 class Devices:
     """The devices of a computation; devices of other processes are counted and assumed to be equal."""
 
-    platform: str
-    """`cpu`, `gpu` or `tpu`."""
-    kind: str
-    """Name of the device by its maker."""
-    count: int
-    """Devices of all processes."""
+    platform: str  # `cpu`, `gpu` or `tpu`
+    kind: str  # name of the device by its maker
+    count: int  # devices of all processes
     processes: int
     memory_bytes: int
     """Memory of one device [bytes]; on a CPU, the free memory over the devices of this process."""

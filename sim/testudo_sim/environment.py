@@ -25,10 +25,8 @@ class WorldState:
     """State of an environment."""
 
     team: TeamState
-    task: Any
-    """State of the scenario."""
-    elapsed: jax.Array
-    """(E,) int: decisions since the start."""
+    task: Any  # state of the scenario
+    elapsed: jax.Array  # (E,) int: decisions since the start
 
 
 @jax.tree_util.register_dataclass
@@ -36,16 +34,11 @@ class WorldState:
 class StepMetrics:
     """Statistics of one decision, over all physics steps."""
 
-    contacts: jax.Array
-    """(E,) int: physics steps times touching pairs, robots and walls."""
-    separation_m: jax.Array
-    """(E,) least distance between the centres of two robots."""
-    interventions: jax.Array
-    """(E,) share of robot-ticks in which the shield changed the command."""
-    braked: jax.Array
-    """(E,) share of robot-ticks in which the shield braked."""
-    change_m_s: jax.Array
-    """(N, E) mean change of the command."""
+    contacts: jax.Array  # (E,) int: physics steps times touching pairs, robots and walls
+    separation_m: jax.Array  # (E,) least distance between the centres of two robots
+    interventions: jax.Array  # (E,) share of robot-ticks in which the shield changed the command
+    braked: jax.Array  # (E,) share of robot-ticks in which the shield braked
+    change_m_s: jax.Array  # (N, E) mean change of the command
     idle: jax.Array
     """(E,) bool: no robot moved by more than a centimetre, which is a sign of deadlock before success."""
 
@@ -55,15 +48,12 @@ class StepMetrics:
 class StepResult:
     """The outcome of one decision; rewards belong to the state before the restart."""
 
-    reward: jax.Array
-    """(N, E)."""
-    terminated: jax.Array
-    """(E,) bool: success; with `Environment.contact_cost` also a contact."""
+    reward: jax.Array  # (N, E)
+    terminated: jax.Array  # (E,) bool: success; with `Environment.contact_cost` also a contact
     truncated: jax.Array
     """(E,) bool: time is up, or the physics diverged (which also counts as contact)."""
     metrics: StepMetrics
-    last: WorldState
-    """State at the end of the decision, before any restart."""
+    last: WorldState  # state at the end of the decision, before any restart
 
 
 @dataclass(frozen=True)
@@ -72,12 +62,9 @@ class Environment:
 
     scenario: Scenario
     team: SimulatedTeam
-    spread: float = 1.0
-    """Share of the robot's intervals that worlds are drawn from."""
-    change_price: float = 0.0
-    """Cost of a command change by the shield of full speed."""
-    facing_price: float = 0.0
-    """Cost per second of a heading at right angles to the goal."""
+    spread: float = 1.0  # share of the robot's intervals that worlds are drawn from
+    change_price: float = 0.0  # cost of a command change by the shield of full speed
+    facing_price: float = 0.0  # cost per second of a heading at right angles to the goal
     contact_cost: float | None = None
     """Reward that a contact costs every robot of its world, which ends the episode; None: contacts are counted only."""
 

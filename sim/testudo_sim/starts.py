@@ -29,27 +29,20 @@ class StartsError(TestudoError):
 class StartSample:
     """One recorded state of the team; rows by robot."""
 
-    position_world: Rows
-    """(N, D) [m]."""
-    yaw: tuple[float, ...]
-    """(N,) [rad]."""
-    velocity: Rows
-    """(N, D): command channels, see `MotionState.velocity`."""
-    goal_world: Rows
-    """(N, D) [m]."""
-    weight: float = field(default=1.0, metadata=OPTIONAL)
-    """Relative probability."""
+    position_world: Rows  # (N, D) [m]
+    yaw: tuple[float, ...]  # (N,) [rad]
+    velocity: Rows  # (N, D): command channels, see `MotionState.velocity`
+    goal_world: Rows  # (N, D) [m]
+    weight: float = field(default=1.0, metadata=OPTIONAL)  # relative probability
 
 
 @dataclass(frozen=True)
 class StartPerturbation:
     """Uniform perturbations of a recorded start."""
 
-    position_m: float
-    """± along each axis."""
+    position_m: float  # ± along each axis
     yaw_rad: float
-    velocity_share: float
-    """± relative to the velocity."""
+    velocity_share: float  # ± relative to the velocity
     parameters: float = field(default=1.0, metadata=OPTIONAL)
     """Share of the robot's intervals that dynamics are drawn from."""
 
@@ -59,14 +52,10 @@ class StartsSource:
     """The recorded run."""
 
     run: str
-    time_s: float
-    """Time of the first start since the start of the run."""
-    incident: str = field(default="", metadata=OPTIONAL)
-    """Its kind."""
-    what: str = field(default="", metadata=OPTIONAL)
-    """What happened, in one sentence."""
-    goals: str = field(default="", metadata=OPTIONAL)
-    """Origin of the goals."""
+    time_s: float  # time of the first start since the start of the run
+    incident: str = field(default="", metadata=OPTIONAL)  # its kind
+    what: str = field(default="", metadata=OPTIONAL)  # what happened, in one sentence
+    goals: str = field(default="", metadata=OPTIONAL)  # origin of the goals
 
 
 @dataclass(frozen=True)
@@ -74,13 +63,10 @@ class StartDistribution:
     """Recorded starts of worlds; hashable, so that it can be a constant of compiled programs."""
 
     schema: str
-    robot: str
-    """Kind of all its robots."""
-    robots: tuple[str, ...]
-    """Names, in the order of the rows."""
+    robot: str  # kind of all its robots
+    robots: tuple[str, ...]  # names, in the order of the rows
     source: StartsSource
-    horizon_s: float
-    """Duration of an episode."""
+    horizon_s: float  # duration of an episode
     spread: StartPerturbation
     starts: tuple[StartSample, ...]
     arena: Arena | None = field(default=None, metadata=OPTIONAL)

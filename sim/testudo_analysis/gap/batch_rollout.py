@@ -27,10 +27,8 @@ class RollOut:
     """Predictions from every start of one robot."""
 
     robot: AlignedRobot
-    windows: OpenLoopWindows
-    """Valid for every parameter set."""
-    predicted: tuple[MotionState, ...]
-    """(D, H, S) at the ends by parameter set; arbitrary where not valid."""
+    windows: OpenLoopWindows  # valid for every parameter set
+    predicted: tuple[MotionState, ...]  # (D, H, S) at the ends by parameter set; arbitrary where not valid
     more: tuple[Mapping[str, np.ndarray], ...] = ()
     """Errors (H, S) of channels that the states do not contain, by parameter set."""
 
@@ -95,11 +93,9 @@ _SIDES_S = 0.05
 class StartFeatures:
     """Motion of one robot at each start, (S,)."""
 
-    speed_m_s: np.ndarray
-    """Not negative."""
+    speed_m_s: np.ndarray  # not negative
     turn_rad_s: np.ndarray
-    acceleration_m_s2: np.ndarray
-    """Of the speed, signed."""
+    acceleration_m_s2: np.ndarray  # of the speed, signed
 
 
 def error_channels(spec: RobotSpec, out: RollOut, index: int) -> dict[str, np.ndarray]:

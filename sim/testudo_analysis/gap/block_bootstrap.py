@@ -48,10 +48,8 @@ class Interval:
 class TimeBlocks:
     """The block of each start, and the blocks of each bootstrap sample."""
 
-    index: np.ndarray
-    """(S,) int."""
-    weights: np.ndarray
-    """(R, B): count of each block."""
+    index: np.ndarray  # (S,) int
+    weights: np.ndarray  # (R, B): count of each block
 
     @classmethod
     def create(cls, times_s: list[np.ndarray], seed: int = 0) -> "TimeBlocks":

@@ -28,10 +28,8 @@ class CommandLatency:
     channel: str
     """`speed`, `turn rate`, or `x`, `y`, `z` of the velocity; of flights `roll and pitch rate`."""
     real_s: Interval
-    model_s: float
-    """The same estimator on the model's response to these commands."""
-    correlation: float
-    """Of command and real response at that latency."""
+    model_s: float  # the same estimator on the model's response to these commands
+    correlation: float  # of command and real response at that latency
 
 
 def latencies(robot: AlignedRobot, spec: RobotSpec) -> list[CommandLatency]:

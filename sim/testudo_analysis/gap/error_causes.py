@@ -30,8 +30,7 @@ class ErrorCause:
     explains: float
     """Explained share of the squared error of its channel: beside the other causes, or after the larger ones."""
     words: str
-    named: bool
-    """It is significant and large enough to matter."""
+    named: bool  # it is significant and large enough to matter
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,9 @@ class CauseTerm:
     unit: str
     text: str
     """Sentence with `{}` for size, low and high; `[a|b]` is a for positive effects, b for others."""
-    factor: float = 1.0
-    """From the unit to that of the sentence."""
+    factor: float = 1.0  # from the unit to that of the sentence
     digits: str = ".1f"
-    signed: bool = False
-    """The ends of the interval keep their signs even if both are the same."""
+    signed: bool = False  # the ends of the interval keep their signs even if both are the same
 
     def words(self, effect: Interval) -> str:
         """Return the sentence of an effect."""

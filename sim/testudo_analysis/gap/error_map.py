@@ -10,8 +10,7 @@ from testudo_analysis.gap.batch_rollout import StartFeatures
 from testudo_analysis.gap.block_bootstrap import Interval, TimeBlocks, quantiles
 
 LEAST_STARTS, LEAST_BLOCKS = 100, 4
-_STANDS_SHARE = 0.04
-"""Share of the highest speed below which a robot stands."""
+_STANDS_SHARE = 0.04  # share of the highest speed below which a robot stands
 _STEPS = 4
 _OVERLAP = 0.6
 _SHOWN = 6
@@ -23,10 +22,8 @@ class StateAxis:
 
     name: str
     unit: str
-    edges: np.ndarray
-    """(B + 1,) rising."""
-    words: tuple[str, ...]
-    """(B,), one phrase for each bin."""
+    edges: np.ndarray  # (B + 1,) rising
+    words: tuple[str, ...]  # (B,), one phrase for each bin
 
     def bins(self, values: np.ndarray) -> np.ndarray:
         """Return the bin (S,) of each value; values beyond the ends are in the outermost bins."""
@@ -37,13 +34,10 @@ class StateAxis:
 class StateBin:
     """The errors of the starts in one region of the state space."""
 
-    where: tuple[tuple[str, str], ...]
-    """Axis and phrase; the axis `robot` has names."""
+    where: tuple[tuple[str, str], ...]  # axis and phrase; the axis `robot` has names
     count: int
-    median: Interval
-    """In the unit of the error."""
-    ratio: Interval
-    """To the median of all starts."""
+    median: Interval  # in the unit of the error
+    ratio: Interval  # to the median of all starts
 
     @property
     def words(self) -> str:
@@ -56,8 +50,7 @@ class ErrorCurve:
     """The error along one axis."""
 
     axis: StateAxis
-    medians: tuple[Interval | None, ...]
-    """By bin; None with too few starts."""
+    medians: tuple[Interval | None, ...]  # by bin; None with too few starts
     counts: tuple[int, ...]
 
 
@@ -66,10 +59,8 @@ class StateErrors:
     """Errors over the state space, of one channel, horizon and parameter set."""
 
     curves: tuple[ErrorCurve, ...]
-    grid: np.ndarray
-    """(speed bins, turn bins) median error; NaN with too few starts."""
-    worst: tuple[StateBin, ...]
-    """Regions significantly worse than the whole, the worst first."""
+    grid: np.ndarray  # (speed bins, turn bins) median error; NaN with too few starts
+    worst: tuple[StateBin, ...]  # regions significantly worse than the whole, the worst first
     overall: Interval
 
 

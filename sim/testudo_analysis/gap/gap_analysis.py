@@ -57,8 +57,7 @@ _PARAMETERS = (
     "turn_acceleration_limit_rad_s2",
 )
 
-_Samples = tuple[np.ndarray, np.ndarray]
-"""Quantiles (Q,) and bootstrap samples (Q, R)."""
+_Samples = tuple[np.ndarray, np.ndarray]  # quantiles (Q,) and bootstrap samples (Q, R)
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,11 @@ class ErrorRow:
     unit: str
     horizon_s: float
     model: str
-    median: Interval
-    """Of the absolute error."""
+    median: Interval  # of the absolute error
     p90: Interval
-    bias: float
-    """Median of predicted less real, for signed channels."""
+    bias: float  # median of predicted less real, for signed channels
     count: int
-    travel_m: float
-    """Median recorded displacement within the horizon."""
+    travel_m: float  # median recorded displacement within the horizon
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,7 @@ class Difference:
     horizon_s: float
     median: Interval
     p90: Interval
-    relative: float
-    """Change of the median relative to the first."""
+    relative: float  # change of the median relative to the first
 
     @property
     def significant(self) -> bool:
@@ -66,16 +62,13 @@ class TypeGap:
     robot_type: str
     robots: tuple[str, ...]
     models: tuple[str, ...]
-    parameters: Mapping[str, Mapping[str, float]]
-    """By parameter set: the parameters of the motion model."""
+    parameters: Mapping[str, Mapping[str, float]]  # by parameter set: the parameters of the motion model
     rows: tuple[ErrorRow, ...]
-    differences: tuple[Difference, ...]
-    """Between parameter sets on the same windows."""
+    differences: tuple[Difference, ...]  # between parameter sets on the same windows
     state: Mapping[str, StateErrors]
     """By parameter set: position error over the state space after `state_horizon_s`."""
     state_horizon_s: float
-    causes: Mapping[str, tuple[ErrorCause, ...]]
-    """By parameter set: kinds of error after `cause_horizon_s`."""
+    causes: Mapping[str, tuple[ErrorCause, ...]]  # by parameter set: kinds of error after `cause_horizon_s`
     cause_horizon_s: Mapping[str, float]
     latencies: tuple[CommandLatency, ...]
     margins: tuple[MarginCheck, ...]
@@ -106,21 +99,17 @@ class GapReport:
     """Deviation of the model from a run."""
 
     run: str
-    source: str
-    """`imported` or `testudo up`."""
+    source: str  # `imported` or `testudo up`
     duration_s: float
-    replayed_s: float
-    """From the first to the last start of any robot."""
+    replayed_s: float  # from the first to the last start of any robot
     starts: int
     horizons_s: tuple[float, ...]
     types: tuple[TypeGap, ...]
     score: ScoreComparison
     against: tuple[Difference, ...] = ()
     against_name: str = ""
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    """Robots that cannot be replayed, and why."""
-    notes: tuple[str, ...] = ()
-    """Damage, and choices of the preparation."""
+    left_out: Mapping[str, str] = field(default_factory=dict)  # robots that cannot be replayed, and why
+    notes: tuple[str, ...] = ()  # damage, and choices of the preparation
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import AlignedRobot, Trajectory
 
-_WITHIN = 99.0
-"""Share [%] of the samples that must be within a term."""
+_WITHIN = 99.0  # share [%] of the samples that must be within a term
 _SMOOTH_S = 0.1
 
 
@@ -23,22 +22,17 @@ class MarginCheck:
 
     term: str
     """Margin term, guarantee or assumption, named as in the shield and the contract."""
-    what: str
-    """The residual in words."""
+    what: str  # the residual in words
     unit: str
     limit: float
     p50: float
     p99: float
-    worst: float
-    """Largest sample, of `robot`."""
-    beyond: float
-    """Share of the samples beyond the limit."""
+    worst: float  # largest sample, of `robot`
+    beyond: float  # share of the samples beyond the limit
     count: int
     within: bool
-    robot: str
-    """Robot of the worst sample."""
-    model: str = "nominal"
-    """Parameter set of the predictions and margins."""
+    robot: str  # robot of the worst sample
+    model: str = "nominal"  # parameter set of the predictions and margins
 
 
 def margin_checks(

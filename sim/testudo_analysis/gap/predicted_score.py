@@ -23,8 +23,7 @@ class ScoreRow:
     name: str
     predicted: str
     real: str
-    agrees: bool | None
-    """None if one run can neither confirm nor refute it."""
+    agrees: bool | None  # None if one run can neither confirm nor refute it
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class ScoreComparison:
     """Predicted against real score of a run."""
 
     rows: tuple[ScoreRow, ...]
-    note: str
-    """Episodes of the prediction, or why there is none."""
+    note: str  # episodes of the prediction, or why there is none
 
 
 def score(recording: Recording) -> ScoreComparison:

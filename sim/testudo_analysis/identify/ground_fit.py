@@ -28,8 +28,7 @@ from testudo_runs.progress_bar import Steps, Tell, quiet
 HoldOut = Literal["half", "robots", "none"]
 LIMITS = ("limits.acceleration", "limits.turn_acceleration")
 _LAG = "dynamics.velocity_lag"
-_FIRST_SCALE = (0.01, 0.03)
-"""Scale of large errors [m] and [rad] until the residuals are known."""
+_FIRST_SCALE = (0.01, 0.03)  # scale of large errors [m] and [rad] until the residuals are known
 _LIMIT_SHARES = (0.5, 0.25, 0.1)
 """Shares of the robot file's acceleration limits from which the search starts."""
 _LIMIT_GAIN = 0.01
@@ -49,24 +48,18 @@ _STEPS = {_CUT: 1.0, _FIRST: 3.0, _LIMITS: 2.0, _ALL: 2.0, _EACH: 2.0, _BASELINE
 class GroundFit:
     """Parameters fitted to a run."""
 
-    keys: tuple[str, ...]
-    """P parameters of the robot file."""
-    values: np.ndarray
-    """(P,): all robots together, as fitted (turn slip squared)."""
-    free: np.ndarray
-    """(P,) bool: the others keep the values of the robot file."""
-    flat: np.ndarray
-    """(P,) bool: without effect on the errors."""
+    keys: tuple[str, ...]  # P parameters of the robot file
+    values: np.ndarray  # (P,): all robots together, as fitted (turn slip squared)
+    free: np.ndarray  # (P,) bool: the others keep the values of the robot file
+    flat: np.ndarray  # (P,) bool: without effect on the errors
     spread: BootstrapSpread
-    by_robot: np.ndarray
-    """(R, P)."""
+    by_robot: np.ndarray  # (R, P)
     robot_spread: tuple[BootstrapSpread, ...]
     robot_tells: np.ndarray
     """(R, P) bool: determined by the robot's own stretches; none for a robot that stood."""
     held_out: tuple[HeldOut, ...]
     stretches: SegmentSet = field(repr=False)
-    scale: np.ndarray = field(repr=False)
-    """(H, E): robust deviation of the residuals by horizon and channel."""
+    scale: np.ndarray = field(repr=False)  # (H, E): robust deviation of the residuals by horizon and channel
     baseline_loss: float
     loss: float
     cutting: SegmentSettings

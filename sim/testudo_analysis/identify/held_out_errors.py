@@ -25,14 +25,10 @@ class HeldOutErrors:
     """References of the validation, on all stretches."""
 
     roller: BatchedRollout
-    scale: np.ndarray
-    """(H, E): scale of large errors."""
-    reckoned: np.ndarray
-    """(C, E, S): errors of dead reckoning with the commands."""
-    nominal: np.ndarray
-    """(C, E, S): errors of the original robot file."""
-    residual: bool
-    """Also validate a residual model."""
+    scale: np.ndarray  # (H, E): scale of large errors
+    reckoned: np.ndarray  # (C, E, S): errors of dead reckoning with the commands
+    nominal: np.ndarray  # (C, E, S): errors of the original robot file
+    residual: bool  # also validate a residual model
 
     @classmethod
     def create(cls, roller: BatchedRollout, scale: np.ndarray, *, residual: bool = False) -> "HeldOutErrors":
@@ -112,8 +108,7 @@ FEATURES = (
     "change of speed in a lag",
     "change of turn rate in a lag",
 )
-_RIDGE = 1e-3
-"""Of the mean square of the features."""
+_RIDGE = 1e-3  # of the mean square of the features
 
 
 @dataclass(frozen=True)
@@ -184,10 +179,8 @@ class _Motion:
     """Motion of the model on all stretches."""
 
     step_s: float
-    velocity: np.ndarray
-    """(C, 2, T): mean forward speed and turn rate of each step."""
-    features: np.ndarray
-    """(C, F, T)."""
+    velocity: np.ndarray  # (C, 2, T): mean forward speed and turn rate of each step
+    features: np.ndarray  # (C, F, T)
 
     @classmethod
     def create(cls, roller: BatchedRollout, values: np.ndarray) -> "_Motion":

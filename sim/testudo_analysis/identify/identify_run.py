@@ -29,12 +29,9 @@ from testudo_runs.recording.recording import Recording, RobotRecording, Series
 WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
 _LATE_S = 0.01
 """Time between stamp and arrival from which the estimate of the delay has a note on clocks."""
-_SHARED_S = 5.0
-"""Least common time of poses and commands: about one stretch."""
-_DAY_KNOWN_NS = 100_000_000_000_000_000
-"""Earlier stamps (before 1973) are times since the start of a robot."""
-_ALIGNED = 0.1
-"""Approximate share of the time that alignment takes."""
+_SHARED_S = 5.0  # least common time of poses and commands: about one stretch
+_DAY_KNOWN_NS = 100_000_000_000_000_000  # earlier stamps (before 1973) are times since the start of a robot
+_ALIGNED = 0.1  # approximate share of the time that alignment takes
 _SPEED, _TURN = "dynamics.speed_scale", "dynamics.turn_scale"
 _UNSEEN = (_SPEED, _TURN, SLIP)
 """Parameters that odometry cannot determine, as it measures the wheels and not the motion on the floor."""

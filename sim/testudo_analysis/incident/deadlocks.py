@@ -10,12 +10,10 @@ from testudo_analysis.incident.tick_incidents import driven
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 from testudo_runs.run_reader import ticks_in_order
 
-_STILL_M = 0.02
-"""A robot stands if it moves by less in `IncidentThresholds.still_s`."""
+_STILL_M = 0.02  # a robot stands if it moves by less in `IncidentThresholds.still_s`
 _GRID_S = 0.1
 _ARRIVED_M = 0.1
-_RESTS = ("armed", "idle", "disarmed", "hold", "land", "emergency")
-"""Modes in which a robot is not to drive."""
+_RESTS = ("armed", "idle", "disarmed", "hold", "land", "emergency")  # modes in which a robot is not to drive
 _FRESH_S = 0.5
 _DRIVE_SHARE = 0.1
 """Share of the speed limit from which a command counts as a command to drive."""

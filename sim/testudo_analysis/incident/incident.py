@@ -16,24 +16,19 @@ from testudo_runs.alignment import TeamRecording
 class IncidentKind(StrEnum):
     """The kinds of incidents, the worst first."""
 
-    CONTACT = "contact"
-    """Robots touched each other, or a robot touched a wall."""
-    NEAR_CONTACT = "near contact"
-    """Closer than the separation of shield layer 1, or than `--near`."""
+    CONTACT = "contact"  # robots touched each other, or a robot touched a wall
+    NEAR_CONTACT = "near contact"  # closer than the separation of shield layer 1, or than `--near`
     DEADLOCK = "deadlock"
     """Robots stand for a long time short of their goals, or despite commands to drive."""
     NOT_FOLLOWING = "not following"
     """A robot does not follow its commands: blocked, slipping, or weak brakes."""
-    POSE_JUMP = "pose jump"
-    """A pose that the robot cannot have reached."""
+    POSE_JUMP = "pose jump"  # a pose that the robot cannot have reached
     GUARD_BRAKE = "guard brake"
     STOP = "stop"
     """The robot braked by itself, with a diagnostic code; where only poses are known, it stood."""
-    STALE_PEER = "stale peer"
-    """A robot drove with an old state of a peer."""
+    STALE_PEER = "stale peer"  # a robot drove with an old state of a peer
     POSE_GAP = "pose gap"
-    SATURATION = "saturation"
-    """Commands beyond the actuator limits."""
+    SATURATION = "saturation"  # commands beyond the actuator limits
     LATE_TICK = "late tick"
 
 
@@ -45,21 +40,14 @@ class Incident:
     robots: tuple[str, ...]
     begin_s: float
     end_s: float
-    at_s: float
-    """Time of the worst value."""
-    value: float
-    """Worst value, in `unit`."""
-    bound: float
-    """Threshold of the value."""
+    at_s: float  # time of the worst value
+    value: float  # worst value, in `unit`
+    bound: float  # threshold of the value
     unit: str
-    what: str
-    """What happened, in one sentence."""
-    cause: str = ""
-    """The likeliest cause, in one sentence."""
-    code: str = ""
-    """Diagnostic code, where the run has one."""
-    from_s: float | None = None
-    """Start of the counterfactuals."""
+    what: str  # what happened, in one sentence
+    cause: str = ""  # the likeliest cause, in one sentence
+    code: str = ""  # diagnostic code, where the run has one
+    from_s: float | None = None  # start of the counterfactuals
     aftermath: tuple[VariantOutcome, ...] = ()
     """Outcomes from that time on: recorded, and simulated with and without the shield."""
 
@@ -107,16 +95,13 @@ class Incident:
 class IncidentThresholds:
     """From which values on something is an incident."""
 
-    near_m: float
-    """Distance of two centres."""
+    near_m: float  # distance of two centres
     stale_s: float = 0.5
     """Age of a peer's state; the shield makes no room for older motion (`RECENT_S`)."""
-    still_s: float = 5.0
-    """Time of standing short of the goal: a deadlock."""
+    still_s: float = 5.0  # time of standing short of the goal: a deadlock
     stood_s: float = 3.0
     """Time of standing between two drives: a stop, where only poses are known."""
-    late_share: float = 0.5
-    """Lateness of a tick as a share of the control period."""
+    late_share: float = 0.5  # lateness of a tick as a share of the control period
     slow_share: float = 0.3
     """Speed error as a share of the speed limit, for half a second: a robot does not follow its commands."""
 

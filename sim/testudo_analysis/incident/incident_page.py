@@ -18,8 +18,7 @@ from testudo_runs.alignment import TeamRecording
 from testudo_runs.progress_bar import Share, quiet
 
 PAGE = "incidents.html"
-_SHOWN = 12
-"""Incidents of each kind outside the collapsed part."""
+_SHOWN = 12  # incidents of each kind outside the collapsed part
 _COLOURS = {IncidentKind.CONTACT: "red", IncidentKind.NEAR_CONTACT: "yellow", IncidentKind.DEADLOCK: "yellow"}
 _MARKS = {IncidentKind.CONTACT: "bad", IncidentKind.NEAR_CONTACT: "warn", IncidentKind.DEADLOCK: "warn"}
 

@@ -25,11 +25,9 @@ from testudo_analysis.report.plot_style import (
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 
 _COLOURS = {IncidentKind.CONTACT: BAD, IncidentKind.NEAR_CONTACT: WARN, IncidentKind.DEADLOCK: "#7a4fa3"}
-_LINES = ("-", (0, (5, 2)), (0, (1, 1.6)))
-"""Recorded, simulated with the shield, without."""
+_LINES = ("-", (0, (5, 2)), (0, (1, 1.6)))  # recorded, simulated with the shield, without
 _TONES = (INK, GOOD, BAD)
-_LEAST_BAR = 0.004
-"""Least width of a bar as a share of the time axis."""
+_LEAST_BAR = 0.004  # least width of a bar as a share of the time axis
 
 
 def timeline_plot(recording: TeamRecording, incidents: Sequence[Incident]) -> PlotImage | None:

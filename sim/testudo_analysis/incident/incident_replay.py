@@ -17,11 +17,9 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_runs.alignment import TeamRecording
 from testudo_sim.starts import STARTS_SCHEMA, StartDistribution, StartPerturbation, StartSample, StartsSource
 
-_LEAD_S = 3.0
-"""Least time from the start of the simulation to the worst value."""
+_LEAD_S = 3.0  # least time from the start of the simulation to the worst value
 _EARLIEST_S = 20.0
-_AFTER_S = 3.0
-"""Simulated time after the worst value."""
+_AFTER_S = 3.0  # simulated time after the worst value
 _LONGEST_S = 25.0
 _STEP_S = 0.25
 _ENCOUNTERS = (IncidentKind.CONTACT, IncidentKind.NEAR_CONTACT)
@@ -39,10 +37,8 @@ _WAIT_S = 5.0
 class IncidentReplay:
     """The counterfactuals of one incident."""
 
-    incident: Incident
-    """With the outcomes."""
-    recording: TeamRecording = field(repr=False)
-    """With the simulated robots: those recorded the whole time."""
+    incident: Incident  # with the outcomes
+    recording: TeamRecording = field(repr=False)  # with the simulated robots: those recorded the whole time
     variants: tuple[tuple[VariantOutcome, VariantPaths], ...] = field(repr=False)
     """The recorded outcome, then the simulated ones, with paths; as `incident.aftermath`."""
 

@@ -11,8 +11,7 @@ from testudo_deploy.supervision.modes import WATCHDOGS
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 from testudo_runs.run_reader import RecordedRun
 
-_BEFORE_S = 3.0
-"""Events so long before an encounter may have caused it."""
+_BEFORE_S = 3.0  # events so long before an encounter may have caused it
 _SAME_S = 0.3
 _PASSED_SHARE = 0.8
 _MOVES_M_S = 0.005

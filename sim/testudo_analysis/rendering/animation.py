@@ -16,14 +16,10 @@ _MARGIN_M = 0.3
 class AnimationMoment:
     """Poses of N robots and B boxes at one time; D axes."""
 
-    position_world: np.ndarray
-    """(N, D) [m]."""
-    yaw: np.ndarray
-    """(N,) [rad]."""
-    boxes_world: np.ndarray | None = None
-    """(B, 2) [m]: horizontal centres; None without boxes."""
-    boxes_yaw: np.ndarray | None = None
-    """(B,) [rad]."""
+    position_world: np.ndarray  # (N, D) [m]
+    yaw: np.ndarray  # (N,) [rad]
+    boxes_world: np.ndarray | None = None  # (B, 2) [m]: horizontal centres; None without boxes
+    boxes_yaw: np.ndarray | None = None  # (B,) [rad]
     quaternion_xyzw: np.ndarray | None = None
     """(N, 4): body to world, for robots that tilt; None: all are upright."""
 
@@ -32,16 +28,11 @@ class AnimationMoment:
 class Trajectory:
     """Poses of robots and boxes over increasing times; all robots have the same number of axes."""
 
-    time_s: np.ndarray
-    """(K,) [s]."""
-    position_world: np.ndarray
-    """(K, N, D) [m]."""
-    yaw: np.ndarray
-    """(K, N) [rad], wrapped or not."""
-    boxes_world: np.ndarray | None = None
-    """(K, B, 2) [m]."""
-    boxes_yaw: np.ndarray | None = None
-    """(K, B) [rad], wrapped or not."""
+    time_s: np.ndarray  # (K,) [s]
+    position_world: np.ndarray  # (K, N, D) [m]
+    yaw: np.ndarray  # (K, N) [rad], wrapped or not
+    boxes_world: np.ndarray | None = None  # (K, B, 2) [m]
+    boxes_yaw: np.ndarray | None = None  # (K, B) [rad], wrapped or not
     quaternion_xyzw: np.ndarray | None = None
     """(K, N, 4): body to world, for robots that tilt; None: all are upright."""
 
@@ -83,13 +74,11 @@ class Trajectory:
 class AnimationScene:
     """Robots, boxes, goals and the arena of an animation."""
 
-    specs: tuple[RobotSpec, ...]
-    """One for each of the N robots."""
+    specs: tuple[RobotSpec, ...]  # one for each of the N robots
     arena: Arena
     goals_world: np.ndarray | None = None
     """(N, D) [m], in the robots' colours; equal goals of all robots are the goal of the first box."""
-    boxes: tuple[Box, ...] = ()
-    """The B boxes of the trajectory."""
+    boxes: tuple[Box, ...] = ()  # the B boxes of the trajectory
 
 
 @dataclass(frozen=True)

@@ -31,15 +31,11 @@ VIDEOS = (".mp4",)
 class RenderOptions:
     """Size, view and speed of a rendered run."""
 
-    width: int = 640
-    """[px]"""
-    height: int = 448
-    """[px]"""
+    width: int = 640  # [px]
+    height: int = 448  # [px]
     view: View = "oblique"
-    frames_per_s: float = 10.0
-    """Frames per second."""
-    speed: float = 2.0
-    """Playback speed, as a multiple of real time."""
+    frames_per_s: float = 10.0  # frames per second
+    speed: float = 2.0  # playback speed, as a multiple of real time
     trail_s: float = 4.0
     """Length of the trail [s] in an animation; a picture shows the whole trail."""
 

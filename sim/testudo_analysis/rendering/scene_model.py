@@ -224,8 +224,7 @@ def in_space(place: np.ndarray, height_m: float) -> np.ndarray:
 _ROTOR_SHARE = 0.33
 """Radius of a rotor relative to that of the drone (Crazyflie: 23 of 70 mm)."""
 _ARM_SHARE = 0.06
-_BLADE = 0.45
-"""Opacity of the disc of a spinning rotor."""
+_BLADE = 0.45  # opacity of the disc of a spinning rotor
 _HUB = (0.18, 0.18, 0.2)
 _WHITE = (1.0, 1.0, 1.0)
 _CARTON = (0.72, 0.53, 0.34)

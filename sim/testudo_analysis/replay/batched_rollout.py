@@ -30,10 +30,8 @@ LONGEST_STEP_S = 0.05
 """A model step is exact only for a constant turn rate; a long command is cut into parts."""
 _QUICKEST_LAG_S = 1e-6
 _NO_LIMIT = 1e9
-_BLOCK = 128
-"""Starts in one block on a processor."""
-_CALL = 128 * _BLOCK
-"""Starts of one call: one program fits runs of any length."""
+_BLOCK = 128  # starts in one block on a processor
+_CALL = 128 * _BLOCK  # starts of one call: one program fits runs of any length
 _ROUND = 64
 """The number of borders is padded to a multiple, so that one program fits many runs."""
 _STATE = ("position_world", "yaw", "velocity")
@@ -84,14 +82,10 @@ def rollout(
 class _Pieces:
     """The commands of a robot in P pieces of at most `LONGEST_STEP_S`, from the first start to the last end."""
 
-    first: np.ndarray
-    """(M,) int: the first piece of each command."""
-    count: np.ndarray
-    """(M,) int: pieces of each command."""
-    low_s: np.ndarray
-    """(M,) [s]: begin of the first piece."""
-    length_s: np.ndarray
-    """(M,) [s]: length of each piece."""
+    first: np.ndarray  # (M,) int: the first piece of each command
+    count: np.ndarray  # (M,) int: pieces of each command
+    low_s: np.ndarray  # (M,) [s]: begin of the first piece
+    length_s: np.ndarray  # (M,) [s]: length of each piece
     table: np.ndarray
     """(D + 3, P): effective command, duration [s], gain and mean share of the response."""
 
@@ -124,18 +118,12 @@ class _Pieces:
 class _Block:
     """Some starts of one robot."""
 
-    velocity: np.ndarray
-    """(D, B)."""
-    yaw: np.ndarray
-    """(B,) [rad]."""
-    piece: np.ndarray
-    """(B,) int: piece at the start."""
-    rest_s: np.ndarray
-    """(B,) [s]: remaining time of that piece."""
-    borders: np.ndarray
-    """(H, B) int: number of borders until each end."""
-    left_s: np.ndarray
-    """(H, B) [s]: time from the last border, or from the start, to the end."""
+    velocity: np.ndarray  # (D, B)
+    yaw: np.ndarray  # (B,) [rad]
+    piece: np.ndarray  # (B,) int: piece at the start
+    rest_s: np.ndarray  # (B,) [s]: remaining time of that piece
+    borders: np.ndarray  # (H, B) int: number of borders until each end
+    left_s: np.ndarray  # (H, B) [s]: time from the last border, or from the start, to the end
 
     @classmethod
     def create(cls, pieces: _Pieces, starts: RolloutStarts, part: slice, precision: type[np.floating]) -> "_Block":

@@ -47,8 +47,7 @@ class CounterfactualVariant:
     """One counterfactual variant."""
 
     name: str
-    artefact: PolicyArtefact | None
-    """None: the recorded commands."""
+    artefact: PolicyArtefact | None  # None: the recorded commands
     shielded: bool
 
 
@@ -157,14 +156,10 @@ def _checked_goal(recording: TeamRecording, artefact: PolicyArtefact, goal: np.n
 class Logged:
     """Log of each tick."""
 
-    position_world: jax.Array
-    """(T, D, N, E) [m]."""
-    yaw: jax.Array
-    """(T, N, E) [rad]."""
-    contacts: jax.Array
-    """(T, E) int: pairs, and robots at walls, in contact."""
-    status: jax.Array
-    """(T, N, E) int: `ShieldStatus`."""
+    position_world: jax.Array  # (T, D, N, E) [m]
+    yaw: jax.Array  # (T, N, E) [rad]
+    contacts: jax.Array  # (T, E) int: pairs, and robots at walls, in contact
+    status: jax.Array  # (T, N, E) int: `ShieldStatus`
 
 
 jax.tree_util.register_dataclass(Logged)

@@ -17,8 +17,7 @@ from testudo_hardware.frames import wrap_angle
 from testudo_runs.run_reader import Track
 
 _SAME_GOAL_M = 1e-9
-_SAME_STAMP_S = 2e-9
-"""ROS stamps are whole nanoseconds."""
+_SAME_STAMP_S = 2e-9  # ROS stamps are whole nanoseconds
 _SAME_AGE_S = 1e-6
 
 
@@ -26,10 +25,8 @@ _SAME_AGE_S = 1e-6
 class Announcements:
     """Messages of one robot to its peers."""
 
-    values: np.ndarray
-    """(M, 2D): control point [m] and its velocity [m/s], world."""
-    sequence: np.ndarray
-    """(M,) int: number of each message."""
+    values: np.ndarray  # (M, 2D): control point [m] and its velocity [m/s], world
+    sequence: np.ndarray  # (M,) int: number of each message
     by_value: Mapping[tuple[float, ...], tuple[PeerMessage, ...]]
     """Messages by their values; a robot that stands repeats them."""
 
@@ -177,8 +174,7 @@ class _Entry:
 
     sequence: int
     stamp_s: float
-    row: tuple[float, ...]
-    """(2D,): control point [m] and its velocity [m/s]."""
+    row: tuple[float, ...]  # (2D,): control point [m] and its velocity [m/s]
     age_s: float
 
 

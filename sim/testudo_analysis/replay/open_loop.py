@@ -42,8 +42,7 @@ class GapRow:
     """The gap of one robot in one channel after one horizon."""
 
     robot: str
-    channel: str
-    """x, y (and z), position, yaw or speed."""
+    channel: str  # x, y (and z), position, yaw or speed
     unit: str
     horizon_s: float
     errors: OpenLoopErrors

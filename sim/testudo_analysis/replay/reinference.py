@@ -95,10 +95,8 @@ class InputMutation:
     robot: str
     sequence: int
     amount: float
-    error: float
-    """Largest deviation of the robot; infinite if it cannot be computed."""
-    caught: bool
-    """Re-inference failed, as it must."""
+    error: float  # largest deviation of the robot; infinite if it cannot be computed
+    caught: bool  # re-inference failed, as it must
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""

@@ -16,14 +16,10 @@ class FieldCheck:
     """One recomputed quantity compared with the record."""
 
     name: str
-    what: str
-    """How it was recomputed."""
-    compared: int
-    """Number of compared ticks."""
-    error: float
-    """Largest absolute deviation; infinite where it cannot be computed."""
-    sequence: int | None
-    """Tick of the largest deviation; None without any."""
+    what: str  # how it was recomputed
+    compared: int  # number of compared ticks
+    error: float  # largest absolute deviation; infinite where it cannot be computed
+    sequence: int | None  # tick of the largest deviation; None without any
 
 
 @dataclass(frozen=True)
@@ -32,16 +28,12 @@ class RobotCheck:
 
     robot: str
     ticks: int
-    lost: int
-    """Missing ticks by the sequence numbers of the record."""
-    decisions: int
-    """Ticks in which the policy was inferred again."""
-    reinferred: int
-    """Ticks whose sent command was recomputed by policy and shield."""
+    lost: int  # missing ticks by the sequence numbers of the record
+    decisions: int  # ticks in which the policy was inferred again
+    reinferred: int  # ticks whose sent command was recomputed by policy and shield
     skipped: Mapping[str, int]
     """Ticks without a command to infer, by reason: the brake reason, or the lost input."""
-    unverified: int
-    """Inputs whose source is not recorded."""
+    unverified: int  # inputs whose source is not recorded
     fields: tuple[FieldCheck, ...]
 
     @property
@@ -62,8 +54,7 @@ class Reinference:
     """The verdict on a run."""
 
     tolerance: float
-    policy_sha256: str
-    """Of the artefact that was used."""
+    policy_sha256: str  # of the artefact that was used
     robots: tuple[RobotCheck, ...]
 
     @property
@@ -115,8 +106,7 @@ class Reinference:
 class FieldErrors:
     """Collects the deviations of one robot's fields."""
 
-    what: Mapping[str, str]
-    """Description of each field by name."""
+    what: Mapping[str, str]  # description of each field by name
     _compared: dict[str, int] = field(default_factory=dict)
     _worst: dict[str, tuple[float, int]] = field(default_factory=dict)
 

@@ -13,8 +13,7 @@ from testudo_runs.progress_bar import Share, quiet
 
 _GAP_S = 1.0
 """Between poses further apart, a straight line between them is not the position."""
-_FRESH_S = 0.5
-"""A command stops acting so long after it, if no other follows."""
+_FRESH_S = 0.5  # a command stops acting so long after it, if no other follows
 
 
 def load_team(folder: Path, robot_type: str | None = None, share: Share = quiet) -> TeamRecording:
@@ -65,14 +64,10 @@ def one_team(recording: TeamRecording) -> TeamRecording:
 class RunMoment:
     """State of all robots at one time."""
 
-    time_s: float
-    """Since the start of the run."""
-    position_world: np.ndarray = field(repr=False)
-    """(D, N) [m]."""
-    yaw: np.ndarray = field(repr=False)
-    """(N,) [rad]."""
-    velocity: np.ndarray = field(repr=False)
-    """(D, N): see `MotionState.velocity`."""
+    time_s: float  # since the start of the run
+    position_world: np.ndarray = field(repr=False)  # (D, N) [m]
+    yaw: np.ndarray = field(repr=False)  # (N,) [rad]
+    velocity: np.ndarray = field(repr=False)  # (D, N): see `MotionState.velocity`
 
 
 def moment_at(recording: TeamRecording, time_s: float) -> RunMoment:

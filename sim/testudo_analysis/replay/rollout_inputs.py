@@ -15,12 +15,9 @@ from testudo_runs.alignment import CommandPieces, Trajectory
 class CommandTimeline:
     """Consecutive constant effective commands; the last one has no end."""
 
-    begin_s: np.ndarray
-    """(M,) [s], rising; the first is -inf."""
-    effective: np.ndarray
-    """(D, M)."""
-    known: np.ndarray
-    """(M,) bool: False where the sent command is not recorded."""
+    begin_s: np.ndarray  # (M,) [s], rising; the first is -inf
+    effective: np.ndarray  # (D, M)
+    known: np.ndarray  # (M,) bool: False where the sent command is not recorded
 
     def acting(self, times_s: np.ndarray) -> np.ndarray:
         """Return the index of the command that acts at times (...) [s]."""
@@ -36,26 +33,19 @@ class CommandTimeline:
 class RolloutStarts:
     """Starts and ends of the predictions of one robot."""
 
-    state: MotionState
-    """(D, S): at the starts."""
-    start_s: np.ndarray
-    """(S,) [s]."""
-    end_s: np.ndarray
-    """(H, S) [s], at or after the start."""
-    segment: np.ndarray
-    """(S,) int: command of the timeline that acts at the start."""
-    end_segment: np.ndarray
-    """(H, S) int: command that acts just before the end, or at it."""
+    state: MotionState  # (D, S): at the starts
+    start_s: np.ndarray  # (S,) [s]
+    end_s: np.ndarray  # (H, S) [s], at or after the start
+    segment: np.ndarray  # (S,) int: command of the timeline that acts at the start
+    end_segment: np.ndarray  # (H, S) int: command that acts just before the end, or at it
 
 
 @dataclass(frozen=True)
 class OpenLoopWindows(RolloutStarts):
     """Recorded samples as starts of one robot, and the sample at which each horizon ends."""
 
-    start: np.ndarray
-    """(S,) int: sample of the trajectory."""
-    end: np.ndarray
-    """(H, S) int: sample of the trajectory; arbitrary where not valid."""
+    start: np.ndarray  # (S,) int: sample of the trajectory
+    end: np.ndarray  # (H, S) int: sample of the trajectory; arbitrary where not valid
     valid: np.ndarray
     """(H, S) bool: there is such a sample, and all commands until then are known."""
 

@@ -45,8 +45,7 @@ FIELDS = {
 
 AFTER_A_LOSS = "held command after a lost tick"
 _BRAKED_BY_SHIELD = "shield_braked"
-_DOWN = (str(Mode.LAND), str(Mode.EMERGENCY))
-"""Modes of a descent under the landing shield."""
+_DOWN = (str(Mode.LAND), str(Mode.EMERGENCY))  # modes of a descent under the landing shield
 
 
 @dataclass
@@ -62,12 +61,10 @@ class TickReplay:
     reinferred: int = 0
     _last: TickRecord | None = None
     _nominal: np.ndarray | None = None
-    _yaw_rate: float = 0.0
-    """[rad/s]: nominal, of a policy that commands one."""
+    _yaw_rate: float = 0.0  # [rad/s]: nominal, of a policy that commands one
     _since_decision: int = 0
     _sent: PendingCommands = field(init=False)
-    _sent_from_s: float = -np.inf
-    """Commands are known from this stamp on; -inf: from the first one."""
+    _sent_from_s: float = -np.inf  # commands are known from this stamp on; -inf: from the first one
     _state: tuple[MotionState, StoppingPoint] | None = None
     """Recorded estimate of the current tick, and its stopping point."""
 

@@ -21,10 +21,8 @@ _ROUNDED_S = 0.1
 class VariantPaths:
     """Paths of the worlds of one start time."""
 
-    position_world: np.ndarray
-    """(T, D, N, E) [m]."""
-    yaw: np.ndarray
-    """(T, N, E) [rad]."""
+    position_world: np.ndarray  # (T, D, N, E) [m]
+    yaw: np.ndarray  # (T, N, E) [rad]
 
 
 @dataclass(frozen=True)
@@ -35,22 +33,16 @@ class VariantOutcome:
     from_s: float
     horizon_s: float
     worlds: int
-    touched: int
-    """Worlds with contact of robots with each other or with a wall."""
-    contacts: int
-    """Ticks times touching pairs, all worlds."""
-    separation_m: float | None
-    """Least distance of two centres, median over the worlds."""
-    least_separation_m: float | None
-    """The same, least of all worlds."""
+    touched: int  # worlds with contact of robots with each other or with a wall
+    contacts: int  # ticks times touching pairs, all worlds
+    separation_m: float | None  # least distance of two centres, median over the worlds
+    least_separation_m: float | None  # the same, least of all worlds
     arrived: int | None
     """Worlds in which all robots were at their goals at the same time; None without goals."""
-    arrival_s: float | None
-    """Time [s] until then, median over those worlds."""
+    arrival_s: float | None  # time [s] until then, median over those worlds
     interventions: float | None
     """Share of the robots' ticks in which the shield changed the command; None if not recorded."""
-    braked: float | None
-    """Share of the robots' ticks in which it braked."""
+    braked: float | None  # share of the robots' ticks in which it braked
     off_m: float | None = None
     """Distance [m] from the recorded position at the end, mean over the robots, median over the worlds: the error of
     the model for recorded commands without the shield; otherwise also the effect of the variant."""
@@ -65,10 +57,8 @@ class CounterfactualOutcomes:
     """All worlds of one variant."""
 
     way: str
-    outcomes: tuple[VariantOutcome, ...]
-    """One for each start time."""
-    paths: tuple[VariantPaths, ...] = field(repr=False)
-    """One for each start time."""
+    outcomes: tuple[VariantOutcome, ...]  # one for each start time
+    paths: tuple[VariantPaths, ...] = field(repr=False)  # one for each start time
 
     @classmethod
     def create(

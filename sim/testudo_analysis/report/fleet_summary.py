@@ -24,17 +24,13 @@ class RobotSummary:
     robot: str
     arrived_s: float | None
     """Time from the first tick until the robot stays within the tolerance; None without arrival."""
-    goal_distance_m: float
-    """Distance to the goal at the end."""
+    goal_distance_m: float  # distance to the goal at the end
     path_m: float
     ticks: int
-    projected: int
-    """Ticks in which the shield changed the command."""
-    braked: Mapping[str, int]
-    """Ticks in which the robot braked, by reason."""
+    projected: int  # ticks in which the shield changed the command
+    braked: Mapping[str, int]  # ticks in which the robot braked, by reason
     worst_late_s: float
-    duration_p50_s: float
-    """Time from the start of a tick to its command."""
+    duration_p50_s: float  # time from the start of a tick to its command
     duration_p99_s: float
 
 
@@ -43,14 +39,12 @@ class FleetSummary:
     """Summary of a fleet run."""
 
     robots: tuple[RobotSummary, ...]
-    duration_s: float
-    """Time [s] from the first to the last tick."""
+    duration_s: float  # time [s] from the first to the last tick
     contacts: int | None
     """Contacts that the plant counted at every physics step; None without a plant."""
     minimum_separation_m: float | None
     """Least distance of two centres, from the plant, else from recorded poses."""
-    closest: tuple[str, ...]
-    """The two robots with the least distance."""
+    closest: tuple[str, ...]  # the two robots with the least distance
 
     @property
     def arrived(self) -> int:

@@ -55,8 +55,7 @@ class PlotImage:
     """A plot as a PNG image."""
 
     png: bytes
-    description: str
-    """Alternative text."""
+    description: str  # alternative text
 
     @property
     def data_uri(self) -> str:

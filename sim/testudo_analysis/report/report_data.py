@@ -16,12 +16,9 @@ class ReportVerdict:
     """One row of the table of checks."""
 
     name: str
-    value: str
-    """Measured value, as text."""
-    bar: str
-    """Required value, as text; empty without one."""
-    passed: bool | None
-    """None without a required value."""
+    value: str  # measured value, as text
+    bar: str  # required value, as text; empty without one
+    passed: bool | None  # None without a required value
     is_timing: bool = False
     """The value depends on the machine, so it does not count for the overall verdict."""
 
@@ -30,13 +27,10 @@ class ReportVerdict:
 class TrainingSection:
     """Training of the policy."""
 
-    rows: tuple[Mapping[str, float], ...]
-    """Metrics of each update by name, from `metrics.jsonl`."""
-    seconds: float
-    """Training time [s] without compilation."""
+    rows: tuple[Mapping[str, float], ...]  # metrics of each update by name, from `metrics.jsonl`
+    seconds: float  # training time [s] without compilation
     compile_s: float
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Configuration values to show, by name."""
+    facts: Mapping[str, str] = field(default_factory=dict)  # configuration values to show, by name
 
     @classmethod
     def read(cls, metrics: Path, compile_s: float = 0.0, facts: Mapping[str, str] | None = None) -> Self:
@@ -68,8 +62,7 @@ class EvaluationRow:
     deadlocks: int
     time_to_success_s: float | None
     crossing_share: float | None = None
-    success_bar: float | None = None
-    """Required success; None without one."""
+    success_bar: float | None = None  # required success; None without one
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], success_bar: float | None = None) -> Self:
@@ -103,12 +96,9 @@ class FleetSection:
 
     run: RecordedRun
     contract: Contract
-    film: Path | None = None
-    """Film of the run: .gif, .webp or .png."""
-    view: Path | None = None
-    """Interactive page in the folder of the report (`rendering.html_viewer`)."""
-    tolerance_m: float = 0.1
-    """Distance to the goal that counts as arrived."""
+    film: Path | None = None  # film of the run: .gif, .webp or .png
+    view: Path | None = None  # interactive page in the folder of the report (`rendering.html_viewer`)
+    tolerance_m: float = 0.1  # distance to the goal that counts as arrived
 
 
 @dataclass(frozen=True)
@@ -124,22 +114,18 @@ class ReinferenceSection:
 class FlownRun:
     """Result of one of several runs over ROS 2; lengths [m], times [s]."""
 
-    seed: int
-    """Seed of the fleet's starts and of the plant."""
+    seed: int  # seed of the fleet's starts and of the plant
     outcome: str
-    time_s: float
-    """Time until the last arrival."""
+    time_s: float  # time until the last arrival
     contacts: int
     separation_m: float
     """Least distance of two robot centres, over all physics steps of the plant."""
     control_points_m: float
     """Least distance of two control points, as the robots estimated them, in the shield's metric."""
-    kept_m: float
-    """Separation of control points that the shield keeps."""
+    kept_m: float  # separation of control points that the shield keeps
     late_ticks: int
     ticks: int
-    load: float
-    """One-minute load average of the machine at the end of the run."""
+    load: float  # one-minute load average of the machine at the end of the run
 
     @property
     def short_m(self) -> float:
@@ -153,27 +139,20 @@ class ReportData:
 
     title: str
     subtitle: str = ""
-    wall_s: float | None = None
-    """Wall time [s] of the whole job."""
+    wall_s: float | None = None  # wall time [s] of the whole job
     wall_bar_s: float | None = None
     training: TrainingSection | None = None
-    training_bar_s: float | None = None
-    """Required time [s] of training with compilation."""
+    training_bar_s: float | None = None  # required time [s] of training with compilation
     evaluation: tuple[EvaluationRow, ...] = ()
     parity: ParitySection | None = None
     fleet: FleetSection | None = None
-    runs: tuple[FlownRun, ...] = ()
-    """Several runs over ROS 2; the first one is `fleet`."""
+    runs: tuple[FlownRun, ...] = ()  # several runs over ROS 2; the first one is `fleet`
     reinference: ReinferenceSection | None = None
     gap: OpenLoopGap | None = None
-    contract: Contract | None = None
-    """Contract of the policy, for margins and timing."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Software and machine, by name."""
-    hashes: Mapping[str, str] = field(default_factory=dict)
-    """Hashes by file name."""
-    next_steps: tuple[tuple[str, str], ...] = ()
-    """Next steps: commands and their purpose."""
+    contract: Contract | None = None  # contract of the policy, for margins and timing
+    versions: Mapping[str, str] = field(default_factory=dict)  # software and machine, by name
+    hashes: Mapping[str, str] = field(default_factory=dict)  # hashes by file name
+    next_steps: tuple[tuple[str, str], ...] = ()  # next steps: commands and their purpose
 
 
 def _picked(kind: type[Any], values: Mapping[str, Any], **more: Any) -> Any:

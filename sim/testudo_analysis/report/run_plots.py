@@ -26,10 +26,8 @@ from testudo_deploy.shield.arena import Arena, clearance
 from testudo_runs.run_reader import ticks_in_order
 
 _MARK_EVERY_S = 2.0
-_GAP_S = 0.5
-"""Longer gaps between samples are left open in lines."""
-_LABEL_SHARE = 0.13
-"""Height of a line of text as a share of the axes' height."""
+_GAP_S = 0.5  # longer gaps between samples are left open in lines
+_LABEL_SHARE = 0.13  # height of a line of text as a share of the axes' height
 _STATUS_COLOURS = {"passed": "#dbe7ef", "projected": WARN, "braked": BAD}
 
 

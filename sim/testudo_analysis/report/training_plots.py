@@ -17,8 +17,7 @@ _CURVES = (
     ("shield/intervention_rate", "Ticks in which the shield acts", "share", "#d9822b"),
     ("train/contacts", "Contacts in an update", "pairs and ticks", BAD),
 )
-_SMOOTH_SHARE = 0.04
-"""Width of the moving average, as a share of all updates."""
+_SMOOTH_SHARE = 0.04  # width of the moving average, as a share of all updates
 _GAP_PANELS = (("position", "Position"), ("yaw", "Yaw"), ("speed", "Speed"))
 
 

@@ -46,14 +46,10 @@ class SetPoint:
     kind: Kind = "off"
     velocity: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """[m/s]; in the world, for `hover` in the body and without the height."""
-    position_world: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """[m]; for `place` and the height of `hover`."""
-    yaw: float = 0.0
-    """[rad], for `place`: of the quaternion of a full state."""
-    yaw_rate: float = 0.0
-    """[rad/s], anticlockwise."""
-    stamp_s: float = 0.0
-    """Time of reception on the clock of the vehicle."""
+    position_world: tuple[float, float, float] = (0.0, 0.0, 0.0)  # [m]; for `place` and the height of `hover`
+    yaw: float = 0.0  # [rad], for `place`: of the quaternion of a full state
+    yaw_rate: float = 0.0  # [rad/s], anticlockwise
+    stamp_s: float = 0.0  # time of reception on the clock of the vehicle
 
 
 OFF = SetPoint()

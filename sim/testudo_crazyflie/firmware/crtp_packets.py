@@ -57,12 +57,9 @@ _CHANNEL = 0
 class Entry:
     """One variable of a table."""
 
-    name: str
-    """`group.name`."""
-    type_byte: int
-    """Type and flags, as log and parameters number them."""
-    format: str
-    """Of one value, for `struct`."""
+    name: str  # `group.name`
+    type_byte: int  # type and flags, as log and parameters number them
+    format: str  # of one value, for `struct`
 
 
 class TableOfContents:

@@ -13,8 +13,7 @@ from testudo_crazyflie.firmware.crtp_packets import SUPERVISOR, Packet
 
 LEVEL_AFTER_S, CUT_AFTER_S = 0.5, 2.0
 WATCHDOG_S = 1.0
-_FLIES_ON_S = 2.0
-"""Time after motor stop for which it counts as flying."""
+_FLIES_ON_S = 2.0  # time after motor stop for which it counts as flying
 _TILTED, _TILTED_S = 0.5, 1.0
 _UPSIDE_DOWN, _UPSIDE_DOWN_S = -0.2, 0.1
 _INFO, _COMMAND, _ANSWER = 0, 1, 0x80

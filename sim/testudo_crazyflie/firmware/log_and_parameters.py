@@ -33,8 +33,7 @@ _SETTING = struct.Struct("<BH")
 class Variable:
     """A variable that can be logged."""
 
-    type: str
-    """One of uint8, uint16, uint32, int8, int16, int32, float."""
+    type: str  # one of uint8, uint16, uint32, int8, int16, int32, float
     read: Callable[[], float]
 
 
@@ -42,8 +41,7 @@ class Variable:
 class _Block:
     items: list[tuple[int, str]] = field(default_factory=list)
     """Number of the variable, and the format in which it is sent."""
-    ticks: int = 0
-    """Period in ticks; zero is stopped."""
+    ticks: int = 0  # period in ticks; zero is stopped
     waited: int = 0
 
 
@@ -163,8 +161,7 @@ class Parameter:
     """One parameter as the firmware declares it."""
 
     name: str
-    type: str
-    """One of uint8, uint16, uint32, int8, int16, int32, float."""
+    type: str  # one of uint8, uint16, uint32, int8, int16, int32, float
     default: float
     read_only: bool = False
     persistent: bool = False

@@ -25,12 +25,9 @@ from testudo_hardware.spec import RobotSpec
 class FlightBody:
     """Motion state of a vehicle."""
 
-    position: Array
-    """(3,) [m], in the world."""
-    velocity: Array
-    """(3,) [m/s], in the world."""
-    angles: Array
-    """(3,) [rad]: roll, pitch, yaw."""
+    position: Array  # (3,) [m], in the world
+    velocity: Array  # (3,) [m/s], in the world
+    angles: Array  # (3,) [rad]: roll, pitch, yaw
 
     @property
     def quaternion_xyzw(self) -> tuple[float, ...]:
@@ -129,8 +126,7 @@ def grounded(body: FlightBody) -> FlightBody:
 GRAVITY_M_S2 = 9.81
 _PULL_PER_S, _CLIMB_M_S = 2.0, 1.0
 """Gain [1/s] and climb limit of the position controller, as in the firmware."""
-_SAG_V, _DRAIN_V_S = 0.15, 0.0015
-"""Voltage drop under load, and discharge rate, with running motors."""
+_SAG_V, _DRAIN_V_S = 0.15, 0.0015  # voltage drop under load, and discharge rate, with running motors
 _FULL_V = 4.1
 
 

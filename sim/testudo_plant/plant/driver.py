@@ -45,10 +45,8 @@ class CommandVerdict(StrEnum):
     BRAKED_NON_FINITE = "braked_non_finite"
     DROPPED_OLD = "dropped_old"
     DROPPED_NOT_NEWER = "dropped_not_newer"
-    REFUSED_NON_FINITE = "refused_non_finite"
-    """Refused by the link to a drone."""
-    LOST = "lost"
-    """Lost by the radio to a drone."""
+    REFUSED_NON_FINITE = "refused_non_finite"  # refused by the link to a drone
+    LOST = "lost"  # lost by the radio to a drone
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,9 @@ class AppliedCommand:
     values: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]) or (x, y) [m/s] in the body, or (x, y, z) [m/s] in the world."""
     reason: DriverReason
-    since_s: float
-    """Start time of this command [s]."""
-    sentence: str
-    """The reason as a sentence."""
-    yaw_rate: float = 0.0
-    """[rad/s], anticlockwise; of a drone."""
+    since_s: float  # start time of this command [s]
+    sentence: str  # the reason as a sentence
+    yaw_rate: float = 0.0  # [rad/s], anticlockwise; of a drone
 
 
 class _CommandReceiver:
@@ -156,8 +151,7 @@ _REASONS = {
     FlightPhase.BRAKE: (DriverReason.ONBOARD_BRAKE, "silence: the app on board brakes"),
     FlightPhase.LOCKED: (DriverReason.LOCKED, "motors cut and locked"),
 }
-_LATE_TICKS = 2.0
-"""A set-point older than this many ticks counts as held."""
+_LATE_TICKS = 2.0  # a set-point older than this many ticks counts as held
 
 
 class FlyingDriver(_CommandReceiver):

@@ -39,8 +39,7 @@ class Battery:
         self.charge = max(0.0, self.charge - discharged(self._load, duration_s))
 
 
-_CRAZYFLIE_N = 0.0338 * 9.81
-"""Weight [N] of the drone whose wake was measured."""
+_CRAZYFLIE_N = 0.0338 * 9.81  # weight [N] of the drone whose wake was measured
 _UPDATE_PERIOD_S = 0.01
 
 
@@ -49,10 +48,8 @@ class DroneOptions:
     """Simulated effects on drones."""
 
     radio: RadioModel = field(default_factory=RadioModel)
-    downwash: bool = True
-    """Whether wakes push down drones below."""
-    droop: bool = True
-    """Whether the battery voltage limits the thrust."""
+    downwash: bool = True  # whether wakes push down drones below
+    droop: bool = True  # whether the battery voltage limits the thrust
 
 
 class Drones:

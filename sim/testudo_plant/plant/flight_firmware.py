@@ -23,36 +23,27 @@ TUMBLED_COSINE = 0.5
 TUMBLED_S = 1.0
 READY_S = 0.08
 """Time from arming until the firmware releases its planner."""
-_TOUCH_M = 0.02
-"""Height below which it stands on the floor."""
+_TOUCH_M = 0.02  # height below which it stands on the floor
 
 
 class FlightPhase(StrEnum):
     """Source of the command that the drone follows."""
 
-    OFF = "off"
-    """Motors off."""
-    PLANNER = "planner"
-    """Its own planner: take-off, hover, landing."""
+    OFF = "off"  # motors off
+    PLANNER = "planner"  # its own planner: take-off, hover, landing
     SET_POINT = "set_point"
-    HELD = "held"
-    """The last set-point after its period."""
-    LEVEL = "level"
-    """No set-points: levelled out."""
-    BRAKE = "onboard_brake"
-    """No set-points: braked by an app on board."""
-    LOCKED = "locked"
-    """Motors off until a manual restart."""
+    HELD = "held"  # the last set-point after its period
+    LEVEL = "level"  # no set-points: levelled out
+    BRAKE = "onboard_brake"  # no set-points: braked by an app on board
+    LOCKED = "locked"  # motors off until a manual restart
 
 
 @dataclass(frozen=True)
 class CommandSilence:
     """Reactions of a drone to missing set-points: table `[silence]` of the robot file."""
 
-    level_after_s: float = 0.5
-    """Levels out, this time after the last set-point."""
-    cut_after_s: float = 2.0
-    """Stops its motors, this time after the last set-point."""
+    level_after_s: float = 0.5  # levels out, this time after the last set-point
+    cut_after_s: float = 2.0  # stops its motors, this time after the last set-point
     brake_after_s: float = math.inf
     """An app on board brakes, from this time after the last set-point until the next one."""
 
@@ -68,14 +59,11 @@ class CommandSilence:
 class FlightCommand:
     """Input of the inner control loops."""
 
-    velocity_world: tuple[float, float, float]
-    """[m/s]."""
+    velocity_world: tuple[float, float, float]  # [m/s]
     level: bool
     """Whether roll and pitch are zero and only the climb follows the velocity."""
-    off: bool
-    """Whether the motors are off."""
-    yaw_rate: float = 0.0
-    """[rad/s], anticlockwise."""
+    off: bool  # whether the motors are off
+    yaw_rate: float = 0.0  # [rad/s], anticlockwise
 
 
 @dataclass(frozen=True)

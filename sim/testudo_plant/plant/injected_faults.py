@@ -23,10 +23,8 @@ class RobotFaults:
     """Deceleration relative to nominal, in (0, 1]; turning of a wheeled robot is not affected."""
     blocked: tuple[str, ...] = ()
     """``left`` and ``right`` wheels, or the ``body`` of a robot without wheels."""
-    radio_lost: bool = False
-    """No set-point or request reaches the drone."""
-    battery_v: float | None = None
-    """Reported battery voltage of a drone; None for the simulated one."""
+    radio_lost: bool = False  # no set-point or request reaches the drone
+    battery_v: float | None = None  # reported battery voltage of a drone; None for the simulated one
 
     def updated(self, values: Any, spec: RobotSpec, where: str) -> Self:
         """Return these faults updated by a mapping ``values``; ``where`` is the prefix of error messages.
@@ -87,8 +85,7 @@ def _parsed(text: str, where: str) -> Any:
         raise TestudoError(f"{where}: found {text[:80]!r}, expected JSON: {error}") from error
 
 
-_GAP_S = 0.1
-"""Shortest time between two bursts."""
+_GAP_S = 0.1  # shortest time between two bursts
 _ALL = 0.5
 """Probability that a burst affects all drones; else it affects each drone with the same probability."""
 
@@ -101,14 +98,10 @@ class RadioModel:
         TestudoError: a share outside 0 to 1, or a time that is negative or out of order.
     """
 
-    loss: float = 0.0
-    """Probability of loss of each set-point, independently."""
-    burst_s: float = 0.0
-    """Duration of bursts of total loss; 0 for none."""
-    every_s: float = 1.0
-    """Mean time between bursts, exponentially distributed, at least 0.1 s."""
-    late_s: tuple[float, float] = (0.0, 0.0)
-    """Range of the delay beyond that of the robot; uniform."""
+    loss: float = 0.0  # probability of loss of each set-point, independently
+    burst_s: float = 0.0  # duration of bursts of total loss; 0 for none
+    every_s: float = 1.0  # mean time between bursts, exponentially distributed, at least 0.1 s
+    late_s: tuple[float, float] = (0.0, 0.0)  # range of the delay beyond that of the robot; uniform
 
     def __post_init__(self) -> None:
         low, high = self.late_s

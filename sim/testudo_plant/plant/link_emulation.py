@@ -16,8 +16,7 @@ from testudo_hardware.links.link_profile import NAMED_POSES, ODOMETRY
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, Measurement, OdometryReading, PoseReading, convert_clock_s
 
-_AMCL_EVERY = 10
-"""Odometry samples for each `amcl_pose`; nav2 sends one for every 0.25 m."""
+_AMCL_EVERY = 10  # odometry samples for each `amcl_pose`; nav2 sends one for every 0.25 m
 
 
 class LinkEmulation:

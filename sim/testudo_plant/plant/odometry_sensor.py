@@ -43,14 +43,10 @@ class OdometryModel:
 class OdometrySample:
     """One measurement and its arrival time."""
 
-    stamp_s: float
-    """Time of the measurement [s]."""
-    due_s: float
-    """Time of arrival [s]."""
-    position_world: tuple[float, ...]
-    """(D,) [m]."""
-    yaw: float
-    """[rad] in [-pi, pi]."""
+    stamp_s: float  # time of the measurement [s]
+    due_s: float  # time of arrival [s]
+    position_world: tuple[float, ...]  # (D,) [m]
+    yaw: float  # [rad] in [-pi, pi]
     velocity: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]) in the body, or a velocity [m/s] in the world."""
 
@@ -122,8 +118,7 @@ class OdometrySensor:
         return tuple(taken)
 
 
-_KEPT = 64
-"""Odometry messages that are remembered; more than any command is late."""
+_KEPT = 64  # odometry messages that are remembered; more than any command is late
 
 
 class LatencyMeter:
@@ -168,15 +163,11 @@ class LatencyMeter:
 class ContactEvent:
     """A contact from its first to its last state."""
 
-    time_s: float
-    """Start time."""
+    time_s: float  # start time
     first: str
-    second: str
-    """Another robot, ``wall_x_low`` and the like, or ``floor``."""
-    depth_m: float
-    """Greatest overlap so far."""
-    until_s: float
-    """Time of the last overlap."""
+    second: str  # another robot, `wall_x_low` and the like, or `floor`
+    depth_m: float  # greatest overlap so far
+    until_s: float  # time of the last overlap
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ from testudo_plant.worlds.world import Contact, MujocoWorld, RobotPose
 from testudo_plant.worlds.world_builder import PlantParameters, WorldRobot
 
 _PARAMETER_STREAM, _SENSOR_STREAM, _RADIO_STREAM = 0, 1, 2
-_GROUND = ("floor", "wall_z_low")
-"""Geoms that a drone may stand on."""
+_GROUND = ("floor", "wall_z_low")  # geoms that a drone may stand on
 _LOOK_STEPS = 2
 """Drivers brake this many steps before the dead-man time ends, so that a step one step late is still in time."""
 
@@ -42,12 +41,9 @@ class PlantRobot:
 
     name: str
     spec: RobotSpec
-    initial_position_world: tuple[float, ...]
-    """(D,) [m]."""
-    initial_yaw: float
-    """[rad]."""
-    odometry_rate_hz: float | None = None
-    """Rate of its odometry; None for that of the odometry model."""
+    initial_position_world: tuple[float, ...]  # (D,) [m]
+    initial_yaw: float  # [rad]
+    odometry_rate_hz: float | None = None  # rate of its odometry; None for that of the odometry model
     grounded: bool = False
     """Whether a drone with an attitude starts on the floor below its initial position, motors off."""
 

@@ -94,16 +94,11 @@ def weaker_braking(forces: Array, velocity: Array, share: Array, *, turns: bool)
 class PlanarBody:
     """A disc that models a wheeled robot; arrays (n, 1...)."""
 
-    mass: Any
-    """[kg]."""
-    inertia: Any
-    """About the vertical [kg m^2]."""
-    limit: Any
-    """Largest acceleration [m/s^2]."""
-    turn_limit: Any
-    """Largest acceleration of the turn rate [rad/s^2]."""
-    step_s: float
-    """Physics step."""
+    mass: Any  # [kg]
+    inertia: Any  # about the vertical [kg m^2]
+    limit: Any  # largest acceleration [m/s^2]
+    turn_limit: Any  # largest acceleration of the turn rate [rad/s^2]
+    step_s: float  # physics step
 
 
 def _clip(values: Array, limit: Array) -> Array:

@@ -32,20 +32,16 @@ from testudo_plant.worlds.actuator_forces import point_forces, weaker_braking
 
 CONTROLS = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
 """Actuators of a drone: force in the world [N], torque in the body [N m]."""
-_GRIP = 0.5
-"""Friction of the feet on the floor."""
+_GRIP = 0.5  # friction of the feet on the floor
 
 
 @dataclass(frozen=True)
 class FlightCommands:
     """Orders of drones besides a velocity; arrays (n, ...)."""
 
-    level: Array
-    """Whether roll and pitch are zero; only the climb follows the velocity."""
-    off: Array
-    """Whether the motors are off."""
-    stands: Array
-    """Whether it stands on the floor, motors off, held by its feet."""
+    level: Array  # whether roll and pitch are zero; only the climb follows the velocity
+    off: Array  # whether the motors are off
+    stands: Array  # whether it stands on the floor, motors off, held by its feet
     thrust_most_n: Array
     """Maximum total thrust at the battery voltage [N]; infinite to use only the limit of the robot file."""
 
@@ -54,14 +50,10 @@ class FlightCommands:
 class FlightControllerState:
     """Controller state of drones; arrays (n, ...)."""
 
-    thrust: Array
-    """Total thrust over hover thrust."""
-    cascade: CascadeState
-    """State of the velocity cascade; its integral is relative to hover."""
-    command: Array
-    """(4, n, ...): last attitude [rad] and thrust [N] command of the cascade."""
-    waits: Array
-    """Physics steps until the next run of the cascade, as a float."""
+    thrust: Array  # total thrust over hover thrust
+    cascade: CascadeState  # state of the velocity cascade; its integral is relative to hover
+    command: Array  # (4, n, ...): last attitude [rad] and thrust [N] command of the cascade
+    waits: Array  # physics steps until the next run of the cascade, as a float
     ahead: Array
     """(6, n, ...): world velocity [m/s] and body rates [rad/s] minus those of MuJoCo, which are means over the last
     step."""

@@ -194,11 +194,9 @@ class Box:
     """A box on the floor that robots can push."""
 
     name: str
-    size_m: tuple[float, float, float]
-    """Length, width and height."""
+    size_m: tuple[float, float, float]  # length, width and height
     mass_kg: float
-    friction: float = 0.3
-    """Sliding friction on the floor [1]."""
+    friction: float = 0.3  # sliding friction on the floor [1]
 
 
 def add_box(world: mujoco.MjSpec, box: Box, step_s: float) -> None:

@@ -23,16 +23,12 @@ from testudo_plant.worlds.robot_bodies import disc_inertia, wheel_inertia
 class GroupForces:
     """Inputs of the forces besides state and target."""
 
-    gain: Array
-    """`discrete_gain` (...)."""
+    gain: Array  # `discrete_gain` (...)
     grip: Array | float = 1.0
     """Friction of the wheels on the floor (...), for models without wheel contacts."""
-    memory: Any = None
-    """Controller state after the last step, see `RobotGroup.begin`."""
-    orders: FlightCommands | None = None
-    """Orders of drones; None if all follow velocities."""
-    push_world: Array | None = None
-    """(3, n, ...) external acceleration [m/s²] of drones, such as downwash."""
+    memory: Any = None  # controller state after the last step, see `RobotGroup.begin`
+    orders: FlightCommands | None = None  # orders of drones; None if all follow velocities
+    push_world: Array | None = None  # (3, n, ...) external acceleration [m/s²] of drones, such as downwash
     drawn: Mapping[str, Array] | None = None
     """Drawn parameters of drones by `table.key` (E,), in place of those in the robot file."""
     yaw_rate: Array | None = None
@@ -42,10 +38,8 @@ class GroupForces:
 class RobotGroup(Protocol):
     """Robots of one kind in a model; arrays have the component first, then the robots n of the group."""
 
-    controls: np.ndarray
-    """(F, n): indices into the controls of the model."""
-    start_ids: np.ndarray
-    """(Q, n): indices into qpos of the result of `start`."""
+    controls: np.ndarray  # (F, n): indices into the controls of the model
+    start_ids: np.ndarray  # (Q, n): indices into qpos of the result of `start`
 
     def start(self, position_world: Array, yaw: Array) -> Array:
         """Return qpos (Q, n, ...) of robots at position (D, n, ...) [m] and yaw (n, ...) [rad]."""

@@ -25,14 +25,11 @@ _STUCK = 10.0
 class RobotPose:
     """True pose and velocity of a robot."""
 
-    position_world: tuple[float, ...]
-    """(D,) [m]: centre of the axle, or of the body."""
-    yaw: float
-    """[rad] in (-pi, pi]."""
+    position_world: tuple[float, ...]  # (D,) [m]: centre of the axle, or of the body
+    yaw: float  # [rad] in (-pi, pi]
     velocity: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
-    quaternion_xyzw: tuple[float, ...] | None = None
-    """Body to world, of a drone with an attitude; else None."""
+    quaternion_xyzw: tuple[float, ...] | None = None  # body to world, of a drone with an attitude; else None
 
 
 @dataclass(frozen=True)

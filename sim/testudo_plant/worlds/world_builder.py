@@ -32,16 +32,11 @@ from testudo_plant.worlds.robot_bodies import (
 class PlantParameters:
     """The dynamics of one robot in the plant."""
 
-    velocity_lag_s: float
-    """First-order lag from effective to realised velocity."""
-    command_delay_s: float
-    """Time from arrival to effect of a command."""
-    speed_scale: float
-    """Realised over commanded speed."""
-    turn_scale: float
-    """Realised over commanded turn rate; NaN for a robot without one."""
-    turn_slip_s_rad: float = 0.0
-    """Forward speed is divided by 1 + (this times commanded turn rate)²."""
+    velocity_lag_s: float  # first-order lag from effective to realised velocity
+    command_delay_s: float  # time from arrival to effect of a command
+    speed_scale: float  # realised over commanded speed
+    turn_scale: float  # realised over commanded turn rate; NaN for a robot without one
+    turn_slip_s_rad: float = 0.0  # forward speed is divided by 1 + (this times commanded turn rate)²
     attitude: Mapping[str, float] = field(default_factory=dict)
     """Values by `attitude.key` that replace those in the file of a drone with an attitude."""
 

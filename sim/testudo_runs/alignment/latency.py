@@ -16,15 +16,12 @@ _LEAST_CORRELATION = 0.3
 class LatencyEstimate:
     """Delay of one signal after another."""
 
-    delay_s: float
-    """NaN if not determined."""
-    correlation: float
-    """At the peak, -1 to 1."""
+    delay_s: float  # NaN if not determined
+    correlation: float  # at the peak, -1 to 1
     step_s: float
     """Sampling of both signals; the peak is that of a parabola through three samples."""
     searched_s: tuple[float, float]
-    determined: bool
-    """The peak is high enough and inside the searched range."""
+    determined: bool  # the peak is high enough and inside the searched range
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""

@@ -202,19 +202,16 @@ def _filled(stamp_s: np.ndarray, velocity: np.ndarray, valid: np.ndarray) -> np.
     return np.stack([np.interp(stamp_s, stamp_s[valid], axis[valid]) for axis in velocity.T], axis=1)
 
 
-_PERIODS = 2.5
-"""Least half window in sample periods."""
+_PERIODS = 2.5  # least half window in sample periods
 
 
 @dataclass(frozen=True)
 class Smoother:
     """Choices of the velocity estimation."""
 
-    half_window_s: float = 0.1
-    """Samples up to this time on either side are used."""
+    half_window_s: float = 0.1  # samples up to this time on either side are used
     degree: int = 2
-    gap_s: float = 0.1
-    """A longer time between samples is not bridged."""
+    gap_s: float = 0.1  # a longer time between samples is not bridged
 
     @classmethod
     def for_period(cls, period_s: float) -> Self:

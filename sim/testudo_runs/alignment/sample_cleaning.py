@@ -22,21 +22,14 @@ _SHOWN_GAPS = 1000
 class CleaningReport:
     """Faults of a series and their corrections."""
 
-    samples: int
-    """Before."""
+    samples: int  # before
     kept: int
-    not_finite: int
-    """Dropped: a stamp or a value is not a number."""
-    backward: int
-    """Stamps before that of an earlier sample; sorted."""
-    duplicate: int
-    """Dropped: a repeated stamp; the sample recorded first is kept."""
-    period_s: float
-    """Median time between samples; NaN for fewer than two."""
-    gap_limit_s: float
-    """A longer time between samples is a gap."""
-    gaps: tuple[tuple[float, float], ...]
-    """(begin, end) [s] of each gap, the first thousand."""
+    not_finite: int  # dropped: a stamp or a value is not a number
+    backward: int  # stamps before that of an earlier sample; sorted
+    duplicate: int  # dropped: a repeated stamp; the sample recorded first is kept
+    period_s: float  # median time between samples; NaN for fewer than two
+    gap_limit_s: float  # a longer time between samples is a gap
+    gaps: tuple[tuple[float, float], ...]  # (begin, end) [s] of each gap, the first thousand
     gap_count: int
 
     @property
@@ -105,17 +98,13 @@ _SHORTEST_S = 10.0
 class ClockFit:
     """Clock of the recorder by that of a sender: received = stamp + offset + drift * (stamp - begin) + transport."""
 
-    begin_s: float
-    """Stamp at which the offset holds."""
+    begin_s: float  # stamp at which the offset holds
     offset_s: float
-    drift: float
-    """[s/s]; zero for a short series."""
-    transport_median_s: float
-    """Median transport beyond the shortest one."""
+    drift: float  # [s/s]; zero for a short series
+    transport_median_s: float  # median transport beyond the shortest one
     transport_p99_s: float
     samples: int
-    corrected: bool = False
-    """The stamps were converted to the clock of the recorder."""
+    corrected: bool = False  # the stamps were converted to the clock of the recorder
 
     @property
     def another_clock(self) -> bool:

@@ -28,10 +28,8 @@ class RobotReport:
     """Every correction of the series of one robot."""
 
     robot: str
-    tidy: Mapping[str, CleaningReport]
-    """By role."""
-    clocks: Mapping[str, ClockFit]
-    """By role, of series with times of reception."""
+    tidy: Mapping[str, CleaningReport]  # by role
+    clocks: Mapping[str, ClockFit]  # by role, of series with times of reception
     smoothing: Mapping[str, Any]
     """Choices of the smoother, numbers of samples and of velocities; empty for recorded velocities."""
     reference: str = "pose"
@@ -81,19 +79,15 @@ _LATENCY_STEP_S = 0.01
 class Trajectory:
     """Motion of one robot at its T samples, stamps rising."""
 
-    stamp_s: np.ndarray
-    """(T,)."""
-    position_world: np.ndarray
-    """(T, D) [m]."""
-    yaw: np.ndarray
-    """(T,) [rad], unwrapped."""
+    stamp_s: np.ndarray  # (T,)
+    position_world: np.ndarray  # (T, D) [m]
+    yaw: np.ndarray  # (T,) [rad], unwrapped
     velocity: np.ndarray
     """(T, D): (forward [m/s], turn rate [rad/s]) of differential drives, else world velocity [m/s]; where not valid,
     interpolated between the valid samples."""
     valid: np.ndarray
     """(T,) bool: the velocity is measured, from samples without a gap between them."""
-    gap_s: float
-    """A longer time between samples is a gap without observations."""
+    gap_s: float  # a longer time between samples is a gap without observations
 
     def __len__(self) -> int:
         return len(self.stamp_s)
@@ -126,8 +120,7 @@ class Trajectory:
 class Commands:
     """Commands of one robot; each acts until the next one."""
 
-    stamp_s: np.ndarray
-    """(M,) rising [s]: times of sending."""
+    stamp_s: np.ndarray  # (M,) rising [s]: times of sending
     values: np.ndarray
     """(M, D): in the channels of the motion model, see `MotionModel.limit_command`; in the world unless of a
     differential drive."""
@@ -161,12 +154,9 @@ class Commands:
 class CommandPieces:
     """Constant commands, one after the other; the last one has no end."""
 
-    begin_s: np.ndarray
-    """(M,) rising [s]."""
-    values: np.ndarray
-    """(D, M) in the channels of the motion model."""
-    known: np.ndarray
-    """(M,) bool: False where the acting command is unknown."""
+    begin_s: np.ndarray  # (M,) rising [s]
+    values: np.ndarray  # (D, M) in the channels of the motion model
+    known: np.ndarray  # (M,) bool: False where the acting command is unknown
 
 
 @dataclass(frozen=True)
@@ -177,18 +167,12 @@ class AlignedRobot:
     spec: RobotSpec
     trajectory: Trajectory = field(repr=False)
     """Measured from outside, or the estimate of the robot, see ``report.reference``."""
-    believed: Trajectory = field(repr=False)
-    """By the odometry of the robot; the trajectory if none is recorded."""
-    commands: Commands | None = field(repr=False)
-    """None if none are recorded."""
-    report: RobotReport = field(repr=False)
-    """Every correction of its series."""
-    dead_man_s: float | None = None
-    """Dead-man time of its driver [s]; None if unknown."""
-    goal_world: tuple[float, ...] | None = None
-    """(D,) [m]; None if no goal is recorded."""
-    raw: RobotRecording | None = field(default=None, repr=False)
-    """Its series."""
+    believed: Trajectory = field(repr=False)  # by the odometry of the robot; the trajectory if none is recorded
+    commands: Commands | None = field(repr=False)  # None if none are recorded
+    report: RobotReport = field(repr=False)  # every correction of its series
+    dead_man_s: float | None = None  # dead-man time of its driver [s]; None if unknown
+    goal_world: tuple[float, ...] | None = None  # (D,) [m]; None if no goal is recorded
+    raw: RobotRecording | None = field(default=None, repr=False)  # its series
 
     @cached_property
     def pieces(self) -> CommandPieces:
@@ -228,20 +212,14 @@ class TeamRecording:
     """All robots of a run that were located."""
 
     robots: tuple[AlignedRobot, ...]
-    source: Recording = field(repr=False)
-    """The series as recorded, of all robots."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    """Reasons of missing robots, by name."""
-    robot_type: str = ""
-    """Robot or robot file given for all robots; empty for those of the run."""
+    source: Recording = field(repr=False)  # the series as recorded, of all robots
+    left_out: Mapping[str, str] = field(default_factory=dict)  # reasons of missing robots, by name
+    robot_type: str = ""  # robot or robot file given for all robots; empty for those of the run
     run: RecordedRun | None = field(default=None, repr=False)
     """For a run of `testudo up`: its ticks, announcements and events, on the steady clock."""
-    start_s: float = 0.0
-    """Steady clock at time zero, for a run of `testudo up`."""
-    contract: Contract | None = field(default=None, repr=False)
-    """Of the policy of the robots, if it is read."""
-    walls: Arena | None = None
-    """Walls without a contract."""
+    start_s: float = 0.0  # steady clock at time zero, for a run of `testudo up`
+    contract: Contract | None = field(default=None, repr=False)  # of the policy of the robots, if it is read
+    walls: Arena | None = None  # walls without a contract
     warnings: tuple[str, ...] = ()
 
     @property

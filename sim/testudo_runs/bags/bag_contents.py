@@ -20,14 +20,11 @@ class BagTopic:
     """One topic of a bag."""
 
     name: str
-    type: str
-    """For example `nav_msgs/msg/Odometry`."""
-    encoding: str = CDR
-    """Serialisation of its messages."""
+    type: str  # for example `nav_msgs/msg/Odometry`
+    encoding: str = CDR  # serialisation of its messages
     definition: str = ""
     """Definition of its type with all referenced types; empty if the bag has none."""
-    definition_kind: str = ""
-    """`ros2msg` or `ros2idl`."""
+    definition_kind: str = ""  # `ros2msg` or `ros2idl`
     qos: str = ""
     """Offered QoS profiles as stored: numbers until version 8, words since version 9."""
     type_hash: str = ""
@@ -41,8 +38,7 @@ class BagMessage(NamedTuple):
     publish_ns: int
     sequence: int
     data: bytes
-    order: int = 0
-    """Its index among the requested messages of its bag."""
+    order: int = 0  # its index among the requested messages of its bag
 
 
 class Enclosure(NamedTuple):
@@ -60,10 +56,8 @@ class BagContents:
 
     topics: dict[str, BagTopic] = field(default_factory=dict)
     enclosed: list[Enclosure] = field(default_factory=list)
-    records: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Metadata records by name."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """Messages by topic, including those not requested."""
+    records: dict[str, dict[str, str]] = field(default_factory=dict)  # metadata records by name
+    counts: dict[str, int] = field(default_factory=dict)  # messages by topic, including those not requested
     first_ns: int | None = None
     last_ns: int | None = None
 

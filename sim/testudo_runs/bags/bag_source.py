@@ -27,20 +27,13 @@ class BagFolder:
     """Files and metadata of a bag."""
 
     path: Path
-    name: str
-    """Name of the bag where several are merged."""
-    files: tuple[Path, ...]
-    """In the order of recording."""
-    version: int | None
-    """Version of `metadata.yaml`; None without a usable one."""
-    expected: int | None
-    """Number of messages according to the recorder; None if it gives none."""
-    topics: tuple[BagTopic, ...]
-    """Topics in `metadata.yaml`, without definitions."""
-    distribution: str
-    """ROS 2 distribution; empty if unknown."""
-    notes: tuple[str, ...] = ()
-    """Observations that are not damage."""
+    name: str  # name of the bag where several are merged
+    files: tuple[Path, ...]  # in the order of recording
+    version: int | None  # version of `metadata.yaml`; None without a usable one
+    expected: int | None  # number of messages according to the recorder; None if it gives none
+    topics: tuple[BagTopic, ...]  # topics in `metadata.yaml`, without definitions
+    distribution: str  # ROS 2 distribution; empty if unknown
+    notes: tuple[str, ...] = ()  # observations that are not damage
 
 
 def looks_like_bag(path: str | Path) -> bool:

@@ -172,15 +172,12 @@ class CdrError(ValueError):
 class CdrLayout:
     """Offsets of all fields in messages of one layout."""
 
-    order: str
-    """`<` or `>`."""
+    order: str  # `<` or `>`
     numbers: dict[str, tuple[int, str, int]] = field(default_factory=dict)
     """Offset, kind and count by path, such as `pose.position.x` or `transforms[0].header.stamp.sec`."""
     texts: dict[str, str] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    """Lengths of the lists of messages or texts, by path."""
-    fixed: list[tuple[int, int]] = field(default_factory=list)
-    """Byte ranges that determine the layout."""
+    counts: dict[str, int] = field(default_factory=dict)  # lengths of the lists of messages or texts, by path
+    fixed: list[tuple[int, int]] = field(default_factory=list)  # byte ranges that determine the layout
 
     def place(self, path: str) -> tuple[int, str, int]:
         """Return offset, kind and count of a path; an item of a list of numbers is `effort[2]`.
@@ -201,11 +198,9 @@ class CdrLayout:
 class CdrGroup:
     """Messages of one layout."""
 
-    index: np.ndarray
-    """(T,) indices among all messages."""
+    index: np.ndarray  # (T,) indices among all messages
     layout: CdrLayout
-    rows: np.ndarray
-    """(T, size) bytes."""
+    rows: np.ndarray  # (T, size) bytes
 
     def column(self, path: str) -> np.ndarray:
         """Return the numbers (T,) of a path, see `CdrLayout.place`.

@@ -31,8 +31,7 @@ from testudo_runs.recording.statistics import (
     trouble_tables,
 )
 
-_DRAFTS = 4
-"""Most logs of a folder for which a mapping is drafted."""
+_DRAFTS = 4  # most logs of a folder for which a mapping is drafted
 _NO_DRAFT = """# No mapping is proposed: no increasing time, or no columns with usual names (x y yaw, vx wz).
 # Describe the columns in a mapping file (docs/replay.md, Import), and give it with --map."""
 

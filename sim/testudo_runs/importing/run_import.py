@@ -41,12 +41,9 @@ class ImportRequest:
 
     sources: tuple[Path, ...]
     map: ReadMap | None = None
-    robot_types: Mapping[str, str] | None = None
-    """By robot; the empty name means all other robots."""
-    pick: str | None = None
-    """Name of the run, where the files belong to several."""
-    msg_path: tuple[Path, ...] = ()
-    """Folders with .msg files for messages in bags."""
+    robot_types: Mapping[str, str] | None = None  # by robot; the empty name means all other robots
+    pick: str | None = None  # name of the run, where the files belong to several
+    msg_path: tuple[Path, ...] = ()  # folders with .msg files for messages in bags
     offsets: Mapping[str, float] = field(default_factory=dict)
     """Seconds to add to the times of a bag, by its name, or to the logs of a robot, by its name."""
 
@@ -58,8 +55,7 @@ class ImportResult:
     folder: Path
     recording: Recording
     facts: Mapping[str, Mapping[str, SeriesFacts]]
-    report: dict[str, Any]
-    """Content of `import.json`."""
+    report: dict[str, Any]  # content of `import.json`
     losses: tuple[Loss, ...]
     notes: tuple[str, ...]
     messages: int

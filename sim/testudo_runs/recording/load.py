@@ -22,8 +22,7 @@ from testudo_runs.recording.recording import ROLES, Recording, RecordingError, R
 from testudo_runs.recording.write import IMPORTED
 from testudo_runs.run_reader import CommandTrack, RecordedRun, Track, read_run, shortened, ticks_in_order
 
-_STREAMED = 0.5
-"""Approximate share of reading the file in the whole."""
+_STREAMED = 0.5  # approximate share of reading the file in the whole
 
 
 def load_recording(

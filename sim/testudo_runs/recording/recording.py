@@ -19,14 +19,10 @@ class RecordingError(TestudoError):
 class Series:
     """Samples of one role; before alignment stamps may repeat, go back and have gaps."""
 
-    stamp_s: np.ndarray
-    """(T,) time of the sample, since the start of the recording."""
-    values: np.ndarray = field(repr=False)
-    """(T, C): see `ROLES` for the channels, their units and frames."""
-    received_s: np.ndarray | None = field(default=None, repr=False)
-    """(T,) time of recording; None if unknown."""
-    frame: str = ""
-    """Frame of the values."""
+    stamp_s: np.ndarray  # (T,) time of the sample, since the start of the recording
+    values: np.ndarray = field(repr=False)  # (T, C): see `ROLES` for the channels, their units and frames
+    received_s: np.ndarray | None = field(default=None, repr=False)  # (T,) time of recording; None if unknown
+    frame: str = ""  # frame of the values
 
     def __len__(self) -> int:
         return len(self.stamp_s)
@@ -37,10 +33,8 @@ class RobotRecording:
     """Series of one robot."""
 
     name: str
-    robot_type: str
-    """A registered robot or the path of a robot file; empty if unknown."""
-    series: Mapping[str, Series]
-    """By role, a key of `ROLES`."""
+    robot_type: str  # a registered robot or the path of a robot file; empty if unknown
+    series: Mapping[str, Series]  # by role, a key of `ROLES`
 
     def find(self, role: str) -> Series:
         """Return the series of a role.
@@ -60,15 +54,11 @@ class Recording:
     """Series of a team; times are seconds since ``start_ns``."""
 
     robots: Mapping[str, RobotRecording]
-    start_ns: int
-    """Nanoseconds of the Unix epoch."""
+    start_ns: int  # Nanoseconds of the Unix epoch
     folder: Path | None = None
-    info: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """`run.json`."""
-    complete: bool = True
-    """Every message could be read."""
-    warnings: tuple[str, ...] = ()
-    """Damage and losses."""
+    info: Mapping[str, Any] = field(default_factory=dict, repr=False)  # `run.json`
+    complete: bool = True  # every message could be read
+    warnings: tuple[str, ...] = ()  # damage and losses
 
     @property
     def duration_s(self) -> float:
@@ -88,15 +78,12 @@ class Role:
     """Meaning of a series, and the standard message that stores it."""
 
     name: str
-    topic: str
-    """Last part of its topic in an imported run."""
+    topic: str  # last part of its topic in an imported run
     type: str
     channels: tuple[str, ...]
     units: tuple[str, ...]
-    paths: tuple[str, ...]
-    """Path of each channel in the message."""
-    sense: str
-    """Description with frames."""
+    paths: tuple[str, ...]  # path of each channel in the message
+    sense: str  # description with frames
 
 
 def _paths(base: str, names: str) -> tuple[str, ...]:

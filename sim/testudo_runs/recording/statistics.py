@@ -22,8 +22,7 @@ _SHOWN = 5
 class SampleGap:
     """An interval without samples."""
 
-    at_s: float
-    """Its beginning, since the start of the recording."""
+    at_s: float  # its beginning, since the start of the recording
     length_s: float
 
 
@@ -32,8 +31,7 @@ class ClockJump:
     """A permanent change of the time from stamp to record."""
 
     at_s: float
-    by_s: float
-    """Step of the clock of the stamps, positive forward."""
+    by_s: float  # step of the clock of the stamps, positive forward
 
 
 @dataclass(frozen=True)
@@ -43,27 +41,20 @@ class SeriesFacts:
     samples: int
     first_s: float | None
     last_s: float | None
-    rate_hz: float | None
-    """Of the median interval; None below two different stamps."""
-    mean_hz: float | None
-    """Samples over time, gaps included."""
-    gap_from_s: float
-    """A longer interval is a gap."""
+    rate_hz: float | None  # of the median interval; None below two different stamps
+    mean_hz: float | None  # samples over time, gaps included
+    gap_from_s: float  # a longer interval is a gap
     gaps: int
     longest_gap_s: float
     gap_time_s: float
     worst_gaps: tuple[SampleGap, ...]
-    duplicates: int
-    """Stamps that equal the one before."""
-    backward: int
-    """Stamps before the one before."""
+    duplicates: int  # stamps that equal the one before
+    backward: int  # stamps before the one before
     furthest_back_s: float
-    delay_median_s: float | None
-    """From stamp to record; None without times of recording."""
+    delay_median_s: float | None  # from stamp to record; None without times of recording
     delay_p99_s: float | None
     clock_jumps: tuple[ClockJump, ...]
-    not_finite: int
-    """Samples with a value that is not finite."""
+    not_finite: int  # samples with a value that is not finite
 
 
 def series_facts(series: Series) -> SeriesFacts:
@@ -125,8 +116,7 @@ def recording_facts(recording: Recording) -> dict[str, dict[str, SeriesFacts]]:
 
 
 _NANO = 1_000_000_000
-_CLOCK_FROM_NS = 100_000_000 * _NANO
-"""Stamps below are of a clock since boot."""
+_CLOCK_FROM_NS = 100_000_000 * _NANO  # stamps below are of a clock since boot
 _GAPS = 10
 _WARNINGS = 30
 

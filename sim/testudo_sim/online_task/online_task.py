@@ -28,24 +28,15 @@ SUCCESS, TIMEOUT = "success", "timeout"
 class DecisionScore:
     """The outcome of one decision of a running fleet; mappings by robot, empty if the decision is not scored."""
 
-    decision: int
-    """Number, from 1."""
-    stamp_s: float
-    """Its end on the clock of the station."""
-    total: Mapping[str, float]
-    """Sum of the rewards of all decisions scored so far."""
-    missing: tuple[str, ...]
-    """Bodies that were not measured at its beginning or end."""
-    scored: int
-    """Decisions scored so far."""
-    outcome: str = ""
-    """Empty during the episode; then success or timeout."""
-    success: bool | None = None
-    """Whether the task was completed at its end; None if unknown."""
-    terms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Reward terms by name."""
-    reward: Mapping[str, float] = field(default_factory=dict)
-    """Their sum."""
+    decision: int  # number, from 1
+    stamp_s: float  # its end on the clock of the station
+    total: Mapping[str, float]  # sum of the rewards of all decisions scored so far
+    missing: tuple[str, ...]  # bodies that were not measured at its beginning or end
+    scored: int  # decisions scored so far
+    outcome: str = ""  # empty during the episode; then success or timeout
+    success: bool | None = None  # whether the task was completed at its end; None if unknown
+    terms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # reward terms by name
+    reward: Mapping[str, float] = field(default_factory=dict)  # their sum
     signals: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     """Task signals of the policies at its end, by robot and name."""
     separation_m: float | None = None

@@ -19,26 +19,19 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.scenario import Scenario, TaskScoring, make_scenario
 
-_KEPT = 400
-"""Number of stored samples, some seconds."""
-_FUTURE_S = 0.002
-"""A stamp up to this far in the future is rounding."""
-_OLDEST_S = 1.0
-"""A first stamp that is older than this at arrival is on another clock."""
-_FORGET_S = 2.0
-"""After this time without a usable sample, the clock is determined again."""
+_KEPT = 400  # number of stored samples, some seconds
+_FUTURE_S = 0.002  # a stamp up to this far in the future is rounding
+_OLDEST_S = 1.0  # a first stamp that is older than this at arrival is on another clock
+_FORGET_S = 2.0  # after this time without a usable sample, the clock is determined again
 
 
 @dataclass(frozen=True)
 class Pose:
     """Pose of a body in the world frame of the fleet."""
 
-    position_world: tuple[float, ...]
-    """(D,) [m]."""
-    yaw: float
-    """[rad]."""
-    velocity: tuple[float, ...] = ()
-    """(D,): see `MotionState.velocity`; empty for a body other than a robot."""
+    position_world: tuple[float, ...]  # (D,) [m]
+    yaw: float  # [rad]
+    velocity: tuple[float, ...] = ()  # (D,): see `MotionState.velocity`; empty for a body other than a robot
 
 
 class PoseTrack:

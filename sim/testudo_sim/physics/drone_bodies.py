@@ -30,8 +30,7 @@ class Batteries:
     """Batteries of drawn worlds; arrays (N, E)."""
 
     law: BatteryParameters
-    charge: jax.Array | float
-    """At the start."""
+    charge: jax.Array | float  # at the start
 
     @classmethod
     def create(cls, spec: RobotSpec, hover_thrust_n: float, parameters: WorldParameters) -> Self:

@@ -36,10 +36,8 @@ class DroneState:
 
     body: Any
     """State of the model; thrust over hover thrust, which differs between worlds."""
-    integral: jax.Array
-    """(3, N, E) [m]: of the velocity controller, relative to hover."""
-    yaw_command: jax.Array
-    """(N, E) [rad]: the heading at the start plus the commanded turns."""
+    integral: jax.Array  # (3, N, E) [m]: of the velocity controller, relative to hover
+    yaw_command: jax.Array  # (N, E) [rad]: the heading at the start plus the commanded turns
     watch: ContactCounts
     used: jax.Array | None = None
     """(N, E): share of a full battery used since the start; None without batteries."""
@@ -53,10 +51,8 @@ class DroneTier:
     arena: Arena | None
     body: DroneBody
     name: str
-    downwash: bool = True
-    """Whether drones push down those in their wake."""
-    battery: bool = False
-    """Whether batteries empty, and their voltage limits the thrust."""
+    downwash: bool = True  # whether drones push down those in their wake
+    battery: bool = False  # whether batteries empty, and their voltage limits the thrust
 
     @cached_property
     def _runs(self) -> tuple[int, int]:

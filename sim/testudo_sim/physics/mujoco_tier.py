@@ -59,12 +59,9 @@ jax.tree_util.register_dataclass(CascadeState)
 class RawState:
     """The state that MuJoCo integrates."""
 
-    qpos: jax.Array
-    """(nq, E)."""
-    qvel: jax.Array
-    """(nv, E)."""
-    warmstart: jax.Array
-    """(nv, E): initial acceleration of the solver in the next step."""
+    qpos: jax.Array  # (nq, E)
+    qvel: jax.Array  # (nv, E)
+    warmstart: jax.Array  # (nv, E): initial acceleration of the solver in the next step
 
 
 @jax.tree_util.register_dataclass
@@ -73,11 +70,9 @@ class MujocoState:
     """A state, with the contacts of the last control tick."""
 
     raw: RawState
-    yaw: jax.Array
-    """(N, E) [rad], not wrapped."""
+    yaw: jax.Array  # (N, E) [rad], not wrapped
     watch: ContactCounts
-    memory: Any = None
-    """Controller state, see `RobotGroup.begin`."""
+    memory: Any = None  # controller state, see `RobotGroup.begin`
     used: jax.Array | None = None
     """(N, E): share of a full battery used since the start; None without batteries."""
 
@@ -98,8 +93,7 @@ class TierModel:
     arena: Arena | None
     size: int
     form: Form
-    steps: int
-    """Steps of the physics in a control tick."""
+    steps: int  # steps of the physics in a control tick
     boxes: tuple[Box, ...] = ()
 
     @property
@@ -133,8 +127,7 @@ class TierModel:
         return hashlib.sha256(self.world.to_xml().encode()).hexdigest()
 
 
-_NO = np.False_
-"""An order that no drone gets, as a constant under tracing."""
+_NO = np.False_  # an order that no drone gets, as a constant under tracing
 _ALL_PAIRS = 9
 """Up to this number of robots, all pairs are fewer than four for each robot."""
 
@@ -146,8 +139,7 @@ class MujocoTier:
     tier: TierModel
     stepper: Stepper
     name: str
-    downwash: bool = True
-    """Whether drones with an attitude push down those in their wake."""
+    downwash: bool = True  # whether drones with an attitude push down those in their wake
     battery: bool = False
     """Whether batteries of drones with an attitude empty, and their voltage limits the thrust."""
 

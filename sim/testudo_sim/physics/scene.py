@@ -20,10 +20,8 @@ from testudo_sim.physics.world_parameters import WorldParameters
 class BodyState:
     """Poses of the scenario's boxes (B of them) in each world."""
 
-    position_world: jax.Array
-    """(2, B, E) [m]: centre, seen from above."""
-    yaw: jax.Array
-    """(B, E) [rad]."""
+    position_world: jax.Array  # (2, B, E) [m]: centre, seen from above
+    yaw: jax.Array  # (B, E) [rad]
 
 
 @jax.tree_util.register_dataclass
@@ -31,10 +29,8 @@ class BodyState:
 class Scene:
     """True state of robots and bodies."""
 
-    robots: MotionState
-    """(D, N, E)."""
-    bodies: BodyState | None = None
-    """None without boxes."""
+    robots: MotionState  # (D, N, E)
+    bodies: BodyState | None = None  # None without boxes
 
 
 @jax.tree_util.register_dataclass
@@ -44,8 +40,7 @@ class ContactCounts:
 
     contacts: jax.Array
     """(E,) int: physics steps times touching pairs: robot and robot, robot and wall."""
-    separation_m: jax.Array
-    """(E,) least distance between the centres of two robots."""
+    separation_m: jax.Array  # (E,) least distance between the centres of two robots
 
     @classmethod
     def of(cls, position_world: jax.Array, spec: RobotSpec, arena: Arena | None) -> "ContactCounts":

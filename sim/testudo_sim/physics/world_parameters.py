@@ -58,14 +58,10 @@ def _units(keys: jax.Array, stream: int, count: int) -> jax.Array:
 class Channels:
     """Delays, losses and noise of poses and messages: the ranges from which each world draws."""
 
-    pose_age_s: tuple[float, float] = (0.02, 0.06)
-    """Age of the pose at a tick."""
-    message_ticks: tuple[int, int] = (1, 2)
-    """Ticks that a peer's message takes."""
-    message_loss: tuple[float, float] = (0.0, 0.1)
-    """Probability that a message is lost."""
-    noise_share: float = 1.0
-    """Pose noise as a share of the robot's (its error bound is three sigma)."""
+    pose_age_s: tuple[float, float] = (0.02, 0.06)  # age of the pose at a tick
+    message_ticks: tuple[int, int] = (1, 2)  # ticks that a peer's message takes
+    message_loss: tuple[float, float] = (0.0, 0.1)  # probability that a message is lost
+    noise_share: float = 1.0  # pose noise as a share of the robot's (its error bound is three sigma)
 
 
 @jax.tree_util.register_dataclass
@@ -73,28 +69,19 @@ class Channels:
 class WorldParameters:
     """One draw for each world E; robots of one world share it."""
 
-    response: LagResponse
-    """(E,): response of the true velocity to commands in one tick."""
-    delay_weights: jax.Array
-    """(H, E): share of each past command, newest first, that acts in a tick."""
+    response: LagResponse  # (E,): response of the true velocity to commands in one tick
+    delay_weights: jax.Array  # (H, E): share of each past command, newest first, that acts in a tick
     scale: jax.Array
     """(D, E): realised over effective velocity, which contains the scale of the robot file."""
-    age_weights: jax.Array
-    """(M, E): share of each past state, newest first, in the measured one."""
-    pending: LagResponse
-    """(H, E): the model of the robot for commands that do not act yet."""
-    velocity_lag_s: jax.Array
-    """(E,)."""
-    friction_scale: jax.Array
-    """(E,): friction on the floor over that of the robot file (MuJoCo tiers)."""
-    mass_scale: jax.Array
-    """(E,): masses over those of the robot file (MuJoCo tiers)."""
+    age_weights: jax.Array  # (M, E): share of each past state, newest first, in the measured one
+    pending: LagResponse  # (H, E): the model of the robot for commands that do not act yet
+    velocity_lag_s: jax.Array  # (E,)
+    friction_scale: jax.Array  # (E,): friction on the floor over that of the robot file (MuJoCo tiers)
+    mass_scale: jax.Array  # (E,): masses over those of the robot file (MuJoCo tiers)
     grip: jax.Array
     """(E,): friction of the wheels on the floor (planar form of the MuJoCo tiers)."""
-    message_ticks: jax.Array
-    """(E,) int."""
-    message_loss: jax.Array
-    """(E,) probability."""
+    message_ticks: jax.Array  # (E,) int
+    message_loss: jax.Array  # (E,) probability
     brake_share: jax.Array | None = None
     """(E,) deceleration over the identified one (kinematic tier); None is as identified."""
     turn_slip: jax.Array | None = None

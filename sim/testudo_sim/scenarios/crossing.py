@@ -19,8 +19,7 @@ from testudo_sim.scenarios.scenario import StartState
 
 _WAY = 2.8
 """Distance from the middle of the start of a stream to the crossing, over the spacing."""
-_ANGLES_RAD = (math.radians(60), math.radians(120))
-"""Angle between the streams, seen from above."""
+_ANGLES_RAD = (math.radians(60), math.radians(120))  # angle between the streams, seen from above
 _SIDE = 1.1
 """Distance of the places of a stream over the spacing; places are drawn within the excess."""
 

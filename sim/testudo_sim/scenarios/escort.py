@@ -33,8 +33,7 @@ _FLOOR_M, _HEIGHT_M, _CEILING_M = 0.4, 1.0, 2.0
 _ROOM_M = 0.1
 _LEADER_M_S = (0.05, 0.2)
 """Speeds of the robots on the ground; 0.2 m/s is the top speed of those of the Robotarium."""
-_NEAR_M = 0.5
-"""Distance from which the cost of distance is constant."""
+_NEAR_M = 0.5  # distance from which the cost of distance is constant
 
 
 @jax.tree_util.register_dataclass
@@ -42,12 +41,9 @@ _NEAR_M = 0.5
 class EscortTask:
     """Positions and goals of the robots on the ground."""
 
-    leader_world: jax.Array
-    """(2, N, E) [m]."""
-    goal_world: jax.Array
-    """(2, N, E) [m]: of the leaders."""
-    speed_m_s: jax.Array
-    """(N, E): of the leaders."""
+    leader_world: jax.Array  # (2, N, E) [m]
+    goal_world: jax.Array  # (2, N, E) [m]: of the leaders
+    speed_m_s: jax.Array  # (N, E): of the leaders
 
 
 @dataclass(frozen=True)
@@ -56,14 +52,12 @@ class Escort:
 
     arena: Arena
     grid: Grid
-    speed_m_s: float
-    """Of the drones; scales the reward for progress."""
+    speed_m_s: float  # of the drones; scales the reward for progress
     decision_s: float
     decision_ticks: int
     task_signals: tuple[Signal, ...]
     horizon_s: float = 60.0
-    height_m: float = _HEIGHT_M
-    """Height of a drone above the ground."""
+    height_m: float = _HEIGHT_M  # height of a drone above the ground
     tolerance_m: float = 0.15
     name: str = "escort"
     boxes: tuple[Box, ...] = ()

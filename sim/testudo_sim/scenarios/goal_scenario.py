@@ -30,10 +30,8 @@ SPAWN_EDGE_M = (0.35, 0.25)
 class Grid:
     """Grid points in a box of the world, at least one spacing apart in scaled heights."""
 
-    points_world: np.ndarray
-    """(cells, D) float32 [m]."""
-    jitter_m: np.ndarray
-    """(D,) float32 [m]: largest offset from the grid point along each axis."""
+    points_world: np.ndarray  # (cells, D) float32 [m]
+    jitter_m: np.ndarray  # (D,) float32 [m]: largest offset from the grid point along each axis
 
     @classmethod
     def create(
@@ -66,8 +64,7 @@ DECISION_S = 0.33
 _FIRST_GAP_M = 0.1
 """Starts and goals are apart by the enforced separation plus this, and at least by `_GRID_M`."""
 _GRID_M = 0.45
-_HEIGHTS_M = (2.0, 4.0)
-"""Least and largest height of an arena in space, limited to real halls."""
+_HEIGHTS_M = (2.0, 4.0)  # least and largest height of an arena in space, limited to real halls
 _STARTS_STREAM, _CHOICE_STREAM = 11, 12
 
 
@@ -76,8 +73,7 @@ _STARTS_STREAM, _CHOICE_STREAM = 11, 12
 class GoalTask:
     """The goals."""
 
-    goal_world: jax.Array
-    """(D, N, E) [m]."""
+    goal_world: jax.Array  # (D, N, E) [m]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,18 +82,14 @@ class GoalScenario:
 
     arena: Arena
     spec: RobotSpec
-    spacing_m: float
-    """Least distance of starts, and of goals, at one height."""
+    spacing_m: float  # least distance of starts, and of goals, at one height
     decision_ticks: int
-    room_m: float
-    """Least distance of starts and goals from obstacles, floor and ceiling."""
-    height_ratio: float
-    """Of the shield: heights between robots count 1/this."""
+    room_m: float  # least distance of starts and goals from obstacles, floor and ceiling
+    height_ratio: float  # of the shield: heights between robots count 1/this
     horizon_s: float = 40.0
     tolerance_m: float = 0.1
     boxes: tuple[Box, ...] = ()
-    starts: StartDistribution | None = None
-    """Recorded start distribution; None for the starts of the scenario."""
+    starts: StartDistribution | None = None  # recorded start distribution; None for the starts of the scenario
     starts_share: float = 1.0
     """Share of worlds with recorded starts; the others use those of the scenario."""
     name: str = ""

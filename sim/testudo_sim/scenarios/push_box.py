@@ -37,8 +37,7 @@ _FRICTION, _GRAVITY_M_S2 = 0.3, 9.81
 _SIDE = 2.1
 """Side of the box over the separation of the shield: two robots fit beside each other, three barely."""
 _ROOM_M = 0.05
-_WAY_M = (0.3, 0.8)
-"""Least and largest distance of the goal in the arena of the Robotarium."""
+_WAY_M = (0.3, 0.8)  # least and largest distance of the goal in the arena of the Robotarium
 _HORIZON_S = 60.0
 _BESIDE_RAD = 0.7
 """Angle from straight behind the box at which robots push beside each other."""
@@ -49,8 +48,7 @@ _BESIDE_RAD = 0.7
 class PushTask:
     """Goal of the box."""
 
-    goal_world: jax.Array
-    """(2, E) [m]: of its centre."""
+    goal_world: jax.Array  # (2, E) [m]: of its centre
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,8 @@ class PushBox:
     body_radius_m: float
     start_room_m: float
     """Least distance of the centre of the box from the walls at the start: a robot fits between."""
-    way_m: tuple[float, float]
-    """Least and largest distance of the goal from the box."""
-    speed_m_s: float
-    """Speed that scales the rewards for progress."""
+    way_m: tuple[float, float]  # least and largest distance of the goal from the box
+    speed_m_s: float  # speed that scales the rewards for progress
     decision_s: float
     decision_ticks: int
     horizon_s: float

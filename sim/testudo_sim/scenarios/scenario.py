@@ -29,8 +29,7 @@ class StartState:
     yaw: jax.Array
     task: Any
     bodies: BodyState | None = None
-    velocity: jax.Array | None = None
-    """(D, N, E): see `MotionState.velocity`; None at rest."""
+    velocity: jax.Array | None = None  # (D, N, E): see `MotionState.velocity`; None at rest
 
 
 class Scenario(Protocol):
@@ -41,8 +40,7 @@ class Scenario(Protocol):
     horizon_s: float
     decision_ticks: int
     boxes: tuple[Box, ...]
-    task_signals: tuple[Signal, ...]
-    """The signals that the scenario adds to those that every robot has."""
+    task_signals: tuple[Signal, ...]  # the signals that the scenario adds to those that every robot has
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw the start of one world (no world axis); raises `TestudoError` if the team does not fit."""
@@ -109,12 +107,9 @@ class TaskScore:
 
     terms: Mapping[str, jax.Array]
     """(N, E) by name: the scenario's, `CHANGES`, and `FACING` where it has a price."""
-    reward: jax.Array
-    """(N, E): their sum; zero where the physics diverged."""
-    success: jax.Array
-    """(E,) bool: the task is done."""
-    broken: jax.Array
-    """(E,) bool: the scene after the decision is not finite."""
+    reward: jax.Array  # (N, E): their sum; zero where the physics diverged
+    success: jax.Array  # (E,) bool: the task is done
+    broken: jax.Array  # (E,) bool: the scene after the decision is not finite
 
 
 @dataclass(frozen=True)
@@ -123,8 +118,7 @@ class TaskScoring:
 
     scenario: Scenario
     spec: RobotSpec
-    change_price: float = 0.0
-    """Cost of a command change by the shield of full speed."""
+    change_price: float = 0.0  # cost of a command change by the shield of full speed
     facing_price: float = 0.0
     """Cost per second of a heading at right angles to the goal; of the opposite heading, twice."""
 

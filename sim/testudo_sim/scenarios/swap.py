@@ -20,12 +20,10 @@ _RADII = (1.25, 2.25)
 """Least and largest radius of the ring over the spacing: up to 7 robots fit on all, and 14 on the largest."""
 _GONE = 0.9
 """Largest share of the way that robots have gone at the start in training."""
-_TRAINING_SHARE = 0.5
-"""Share of the time limit in training: a deadlocked team teaches little."""
+_TRAINING_SHARE = 0.5  # share of the time limit in training: a deadlocked team teaches little
 _UPRIGHT = 0.8
 """Half the height of an upright ring over the spacing; four robots need 0.71."""
-_FLAT_SHARE, _UPRIGHT_SHARE = 0.4, 0.3
-"""Shares of the worlds in space; the other rings are inclined."""
+_FLAT_SHARE, _UPRIGHT_SHARE = 0.4, 0.3  # shares of the worlds in space; the other rings are inclined
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,8 +57,7 @@ class DeployedTeam:
     """Constants besides the team: layers of the shield, and length of the message history."""
 
     shield: Shield
-    gate: bool = True
-    """Layers 2 and 3."""
+    gate: bool = True  # layers 2 and 3
     stride: int = 1
     """Simulation ticks per control period of a robot; 2 and more allow asynchronous ticks."""
     longest_message_ticks: int = 2
@@ -74,16 +73,12 @@ class DeployedTeamState:
     physics: Any
     sent: jax.Array
     """(H, D, N, E): effective commands that reached the drivers, newest first."""
-    past: MotionState
-    """(M, D, N, E)."""
+    past: MotionState  # (M, D, N, E)
     table: PeerTable
     estimate: MotionState
-    measured: MotionState
-    """(D, N, E): last measurement."""
-    anchor: MotionState
-    """(D, N, E): expected next pose, see `follow_pose`."""
-    located: jax.Array
-    """(N, E) bool: the pose is accepted."""
+    measured: MotionState  # (D, N, E): last measurement
+    anchor: MotionState  # (D, N, E): expected next pose, see `follow_pose`
+    located: jax.Array  # (N, E) bool: the pose is accepted
     earlier: jax.Array
     """(H', D, N, E): commands before `sent`, which can have acted on the latest pose."""
     watch: BrakeMonitorState
@@ -91,20 +86,14 @@ class DeployedTeamState:
     """(N, E) bool: braking weaker than in the robot file was detected; the robot stays braked."""
     space: ReservedSpace
     radio: MessageRadio
-    flagged: jax.Array
-    """(K, N, E) bool: neighbours not trusted by this robot."""
-    pause: jax.Array
-    """(N, E) int: remaining ticks of a pause of the process."""
-    held: jax.Array
-    """(N, E) int: ticks for which the driver has held the last command."""
-    number: jax.Array
-    """() int: tick."""
+    flagged: jax.Array  # (K, N, E) bool: neighbours not trusted by this robot
+    pause: jax.Array  # (N, E) int: remaining ticks of a pause of the process
+    held: jax.Array  # (N, E) int: ticks for which the driver has held the last command
+    number: jax.Array  # () int: tick
     parameters: WorldParameters
     faults: Faults
-    vehicle: LostLinkVehicle | None = None
-    """Received commands of drones behind a lossy radio."""
-    turns: jax.Array | None = None
-    """(H, N, E) [rad/s]: see `TeamState.turns`."""
+    vehicle: LostLinkVehicle | None = None  # received commands of drones behind a lossy radio
+    turns: jax.Array | None = None  # (H, N, E) [rad/s]: see `TeamState.turns`
 
 
 def start_deployed(

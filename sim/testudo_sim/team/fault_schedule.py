@@ -21,24 +21,15 @@ _ON_FLOOR_M = 1e-4
 class RadioLoss:
     """Loss of set-points to drones, and the reactions of the drones, see `receive` and `coasted`."""
 
-    burst_chance: jax.Array
-    """(E,): probability that a burst of loss begins at a tick."""
-    burst_ticks: jax.Array
-    """(E,) int: length of a burst."""
-    lost_from: jax.Array
-    """(N, E) int: first tick without set-points."""
-    lost_until: jax.Array
-    """(N, E) int: first tick with set-points again."""
-    brakes: jax.Array
-    """(E,) bool: the vehicle brakes by itself; else it levels out and falls."""
-    hold_ticks: jax.Array
-    """(E,) int: ticks from the last set-point to this reaction."""
-    cut_ticks: jax.Array
-    """(E,) int: ticks from the last set-point to motor cut-off."""
-    drag_per_s: jax.Array
-    """(E,) [1/s]: speed decay rate of a levelled vehicle."""
-    drift_m_s2: jax.Array
-    """(2, N, E) [m/s^2]: acceleration by levelling errors."""
+    burst_chance: jax.Array  # (E,): probability that a burst of loss begins at a tick
+    burst_ticks: jax.Array  # (E,) int: length of a burst
+    lost_from: jax.Array  # (N, E) int: first tick without set-points
+    lost_until: jax.Array  # (N, E) int: first tick with set-points again
+    brakes: jax.Array  # (E,) bool: the vehicle brakes by itself; else it levels out and falls
+    hold_ticks: jax.Array  # (E,) int: ticks from the last set-point to this reaction
+    cut_ticks: jax.Array  # (E,) int: ticks from the last set-point to motor cut-off
+    drag_per_s: jax.Array  # (E,) [1/s]: speed decay rate of a levelled vehicle
+    drift_m_s2: jax.Array  # (2, N, E) [m/s^2]: acceleration by levelling errors
 
 
 @jax.tree_util.register_dataclass
@@ -48,16 +39,11 @@ class Faults:
 
     phase: jax.Array
     """(N, E) int: a robot ticks where (tick + phase) is a multiple of `DeployedTeam.stride`: asynchronous ticks."""
-    late_chance: jax.Array
-    """(E,): probability that a tick is followed by a pause."""
-    late_ticks: jax.Array
-    """(2, E) int: shortest and longest pause."""
-    dead_from: jax.Array
-    """(N, E) int: first tick with a dead process: no command, no message."""
-    dead_until: jax.Array
-    """(N, E) int: tick of its restart."""
-    driver_ticks: jax.Array
-    """(E,) int: ticks for which the driver holds a command."""
+    late_chance: jax.Array  # (E,): probability that a tick is followed by a pause
+    late_ticks: jax.Array  # (2, E) int: shortest and longest pause
+    dead_from: jax.Array  # (N, E) int: first tick with a dead process: no command, no message
+    dead_until: jax.Array  # (N, E) int: tick of its restart
+    driver_ticks: jax.Array  # (E,) int: ticks for which the driver holds a command
     link_loss: jax.Array
     """(K, N, E): loss of the messages to a robot (N) from its peer in slot K, in addition to that of the world."""
     message_ticks: jax.Array
@@ -66,20 +52,15 @@ class Faults:
     """(2, E) int: first tick, and the tick after the last, at which no message arrives."""
     jump: jax.Array
     """(2, E) int: first tick, and the tick after the last, with a wrong localisation of robot 0."""
-    jump_world: jax.Array
-    """(D, E) [m]: displacement."""
-    jump_yaw: jax.Array
-    """(E,) [rad]."""
+    jump_world: jax.Array  # (D, E) [m]: displacement
+    jump_yaw: jax.Array  # (E,) [rad]
     stranger: jax.Array
     """(E,) int: type of the last robot: 0 a team member, `CHASER`, `FREEZER` or `LIAR`."""
-    lie_world: jax.Array
-    """(D, E) [m]: displacement of the announced position of a liar."""
-    blind_age: jax.Array
-    """(E,) bool, negative control: message ages count from arrival."""
+    lie_world: jax.Array  # (D, E) [m]: displacement of the announced position of a liar
+    blind_age: jax.Array  # (E,) bool, negative control: message ages count from arrival
     blind_take: jax.Array
     """(E,) bool, negative control: requested space is used without acknowledgements."""
-    radio: RadioLoss | None = None
-    """Loss of set-points to drones; None without loss."""
+    radio: RadioLoss | None = None  # loss of set-points to drones; None without loss
 
 
 CHASER, FREEZER, LIAR = 1, 2, 3
@@ -116,12 +97,9 @@ def no_faults(dimension: int, size: int, worlds: int, driver_ticks: int) -> Faul
 class LostLinkVehicle:
     """Received set-points of the drones."""
 
-    reached: jax.Array
-    """(H, D, N, E): received effective commands, newest first."""
-    burst: jax.Array
-    """(N, E) int: remaining ticks of a burst of loss."""
-    silent: jax.Array
-    """(N, E) int: ticks since the last set-point."""
+    reached: jax.Array  # (H, D, N, E): received effective commands, newest first
+    burst: jax.Array  # (N, E) int: remaining ticks of a burst of loss
+    silent: jax.Array  # (N, E) int: ticks since the last set-point
 
 
 def listening(sent: jax.Array) -> LostLinkVehicle:

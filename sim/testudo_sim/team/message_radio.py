@@ -23,18 +23,12 @@ class MessageRadio:
 
     sent: jax.Array
     """(L, C, N, E): messages of the last ticks, a ring by tick; point, velocity, reserved and requested segment."""
-    sent_heard: jax.Array
-    """(L, K, N, E): message numbers that the senders acknowledged; a ring."""
-    on_air: jax.Array
-    """(L, N, E) bool: whether a robot sent one; a ring."""
-    heard: jax.Array
-    """(K, N, E): number (tick) of the newest message received from each peer."""
-    content: jax.Array
-    """(C, K, N, E): its content."""
-    acknowledged: jax.Array
-    """(K, N, E): number of the newest own message acknowledged in it."""
-    silence: jax.Array
-    """(K, N, E): ticks since the last reception."""
+    sent_heard: jax.Array  # (L, K, N, E): message numbers that the senders acknowledged; a ring
+    on_air: jax.Array  # (L, N, E) bool: whether a robot sent one; a ring
+    heard: jax.Array  # (K, N, E): number (tick) of the newest message received from each peer
+    content: jax.Array  # (C, K, N, E): its content
+    acknowledged: jax.Array  # (K, N, E): number of the newest own message acknowledged in it
+    silence: jax.Array  # (K, N, E): ticks since the last reception
 
 
 def receive_messages(announcement: jax.Array, slots: int) -> MessageRadio:

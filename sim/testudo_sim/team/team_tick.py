@@ -82,8 +82,7 @@ class SimulatedTeam:
     physics: Physics
     size: int
     channels: Channels = Channels()  # noqa: RUF009 -- frozen
-    shielded: bool = True
-    """False is the negative control without a shield."""
+    shielded: bool = True  # False is the negative control without a shield
     yaw_rate_limit: float = 0.0
     """Yaw rate limit [rad/s] of drones whose commands end with a yaw rate; 0 without yaw rates."""
 
@@ -99,14 +98,11 @@ class TeamState:
     """State of all worlds."""
 
     physics: Any
-    sent: jax.Array
-    """(H, D, N, E): effective commands, newest first."""
-    past: MotionState
-    """(M, D, N, E): true states, newest first, for delayed sensors."""
+    sent: jax.Array  # (H, D, N, E): effective commands, newest first
+    past: MotionState  # (M, D, N, E): true states, newest first, for delayed sensors
     announced: jax.Array
     """(L, 2D, N, E): control points and velocities sent to the peers, newest first."""
-    table: PeerTable
-    """(D, N-1, N, E)."""
+    table: PeerTable  # (D, N-1, N, E)
     estimate: MotionState
     """(D, N, E): delay-compensated estimate of each robot; the heading is not compensated."""
     parameters: WorldParameters
@@ -118,15 +114,12 @@ class InitialMotion(NamedTuple):
     """Motion, measurements and commands that precede a simulated start."""
 
     physics: Any
-    sent: jax.Array
-    """(H, D, N, E): effective commands, newest first."""
-    past: MotionState
-    """(M, D, N, E): true states, newest first."""
+    sent: jax.Array  # (H, D, N, E): effective commands, newest first
+    past: MotionState  # (M, D, N, E): true states, newest first
     measured: MotionState
     estimate: MotionState
     stop: StoppingPoint
-    control: jax.Array
-    """(D, N, E) [m/s]: velocities of the control points."""
+    control: jax.Array  # (D, N, E) [m/s]: velocities of the control points
 
 
 def initial_motion(

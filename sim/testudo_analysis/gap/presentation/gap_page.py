@@ -33,8 +33,7 @@ class PageData:
 
     report: GapReport
     replays: tuple[TypeReplay, ...]
-    courses: tuple[tuple[ReplayedCourse, ...], ...]
-    """By type of robot."""
+    courses: tuple[tuple[ReplayedCourse, ...], ...]  # by type of robot
 
 
 def write_page(data: PageData, path: Path) -> Path:

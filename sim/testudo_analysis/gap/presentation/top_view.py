@@ -21,8 +21,7 @@ from testudo_runs.alignment import AlignedRobot
 EVERY_S, STEP_S = 2.0, 0.1
 _MOST_FRAMES = 9_000
 _NONE = -32768
-_PER_M = 100.0
-"""Packed units of height per metre."""
+_PER_M = 100.0  # packed units of height per metre
 _STYLE = (
     "#topview svg{display:block;width:100%;max-height:620px;background:#fbfcfd;border:1px solid var(--line);"
     "border-radius:8px}#topview .bar{display:flex;gap:12px;align-items:center;margin:10px 0}"
@@ -42,14 +41,10 @@ class ReplayedCourse:
     """Recorded and replayed poses of one robot at common times."""
 
     robot: str
-    time_s: np.ndarray
-    """(T,) [s], `STEP_S` apart."""
-    real: np.ndarray
-    """(T, D + 1): position and yaw; NaN if not recorded."""
-    replayed: np.ndarray
-    """(T, D + 1): NaN if not predicted."""
-    restart: np.ndarray
-    """(T,) bool: the model restarts on the real pose."""
+    time_s: np.ndarray  # (T,) [s], `STEP_S` apart
+    real: np.ndarray  # (T, D + 1): position and yaw; NaN if not recorded
+    replayed: np.ndarray  # (T, D + 1): NaN if not predicted
+    restart: np.ndarray  # (T,) bool: the model restarts on the real pose
 
 
 def courses(robots: Sequence[AlignedRobot], spec: RobotSpec) -> list[ReplayedCourse]:

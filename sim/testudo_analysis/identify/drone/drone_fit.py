@@ -20,8 +20,7 @@ _SETTLED = ("thrust_lag", "thrust_delay")
 """Fitted first, to the fast response; refined later only if the motors explain that response."""
 _BALANCE = ("balance_share", "balance_memory")
 _LIFT = ("lift_share", "lift_memory")
-_STEADY = ("thrust_scale", "drag_across", "drag_along")
-"""Fitted without a lift balance, which would hide them."""
+_STEADY = ("thrust_scale", "drag_across", "drag_along")  # fitted without a lift balance, which would hide them
 _GAINS = ("roll_gain", "pitch_gain", "yaw_gain")
 _RIGID = ("roll_damping", "pitch_damping", "yaw_damping", "tilt_stiffness", "balance_share", "lift_share")
 """Zero of a rigid body in still air."""
@@ -32,8 +31,7 @@ _PARTS = 2
 _DENSER = 4
 """Factor on the number of starts then: each begins with the noise of one logged state."""
 _DIFFERENCE = 1e-4
-_SEARCHED = 0.3
-"""Approximate share of the time of the search for delay and lag."""
+_SEARCHED = 0.3  # approximate share of the time of the search for delay and lag
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,9 @@ class FitSettings:
 
     windows: PredictionWindows = field(default_factory=lambda: PredictionWindows(spacing_s=0.4))
     """Of the fitted starts."""
-    segment_s: float = 2.0
-    """Length [s] of the segments that the jackknife leaves out in turn."""
-    bootstrap: int = 200
-    """Draws of pieces of the fast response for intervals."""
-    evaluations: int = 20
-    """Largest number of solver steps in a stage."""
+    segment_s: float = 2.0  # length [s] of the segments that the jackknife leaves out in turn
+    bootstrap: int = 200  # draws of pieces of the fast response for intervals
+    evaluations: int = 20  # largest number of solver steps in a stage
 
 
 @dataclass(frozen=True)
@@ -55,13 +50,10 @@ class DroneFit:
     """A fitted model with its intervals."""
 
     model: DroneModel
-    vector: np.ndarray
-    """(P,): in the order of `NAMES`."""
-    low: np.ndarray
-    """(P,): 95 % interval."""
+    vector: np.ndarray  # (P,): in the order of `NAMES`
+    low: np.ndarray  # (P,): 95 % interval
     high: np.ndarray
-    fast: list[FastResponse] = field(repr=False)
-    """Of all flights, then of draws of their pieces."""
+    fast: list[FastResponse] = field(repr=False)  # of all flights, then of draws of their pieces
     starts: int = 0
 
     def value(self, name: str) -> float:

@@ -73,8 +73,7 @@ class DroneModel:
     spec: RobotSpec
     causal: bool = False
     """Estimate a force from the samples before the start, which then decays; it does not affect the attitude."""
-    parts: int = 1
-    """Model steps in a sample."""
+    parts: int = 1  # model steps in a sample
 
     def file_vector(self) -> np.ndarray:
         """Return the parameters (P,) of the robot file: a rigid body in still air."""
@@ -241,16 +240,11 @@ class _Signals:
     """Inputs of a prediction: commands, thrust, and the causal estimates."""
 
     samples: FlightSamples
-    driven: list[list[tuple[np.ndarray, np.ndarray]]]
-    """By candidate and flight: command and thrust (F, 4, T)."""
-    balance: np.ndarray
-    """(3, K, S) [rad/s²]: at the starts."""
-    lift: np.ndarray
-    """(K, S) [m/s²]: the same of the lift."""
-    force_start: np.ndarray | None
-    """(3, K, S) [m/s²]; None without an estimate."""
-    force_decay: np.ndarray
-    """(K, 1) [s]."""
+    driven: list[list[tuple[np.ndarray, np.ndarray]]]  # by candidate and flight: command and thrust (F, 4, T)
+    balance: np.ndarray  # (3, K, S) [rad/s²]: at the starts
+    lift: np.ndarray  # (K, S) [m/s²]: the same of the lift
+    force_start: np.ndarray | None  # (3, K, S) [m/s²]; None without an estimate
+    force_decay: np.ndarray  # (K, 1) [s]
 
     @classmethod
     def create(cls, model: DroneModel, samples: FlightSamples, vectors: np.ndarray) -> "_Signals":

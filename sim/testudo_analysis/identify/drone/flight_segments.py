@@ -8,8 +8,7 @@ import numpy as np
 from testudo_hardware.frames import normalised, rotate
 from testudo_runs.recording.recording import RecordingError, RobotRecording, Series
 
-_GAP_RATIO = 1.25
-"""A step longer than so many median steps is a gap."""
+_GAP_RATIO = 1.25  # a step longer than so many median steps is a gap
 
 
 @dataclass(frozen=True)
@@ -18,20 +17,13 @@ class FlightRecord:
 
     name: str
     robot: str
-    stamp_s: np.ndarray
-    """(T,), rising."""
-    position_world: np.ndarray = field(repr=False)
-    """(3, T) [m]."""
-    quaternion_xyzw: np.ndarray = field(repr=False)
-    """(4, T): body to world."""
-    velocity_world: np.ndarray = field(repr=False)
-    """(3, T) [m/s]."""
-    rates_body: np.ndarray = field(repr=False)
-    """(3, T) [rad/s]."""
-    thrust_command: np.ndarray = field(repr=False)
-    """(4, T) [N]: as logged, held until the next sample."""
-    battery_v: np.ndarray | None = field(default=None, repr=False)
-    """(T,) [V]; None if not recorded."""
+    stamp_s: np.ndarray  # (T,), rising
+    position_world: np.ndarray = field(repr=False)  # (3, T) [m]
+    quaternion_xyzw: np.ndarray = field(repr=False)  # (4, T): body to world
+    velocity_world: np.ndarray = field(repr=False)  # (3, T) [m/s]
+    rates_body: np.ndarray = field(repr=False)  # (3, T) [rad/s]
+    thrust_command: np.ndarray = field(repr=False)  # (4, T) [N]: as logged, held until the next sample
+    battery_v: np.ndarray | None = field(default=None, repr=False)  # (T,) [V]; None if not recorded
 
     @property
     def period_s(self) -> float:
@@ -94,10 +86,8 @@ class PredictionWindows:
 
     horizon_s: float = 0.5
     spacing_s: float = 0.05
-    history_s: float = 0.5
-    """Time before a start without a gap."""
-    least_height_m: float = 0.25
-    """Lower starts are on the floor or in ground effect."""
+    history_s: float = 0.5  # time before a start without a gap
+    least_height_m: float = 0.25  # lower starts are on the floor or in ground effect
 
     def starts(self, flight: FlightRecord) -> np.ndarray:
         """Return the samples (S,) from which a prediction can start."""
@@ -114,12 +104,9 @@ class FlightSamples:
     """S starts of predictions in several flights."""
 
     flights: tuple[FlightRecord, ...]
-    flight: np.ndarray
-    """(S,): which flight."""
-    start: np.ndarray
-    """(S,): sample in that flight."""
-    steps: int
-    """Samples of the longest horizon."""
+    flight: np.ndarray  # (S,): which flight
+    start: np.ndarray  # (S,): sample in that flight
+    steps: int  # samples of the longest horizon
 
     @classmethod
     def create(cls, flights: Sequence[FlightRecord], windows: PredictionWindows) -> "FlightSamples":

@@ -46,13 +46,10 @@ _GRAVITY = np.array([[0.0], [0.0], [9.81]])
 class DroneSettings:
     """Settings of the identification."""
 
-    hold_out: tuple[str, ...] = (HALF, ROBOTS)
-    """Of `HALF`, `ROBOTS`, `RUNS`."""
-    causal: bool = False
-    """Also validate predictions with the force estimated before the start."""
+    hold_out: tuple[str, ...] = (HALF, ROBOTS)  # of `HALF`, `ROBOTS`, `RUNS`
+    causal: bool = False  # also validate predictions with the force estimated before the start
     fit: FitSettings | None = None
-    windows: PredictionWindows | None = None
-    """Of the starts of the validation."""
+    windows: PredictionWindows | None = None  # of the starts of the validation
 
 
 def can_identify(robot: RobotRecording) -> bool:
@@ -195,8 +192,7 @@ def ballistic(
 
 SEEN = 0.3
 """Share of the fast rates that the motors must explain for lag and delay to be determined."""
-_SATURATED = 0.002
-"""Share of commands above the largest thrust for it to be determined."""
+_SATURATED = 0.002  # share of commands above the largest thrust for it to be determined
 _MASS = (
     "motor signals and motion determine only thrust over mass, so the thrust scale is for this mass; to find it: "
     "weigh the drone"

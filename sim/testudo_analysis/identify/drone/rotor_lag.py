@@ -37,10 +37,8 @@ class FastResponse:
     delay_s: float
     gains: tuple[float, float, float]
     """Of roll, pitch, yaw [rad/s² per N]: arm, and drag torque ratio, over inertia."""
-    explained: tuple[float, float, float]
-    """Share of the power of each rate in the band that the motors explain."""
-    pieces: int = 0
-    """Number of pieces of the flights."""
+    explained: tuple[float, float, float]  # share of the power of each rate in the band that the motors explain
+    pieces: int = 0  # number of pieces of the flights
 
     @property
     def inside(self) -> bool:
@@ -68,12 +66,9 @@ class _Stretch:
     """A stretch without gaps, filtered as a whole, and its pieces."""
 
     period_s: float
-    rates: np.ndarray
-    """(3, T) [rad/s], filtered to the band."""
-    mixed: np.ndarray
-    """(3, T) [N]: thrust differences as commanded, filtered to the band."""
-    pieces: list[np.ndarray]
-    """Samples of each piece, without the transients of the filter."""
+    rates: np.ndarray  # (3, T) [rad/s], filtered to the band
+    mixed: np.ndarray  # (3, T) [N]: thrust differences as commanded, filtered to the band
+    pieces: list[np.ndarray]  # samples of each piece, without the transients of the filter
 
 
 def _stretches(flight: FlightRecord, command: np.ndarray) -> list[_Stretch]:

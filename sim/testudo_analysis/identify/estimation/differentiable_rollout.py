@@ -19,23 +19,18 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
 DELAY, SLIP = "dynamics.command_delay", "dynamics.turn_slip"
-_TOGETHER = 16
-"""Stretches of one rollout."""
+_TOGETHER = 16  # stretches of one rollout
 _MOST_THREADS = 4
-_NO_CHANGE = 1e-12
-"""Squared change of command that counts as zero."""
+_NO_CHANGE = 1e-12  # squared change of command that counts as zero
 
 
 @dataclass(frozen=True)
 class Curvature:
     """Robust loss of each stretch with its first and (Gauss-Newton) second derivative."""
 
-    loss: np.ndarray
-    """(C,)."""
-    gradient: np.ndarray
-    """(C, P)."""
-    hessian: np.ndarray
-    """(C, P, P)."""
+    loss: np.ndarray  # (C,)
+    gradient: np.ndarray  # (C, P)
+    hessian: np.ndarray  # (C, P, P)
 
 
 class BatchedRollout:

@@ -20,8 +20,7 @@ class Estimate:
     key: str
     """Key of the robot file, such as `dynamics.velocity_lag`, or another name without such a key."""
     value: float
-    low: float
-    """Lower end of the 95 % interval."""
+    low: float  # lower end of the 95 % interval
     high: float
     unit: str
     determined: bool = True
@@ -60,13 +59,10 @@ class HeldOut:
     horizon_s: float
     channel: str
     unit: str
-    baseline: Quantiles
-    """Of the simplest prediction: dead reckoning, or ballistic flight."""
-    nominal: Quantiles
-    """Of the original robot file."""
+    baseline: Quantiles  # of the simplest prediction: dead reckoning, or ballistic flight
+    nominal: Quantiles  # of the original robot file
     identified: Quantiles
-    split: str = HALF
-    """`HALF` or `ROBOTS`."""
+    split: str = HALF  # `HALF` or `ROBOTS`
 
     @classmethod
     def of(
@@ -88,8 +84,7 @@ class Identification:
     """Identification of one robot type from a run."""
 
     robot_type: str
-    robots: tuple[str, ...]
-    """The fitted robots of the run."""
+    robots: tuple[str, ...]  # the fitted robots of the run
     estimates: tuple[Estimate, ...]
     held_out: tuple[HeldOut, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)

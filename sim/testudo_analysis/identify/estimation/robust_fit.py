@@ -15,20 +15,16 @@ from testudo_hardware.schema import QUANTITIES
 from testudo_hardware.spec import RobotSpec
 
 _ROUNDS = 40
-_ENOUGH = 1e-5
-"""A relative gain of the loss below this ends the fit."""
+_ENOUGH = 1e-5  # a relative gain of the loss below this ends the fit
 
 
 @dataclass(frozen=True)
 class Fit:
     """G fits of P parameters."""
 
-    values: np.ndarray
-    """(G, P)."""
-    loss: np.ndarray
-    """(G,)."""
-    curvature: Curvature
-    """Of the stretches at these values."""
+    values: np.ndarray  # (G, P)
+    loss: np.ndarray  # (G,)
+    curvature: Curvature  # of the stretches at these values
     rounds: int
 
 
@@ -134,11 +130,9 @@ MANOEUVRES = {
 class BootstrapSpread:
     """Resampled parameters."""
 
-    samples: np.ndarray
-    """(B, P), as fitted."""
+    samples: np.ndarray  # (B, P), as fitted
     blocks: int
-    fitted: int
-    """Number of free parameters."""
+    fitted: int  # number of free parameters
 
     def interval(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends (P,) of the 95 % interval about fitted values (P,).

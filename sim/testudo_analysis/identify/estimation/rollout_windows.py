@@ -19,8 +19,7 @@ _FEWEST_WINDOWS = 20
 _FINE_BELOW_S = 1000.0
 _SAME_SIZE = 32
 """Windows of a stretch are padded to a multiple of this, so that similar runs share a compiled program."""
-_NEAR = 0.02
-"""Tolerance of the length of a window [s], and as a share."""
+_NEAR = 0.02  # tolerance of the length of a window [s], and as a share
 
 
 @dataclass(frozen=True)
@@ -30,17 +29,14 @@ class SegmentSettings:
     horizons_s: tuple[float, ...] = (0.5, 1.0, 2.0)
     stretch_s: float = 5.0
     """Windows that start within this time are one rollout; also the unit of the bootstrap."""
-    spacing_s: float = 0.1
-    """Least time between starts."""
-    step_s: float = 0.01
-    """Step of the model."""
+    spacing_s: float = 0.1  # least time between starts
+    step_s: float = 0.01  # step of the model
     finer: int = 4
     """Cells of each step with the mean command: the finer, the smoother the loss over the delay."""
     held_s: float = 1.1
     """Longest time that a command acts without another; after a longer silence the command is unknown. Windows with
     shorter silences are used for validation, not for the fit: a command may not have been recorded."""
-    longest_delay_s: float = 0.6
-    """Longest delay of the fit."""
+    longest_delay_s: float = 0.6  # longest delay of the fit
     warm_up_s: float = 1.0
     """Simulated time before the first start of a stretch, until the velocity follows the commands."""
 
@@ -71,31 +67,21 @@ class SegmentSettings:
 class SegmentSet:
     """C stretches of all robots, each with up to S windows; missing windows are not valid."""
 
-    robot: np.ndarray
-    """(C,) int."""
-    begin_s: np.ndarray
-    """(C,) [s]: earliest start."""
-    end_s: np.ndarray
-    """(C,) [s]: last end of its windows."""
-    asked: np.ndarray
-    """(C, D, cells): mean of the commands in each cell."""
+    robot: np.ndarray  # (C,) int
+    begin_s: np.ndarray  # (C,) [s]: earliest start
+    end_s: np.ndarray  # (C,) [s]: last end of its windows
+    asked: np.ndarray  # (C, D, cells): mean of the commands in each cell
     phase: np.ndarray
     """(C,) [cells]: offset of the cells before the steps, different in each stretch: the command is constant within a
     cell, and with equal offsets the kinks of the loss over the delay would coincide."""
-    start: np.ndarray
-    """(C, S) [steps] from the beginning of the rollout, not whole."""
-    end: np.ndarray
-    """(C, S) [steps]."""
+    start: np.ndarray  # (C, S) [steps] from the beginning of the rollout, not whole
+    end: np.ndarray  # (C, S) [steps]
     moved: np.ndarray
     """(C, D, S) [m]: recorded displacement, in the heading at the start (differential drive) or in the world."""
-    turned: np.ndarray
-    """(C, S) [rad]."""
-    horizon: np.ndarray
-    """(C, S) int: index of the horizon."""
-    valid: np.ndarray
-    """(C, S) bool."""
-    fitted: np.ndarray
-    """(C, S) bool: valid and without a gap in the commands."""
+    turned: np.ndarray  # (C, S) [rad]
+    horizon: np.ndarray  # (C, S) int: index of the horizon
+    valid: np.ndarray  # (C, S) bool
+    fitted: np.ndarray  # (C, S) bool: valid and without a gap in the commands
 
     def __len__(self) -> int:
         return len(self.robot)

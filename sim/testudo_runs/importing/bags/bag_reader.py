@@ -103,11 +103,9 @@ def _joined(first: TopicSamples, second: TopicSamples, rows: np.ndarray) -> Topi
     )
 
 
-_LEAST_HASHED = 32
-"""Bytes; shorter messages can be equal without being the same one."""
+_LEAST_HASHED = 32  # bytes; shorter messages can be equal without being the same one
 _LATCHED = re.compile(r"durability:\s*(1|transient_local)\b")
-_SEEN = ("pose", "odometry", "imu")
-"""Roles that show a motion; a command only precedes one."""
+_SEEN = ("pose", "odometry", "imu")  # roles that show a motion; a command only precedes one
 _WORLD_FRAMES = ("world", "map", "odom", "earth")
 
 Marked = tuple[np.ndarray, np.ndarray, np.ndarray]

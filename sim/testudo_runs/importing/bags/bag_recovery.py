@@ -35,19 +35,14 @@ class Recovered:
     source: str
     folder: str
     messages: int
-    expected: int | None
-    """Number of messages according to the recorder; None if it gives none."""
-    lost: tuple[str, ...]
-    """One sentence per loss."""
+    expected: int | None  # number of messages according to the recorder; None if it gives none
+    lost: tuple[str, ...]  # one sentence per loss
     notes: tuple[str, ...]
     first_ns: int | None
     last_ns: int | None
-    topics: dict[str, int]
-    """Messages by topic."""
-    files: tuple[str, ...]
-    """Restored files beside the bag."""
-    missing: tuple[str, ...]
-    """Files of a Testudo run that are missing."""
+    topics: dict[str, int]  # messages by topic
+    files: tuple[str, ...]  # restored files beside the bag
+    missing: tuple[str, ...]  # files of a Testudo run that are missing
 
     @property
     def span_text(self) -> str:

@@ -30,11 +30,9 @@ class Link:
     """Pose of one frame in another over time."""
 
     parent: str
-    stamp_ns: np.ndarray
-    """(T,), rising."""
+    stamp_ns: np.ndarray  # (T,), rising
     log_ns: np.ndarray
-    values: np.ndarray
-    """(T, 7) position [m] and quaternion x y z w."""
+    values: np.ndarray  # (T, 7) position [m] and quaternion x y z w
 
     @property
     def moves(self) -> bool:
@@ -170,8 +168,7 @@ class BagSeries:
     path: Path
     samples: dict[TopicMap, TopicSamples]
     notes: list[str]
-    steps: list[ClockStep] = field(default_factory=list)
-    """Moments at which a clock was set."""
+    steps: list[ClockStep] = field(default_factory=list)  # moments at which a clock was set
 
 
 def topics_for(entries: Sequence[TopicMap]) -> set[str]:

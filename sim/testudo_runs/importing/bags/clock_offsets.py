@@ -16,8 +16,7 @@ from testudo_runs.importing.bags.motion_matching import STEP_S, SampledMotion, f
 _LEAST_COMMON, _LEAST_SCORE, _WINDOW_S = 5, 0.6, 15.0
 _DRIFT_SPAN_S, _MOST_DRIFT = 30.0, 1e-3
 _LEAST_FOR_DRIFT, _MANY = 4, 30
-_FLOOR_S = 5e-4
-"""Lower bound of the uncertainty of an offset."""
+_FLOOR_S = 5e-4  # lower bound of the uncertainty of an offset
 _MAX_SPREAD_S, _LEAST_SPAN_S = 0.5, 1.0
 _Z95 = 1.96
 
@@ -29,17 +28,13 @@ class BagClock:
     bag: str
     to: str
     offset_s: float
-    drift: float
-    """[s/s]; 0 where it is not significant."""
+    drift: float  # [s/s]; 0 where it is not significant
     at_s: float
     """Reference time of the offset on the clock of the bag [s since the epoch]."""
-    within_s: float
-    """Half-width of the 95 % interval of the offset."""
-    spread_s: float
-    """Median absolute deviation of single measurements."""
+    within_s: float  # half-width of the 95 % interval of the offset
+    spread_s: float  # median absolute deviation of single measurements
     how: str
-    count: int
-    """Number of measurements."""
+    count: int  # number of measurements
 
     def apply(self, times_ns: np.ndarray) -> np.ndarray:
         """Return times [ns] on the clock of the first bag."""
@@ -77,12 +72,9 @@ class ClockMarks:
     """Messages and motions of a bag that can be matched with another bag."""
 
     name: str
-    hashes: np.ndarray
-    """(M,) hashes of messages that occur once in the bag."""
-    log_ns: np.ndarray
-    """(M,) their times of recording [ns]."""
-    motions: Mapping[str, Sequence[SampledMotion]]
-    """Measured motions by robot."""
+    hashes: np.ndarray  # (M,) hashes of messages that occur once in the bag
+    log_ns: np.ndarray  # (M,) their times of recording [ns]
+    motions: Mapping[str, Sequence[SampledMotion]]  # measured motions by robot
 
 
 def clocks_of(bags: Sequence[ClockMarks], given: Mapping[str, float]) -> dict[str, BagClock]:

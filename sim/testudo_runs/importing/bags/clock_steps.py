@@ -27,16 +27,12 @@ _HEADER_AT, _TF_COUNT_AT = 4, 4
 class ClockStep:
     """One step of a clock."""
 
-    whose: str
-    """Name of the clock."""
-    at_ns: int
-    """Time of recording before it [ns]."""
-    by_ns: int
-    """Size [ns], positive forward."""
+    whose: str  # name of the clock
+    at_ns: int  # time of recording before it [ns]
+    by_ns: int  # size [ns], positive forward
     order: int | None = None
     """Index in the bag of the first message after it; None for the clock of a sender."""
-    cut: bool = False
-    """The size is uncertain, so the bag is cut there."""
+    cut: bool = False  # the size is uncertain, so the bag is cut there
 
     def sentence(self) -> str:
         """Return the step and its correction as a sentence."""

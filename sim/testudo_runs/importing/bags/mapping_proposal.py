@@ -34,14 +34,10 @@ _EQUAL = 0.02
 class Proposal:
     """A proposed mapping with its reasons."""
 
-    text: str
-    """The mapping file, ready to be saved."""
-    mapping: ReadMap | None
-    """The parsed mapping; None if no usable topic was found."""
-    ambiguous: tuple[str, ...]
-    """Undecided choices, for the user."""
-    reasons: dict[str, str]
-    """Reason for each chosen topic, by topic and role."""
+    text: str  # the mapping file, ready to be saved
+    mapping: ReadMap | None  # the parsed mapping; None if no usable topic was found
+    ambiguous: tuple[str, ...]  # undecided choices, for the user
+    reasons: dict[str, str]  # reason for each chosen topic, by topic and role
     unused: tuple[str, ...]
 
 

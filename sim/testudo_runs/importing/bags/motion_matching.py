@@ -10,8 +10,7 @@ STEP_S = 0.02
 _SMOOTH_S = 0.1
 _QUIET = {"forward": 0.01, "left": 0.01, "turn": 0.02, "speed": 0.01, "east": 0.01, "north": 0.01, "up": 0.01}
 """Least standard deviation [m/s or rad/s] of a usable channel."""
-_MOST_STEPS = 1_000_000
-"""Five hours; the beginning of a longer recording is enough."""
+_MOST_STEPS = 1_000_000  # five hours; the beginning of a longer recording is enough
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,9 @@ class SampledMotion:
 class MotionMatch:
     """Correlation of one motion with another."""
 
-    lag_s: float
-    """Delay of the second motion [s]."""
-    score: float
-    """Mean correlation at that lag, 1 for the same motion."""
-    rival: float
-    """Highest correlation at a lag more than 1 s away."""
+    lag_s: float  # delay of the second motion [s]
+    score: float  # mean correlation at that lag, 1 for the same motion
+    rival: float  # highest correlation at a lag more than 1 s away
     channels: tuple[str, ...]
 
 

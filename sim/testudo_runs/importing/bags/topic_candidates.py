@@ -27,18 +27,14 @@ class Candidate:
     topic: str
     type: str
     role: str
-    robot: str
-    """Robot in the names; empty if there is none."""
-    rank: int = 0
-    """Lower is better, among candidates for one role."""
+    robot: str  # robot in the names; empty if there is none
+    rank: int = 0  # lower is better, among candidates for one role
     child: str = ""
     parent: str = ""
     samples: TopicSamples | None = field(default=None, repr=False)
     note: str = ""
-    reckoned: bool = False
-    """The pose is dead reckoning only."""
-    unsure: bool = False
-    """A velocity that is not named as a command and may be measured."""
+    reckoned: bool = False  # the pose is dead reckoning only
+    unsure: bool = False  # a velocity that is not named as a command and may be measured
 
     def entry(self, robot: str, bag: str = "", frame: Literal["", "body", "world"] = "") -> TopicMap:
         """Return its entry of a mapping."""
@@ -66,8 +62,7 @@ class CandidateSearch:
 
     source: BagSource
     candidates: list[Candidate]
-    unused: list[str]
-    """Unused topics with the reason."""
+    unused: list[str]  # unused topics with the reason
 
 
 def candidates_of(path: str | Path, folders: Sequence[Path], tell: Tell, damage: list[str]) -> CandidateSearch:
@@ -193,8 +188,7 @@ _CAPTURE_WORDS = """
     mocap vrpn vrpn_mocap vrpn_client_node natnet natnet_ros natnet_ros2 vicon optitrack qualisys mocap4r2
     motion_capture phasespace rigid_bodies rigid_body tracking tracker
 """
-_CAPTURE = frozenset(_CAPTURE_WORDS.split())
-"""Namespaces of motion capture systems."""
+_CAPTURE = frozenset(_CAPTURE_WORDS.split())  # namespaces of motion capture systems
 _PARTS_WORDS = """
     odom odometry odometry_filtered filtered raw pose pose_stamped poses cmd_vel cmd_vel_nav cmd_vel_raw
     cmd_vel_teleop cmd_vel_joy cmd_vel_smoothed cmd_vel_stamped cmd_vel_unstamped cmd_pose command commands imu data
@@ -207,8 +201,7 @@ _PARTS_WORDS = """
     teleop_twist ins camera realsense t265 zed oak lidar front rear left right sample accel gyro bno055 mpu sensor
     driver create3 robot_description platform chassis base
 """
-_PARTS = frozenset(_PARTS_WORDS.split())
-"""Parts of topic names that name no robot."""
+_PARTS = frozenset(_PARTS_WORDS.split())  # parts of topic names that name no robot
 _GOAL = re.compile(r"goal|target|set_?point|desired|reference|cmd_pos|command_pos|cmd_full|plan")
 _TRUTH = re.compile(r"ground_?truth|truth|/gt\b|_gt\b")
 _COMMAND = re.compile(r"cmd|command|set_?point|teleop|joy|key_vel|vel_ref|reference")

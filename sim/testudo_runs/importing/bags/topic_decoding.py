@@ -23,8 +23,7 @@ class StandardType:
     """Paths of the parts of a standard message; None for a part that it lacks."""
 
     header: str | None
-    pose: str | None = None
-    """Path of position and orientation, empty for the message itself."""
+    pose: str | None = None  # path of position and orientation, empty for the message itself
     position: tuple[str, str] = ("position", "orientation")
     twist: str | None = None
 
@@ -48,17 +47,12 @@ STANDARD: Mapping[str, StandardType] = {
 class TopicSamples:
     """Samples of a topic in the order of their times."""
 
-    stamp_ns: np.ndarray
-    """(T,) header stamps [ns], or times of recording without them."""
-    log_ns: np.ndarray
-    """(T,) times of recording [ns]."""
-    values: np.ndarray
-    """(T, C) in the order of `ROLES`."""
+    stamp_ns: np.ndarray  # (T,) header stamps [ns], or times of recording without them
+    log_ns: np.ndarray  # (T,) times of recording [ns]
+    values: np.ndarray  # (T, C) in the order of `ROLES`
     frame: str
-    has_stamp: bool
-    """Whether the stamps are from headers."""
-    ahead_ns: int = 0
-    """Shift [ns] of the stamps to the clock of the recorder."""
+    has_stamp: bool  # whether the stamps are from headers
+    ahead_ns: int = 0  # shift [ns] of the stamps to the clock of the recorder
 
     def __len__(self) -> int:
         return len(self.stamp_ns)

@@ -63,8 +63,7 @@ class Draft:
     """Columns and draft mapping of a log, from its beginning."""
 
     file: str
-    columns: tuple[tuple[int, str, float, float], ...]
-    """Number, name, least and largest value."""
+    columns: tuple[tuple[int, str, float, float], ...]  # number, name, least and largest value
     text: str
     """The mapping after comments on the guesses; empty without a time or a role."""
 

@@ -20,12 +20,9 @@ class LogFile:
     file: Path
     map: ReadMap
     part: TextMap | UsdMap
-    robot: str
-    """Its name."""
-    run: str
-    """Text that matched `{run}`; empty where the file name has no run."""
-    how: str
-    """Why this mapping was chosen, as a sentence."""
+    robot: str  # its name
+    run: str  # text that matched `{run}`; empty where the file name has no run
+    how: str  # why this mapping was chosen, as a sentence
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:

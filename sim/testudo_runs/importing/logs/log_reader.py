@@ -25,10 +25,8 @@ from testudo_runs.importing.mapping.mapping_file import AUTO, RoleMap, TextMap, 
 from testudo_runs.recording.recording import ATTITUDE, PWM16, Recording, RecordingError, RobotRecording, Series
 
 _NANO = 1_000_000_000
-_APART_S = 600.0
-"""Logs of one robot that are further apart belong to different runs."""
-_SEEN = ("pose", "odometry")
-"""Roles that show the motion of a robot."""
+_APART_S = 600.0  # logs of one robot that are further apart belong to different runs
+_SEEN = ("pose", "odometry")  # roles that show the motion of a robot
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,7 @@ class LogSegment:
     log: LogFile
     role: str
     way: RoleMap
-    clock: str
-    """`unix` or `boot`."""
+    clock: str  # `unix` or `boot`
     time_ns: np.ndarray
     values: np.ndarray = field(repr=False)
 
@@ -50,8 +47,7 @@ class Imported:
 
     recording: Recording
     losses: tuple[Loss, ...]
-    notes: tuple[str, ...]
-    """Choices made during the import, as sentences."""
+    notes: tuple[str, ...]  # choices made during the import, as sentences
     origins: Mapping[str, Mapping[str, Mapping[str, object]]]
     """By robot and role: files, columns, units and frames of the source."""
 

@@ -10,14 +10,10 @@ from testudo_runs.importing.mapping.mapping_file import AUTO, TimeMap
 from testudo_runs.recording.recording import TIME_UNITS
 
 _NANO = 1_000_000_000
-_UNIX_NS = (100_000_000 * _NANO, 4_102_444_800 * _NANO)
-"""1973 to 2100."""
-_LONGEST_NS = 365 * 86_400 * _NANO
-"""Longest time since power-on of a robot."""
-_BREAK_NS = 86_400 * _NANO
-"""Longest pause within a recording."""
-_FASTEST_HZ = 20_000.0
-"""Highest logging rate; a higher one means a wrong unit."""
+_UNIX_NS = (100_000_000 * _NANO, 4_102_444_800 * _NANO)  # 1973 to 2100
+_LONGEST_NS = 365 * 86_400 * _NANO  # longest time since power-on of a robot
+_BREAK_NS = 86_400 * _NANO  # longest pause within a recording
+_FASTEST_HZ = 20_000.0  # highest logging rate; a higher one means a wrong unit
 MOST_COUNTS = 500
 """Most counts between two records: a larger step means a unit a thousand times smaller, as logs are at least 2 Hz."""
 

@@ -28,13 +28,10 @@ _SHOWN = 6
 class Loss:
     """One reason with all its places in one file."""
 
-    file: str
-    """File name; empty where the reason contains it."""
+    file: str  # file name; empty where the reason contains it
     why: str
-    count: int
-    """Lines, records or files."""
-    places: str
-    """Text such as ``lines 12-15, 80``; empty for a whole file."""
+    count: int  # lines, records or files
+    places: str  # text such as `lines 12-15, 80`; empty for a whole file
     example: str = ""
 
     def __str__(self) -> str:
@@ -53,8 +50,7 @@ class FileLosses:
     """Collects the losses of one file by reason."""
 
     file: Path
-    word: str = "line"
-    """Unit that is counted: line or record."""
+    word: str = "line"  # unit that is counted: line or record
     _by_reason: dict[str, _Place] = field(default_factory=dict, repr=False)
 
     def add(self, why: str, numbers: Iterable[int] = (), example: str = "") -> None:
@@ -99,14 +95,10 @@ def losses_text(text: bytes) -> str:
 class LogTable:
     """Rows of one file, or of one kind of record in it."""
 
-    names: tuple[str, ...]
-    """Names of the columns; empty where the file has none."""
-    count: int
-    """Number of columns in the file."""
-    columns: dict[int, np.ndarray] = field(repr=False)
-    """Columns that were read, each (R,), by index from 0."""
-    places: np.ndarray = field(repr=False)
-    """(R,) line or record of each row, from 1."""
+    names: tuple[str, ...]  # names of the columns; empty where the file has none
+    count: int  # number of columns in the file
+    columns: dict[int, np.ndarray] = field(repr=False)  # columns that were read, each (R,), by index from 0
+    places: np.ndarray = field(repr=False)  # (R,) line or record of each row, from 1
     time_ns: np.ndarray | None = field(default=None, repr=False)
     """(R,) stamps [ns], where the file format has them."""
     absent: dict[int, np.ndarray] = field(default_factory=dict, repr=False)

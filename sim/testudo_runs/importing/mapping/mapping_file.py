@@ -46,12 +46,9 @@ class MapError(TestudoError):
 class Channel:
     """Column of one channel."""
 
-    column: int | str
-    """Number from 1, or name in the header; variable name in a binary log."""
-    unit: str = field(default="", metadata=OPTIONAL)
-    """Unit of the logged number; empty for SI."""
-    scale: float = field(default=1.0, metadata=OPTIONAL)
-    """Additional factor, such as -1 for an opposite axis."""
+    column: int | str  # number from 1, or name in the header; variable name in a binary log
+    unit: str = field(default="", metadata=OPTIONAL)  # unit of the logged number; empty for SI
+    scale: float = field(default=1.0, metadata=OPTIONAL)  # additional factor, such as -1 for an opposite axis
 
 
 @dataclass(frozen=True)
@@ -73,10 +70,8 @@ class TimeMap:
     column: int | str
     unit: Literal["s", "ms", "us", "ns", "auto"]
     """`auto`: the one of s, ms and us that gives 2 to 2,000 records per second."""
-    clock: Literal["unix", "boot"]
-    """Epoch: 1970, or power-on of the robot."""
-    bits: int | None = field(default=None, metadata=OPTIONAL)
-    """Width of a counter that wraps to zero."""
+    clock: Literal["unix", "boot"]  # epoch: 1970, or power-on of the robot
+    bits: int | None = field(default=None, metadata=OPTIONAL)  # width of a counter that wraps to zero
 
 
 @dataclass(frozen=True)
@@ -86,12 +81,9 @@ class TextMap:
     files: str
     """File name pattern with * and ?; `{robot}` and `{run}` match the parts that differ between robots and runs."""
     time: TimeMap
-    roles: dict[str, tuple[RoleMap, ...]]
-    """By role; of several alternatives the first whose columns all exist."""
-    delimiter: str = field(default="whitespace", metadata=OPTIONAL)
-    """`whitespace`, or one character."""
-    comment: str = field(default="", metadata=OPTIONAL)
-    """Prefix of comment lines."""
+    roles: dict[str, tuple[RoleMap, ...]]  # by role; of several alternatives the first whose columns all exist
+    delimiter: str = field(default="whitespace", metadata=OPTIONAL)  # `whitespace`, or one character
+    comment: str = field(default="", metadata=OPTIONAL)  # prefix of comment lines
     header: Literal["none", "line", "comment"] = field(default="none", metadata=OPTIONAL)
     """Place of the column names: none, the first line, or the last comment before the numbers (without a comment, the
     first line)."""
@@ -123,8 +115,7 @@ class MapFile:
     """Robot name, built from the text that matched `{robot}`."""
     text: tuple[TextMap, ...] = field(default=(), metadata=OPTIONAL)
     usd: tuple[UsdMap, ...] = field(default=(), metadata=OPTIONAL)
-    topics: Any = field(default=None, metadata=OPTIONAL)
-    """Parsed by `topic_mapping.parse_topics`."""
+    topics: Any = field(default=None, metadata=OPTIONAL)  # parsed by `topic_mapping.parse_topics`
 
 
 @dataclass(frozen=True)
