@@ -157,42 +157,12 @@ class BagWriter:
 
     def _write_metadata(self, *, closed: bool) -> None:
         """Write `metadata.yaml` atomically."""
-        start = {"nanoseconds_since_epoch": self._start_ns}
-        length = {"nanoseconds": self._last_ns - self._start_ns}
-        information: dict[str, Any] = {
-            "version": BAG_VERSION,
-            "storage_identifier": "mcap",
-            "duration": length,
-            "starting_time": start,
-            "message_count": self.message_count,
-            "topics_with_message_count": [
-                {
-                    "topic_metadata": {
-                        "name": topic.name,
-                        "type": topic.type,
-                        "serialization_format": "cdr",
-                        "offered_qos_profiles": [_qos(topic)],
-                        "type_description_hash": topic.type_hash,
-                    },
-                    "message_count": self._counts[topic.name],
-                }
-                for topic in self._topics
-            ],
-            "compression_format": "",
-            "compression_mode": "",
-            "relative_file_paths": [BAG_FILE],
-            "files": [
-                {
-                    "path": BAG_FILE,
-                    "starting_time": dict(start),
-                    "duration": dict(length),
-                    "message_count": self.message_count,
-                }
-            ],
-            "custom_data": {CLOSED_KEY: "yes" if closed else "no"},
-            "ros_distro": os.environ.get("ROS_DISTRO", "kilted"),
-        }
-        text = yaml.safe_dump({"rosbag2_bagfile_information": information}, sort_keys=False)
+        topics = [
+            (topic.name, topic.type, "cdr", [_qos(topic)], topic.type_hash, self._counts[topic.name])
+            for topic in self._topics
+        ]
+        custom = {CLOSED_KEY: "yes" if closed else "no"}
+        text = metadata_text(topics, self._start_ns, self._last_ns, custom, os.environ.get("ROS_DISTRO", "kilted"))
         write_whole(self.folder / METADATA_FILE, text)
 
     def refused(self, error: OSError) -> RunWriteError:
@@ -201,6 +171,39 @@ class BagWriter:
             f"{self.folder}: the run cannot be written: {error.strerror or error}; "
             "recording ends, the written part stays readable"
         )
+
+
+def metadata_text(
+    topics: Sequence[tuple[str, str, str, list[Any], str, int]],
+    first_ns: int,
+    last_ns: int,
+    custom: Mapping[str, str],
+    distribution: str,
+) -> str:
+    """Return the text of `metadata.yaml` for a bag of one file.
+
+    Each topic has name, type, serialisation, offered QoS profiles, hash of the type and number of messages.
+    """
+    start, length = {"nanoseconds_since_epoch": first_ns}, {"nanoseconds": last_ns - first_ns}
+    count = sum(topic[-1] for topic in topics)
+    keys = ("name", "type", "serialization_format", "offered_qos_profiles", "type_description_hash")
+    information: dict[str, Any] = {
+        "version": BAG_VERSION,
+        "storage_identifier": "mcap",
+        "duration": length,
+        "starting_time": start,
+        "message_count": count,
+        "topics_with_message_count": [
+            {"topic_metadata": dict(zip(keys, topic, strict=False)), "message_count": topic[-1]} for topic in topics
+        ],
+        "compression_format": "",
+        "compression_mode": "",
+        "relative_file_paths": [BAG_FILE],
+        "files": [{"path": BAG_FILE, "starting_time": dict(start), "duration": dict(length), "message_count": count}],
+        "custom_data": dict(custom),
+        "ros_distro": distribution,
+    }
+    return yaml.safe_dump({"rosbag2_bagfile_information": information}, sort_keys=False)
 
 
 def _qos(topic: RecordedTopic) -> dict[str, Any]:

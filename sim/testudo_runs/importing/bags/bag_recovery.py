@@ -11,9 +11,9 @@ import yaml
 from mcap.writer import CompressionType, Writer
 from rosbags.rosbag2.metadata import dump_qos_v9, parse_qos
 
-from testudo_deploy.files.bag_writer import BAG_FILE, BAG_VERSION, CLOSED_KEY, METADATA_FILE
+from testudo_deploy.files.bag_writer import BAG_FILE, CLOSED_KEY, METADATA_FILE, metadata_text
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE, versions
-from testudo_runs.bags.bag_contents import NANO, BagContents, BagError, BagTopic, Tell, clock_time
+from testudo_runs.bags.bag_contents import NANO, BagError, BagTopic, Tell, clock_time
 from testudo_runs.bags.bag_source import BagSource
 from testudo_runs.bags.cdr import Types
 from testudo_runs.recording.write import whole_folder
@@ -121,7 +121,14 @@ def _rebuilt(bag: BagSource, made: Path, folder: Path, msg_path: tuple[Path, ...
         )
         _note_in_run(made / INFO_FILE, found)
         writer.finish(made, kept)
-    _write_metadata(made, contents, writer.qos)
+    topics = [
+        (name, topic.type, topic.encoding, writer.qos.get(name, []), topic.type_hash, count)
+        for name, count in contents.counts.items()
+        for topic in [contents.topics[name]]
+    ]
+    custom = {CLOSED_KEY: "yes", RECOVERED_KEY: "yes"}
+    text = metadata_text(topics, contents.first_ns or 0, contents.last_ns or 0, custom, "unknown")
+    (made / METADATA_FILE).write_text(text, encoding="utf-8")
     (made / REPORT_FILE).write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
     return found
 
@@ -212,38 +219,3 @@ def _note_in_run(file: Path, found: Recovered) -> None:
     if isinstance(info, dict):
         info["recovered"] = {"messages": found.messages, "expected": found.expected, "lost": list(found.lost)}
         file.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
-
-
-def _write_metadata(folder: Path, contents: BagContents, qos: Mapping[str, list[Any]]) -> None:
-    first, last = contents.first_ns or 0, contents.last_ns or 0
-    start, length = {"nanoseconds_since_epoch": first}, {"nanoseconds": last - first}
-    information = {
-        "version": BAG_VERSION,
-        "storage_identifier": "mcap",
-        "duration": length,
-        "starting_time": start,
-        "message_count": contents.count,
-        "topics_with_message_count": [
-            {
-                "topic_metadata": {
-                    "name": name,
-                    "type": contents.topics[name].type,
-                    "serialization_format": contents.topics[name].encoding,
-                    "offered_qos_profiles": qos.get(name, []),
-                    "type_description_hash": contents.topics[name].type_hash,
-                },
-                "message_count": count,
-            }
-            for name, count in contents.counts.items()
-        ],
-        "compression_format": "",
-        "compression_mode": "",
-        "relative_file_paths": [BAG_FILE],
-        "files": [
-            {"path": BAG_FILE, "starting_time": dict(start), "duration": dict(length), "message_count": contents.count}
-        ],
-        "custom_data": {CLOSED_KEY: "yes", RECOVERED_KEY: "yes"},
-        "ros_distro": "unknown",
-    }
-    text = yaml.safe_dump({"rosbag2_bagfile_information": information}, sort_keys=False)
-    (folder / METADATA_FILE).write_text(text, encoding="utf-8")
