@@ -90,10 +90,8 @@ class SimulatedCrazyflieSettings:
     yaw: float = 0.0  # [rad]
     auto_arm: bool = True
     """Brushed vehicles (Crazyflie 2.1) arm themselves; brushless ones and those on a Bolt wait to be armed."""
-    onboard_brake: bool = False
-    """An app on board brakes after the dead-man time of the robot file without set-points."""
-    as_point: bool = False
-    """Simulates a point that follows velocities, even if the robot file has `[attitude]`."""
+    onboard_brake: bool = False  # an app on board brakes after the dead-man time of the robot file without set-points
+    as_point: bool = False  # simulates a point that follows velocities, even if the robot file has `[attitude]`
     clock_ahead_s: float = 0.0  # time since power-on
 
     @classmethod

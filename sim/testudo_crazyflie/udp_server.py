@@ -28,8 +28,7 @@ class RadioConditions:
     loss: float = 0.0  # share of transmissions that are lost, in each direction
     latency_s: float = 0.0  # one way
     jitter_s: float = 0.0  # uniform, added to the latency
-    repeats: bool = False
-    """Lost transmissions are repeated, as by a Crazyradio: loss becomes delay."""
+    repeats: bool = False  # lost transmissions are repeated, as by a Crazyradio: loss becomes delay
     attempt_s: float = 0.002  # duration of one attempt
     silent: bool = False  # nothing arrives
 

@@ -23,8 +23,7 @@ _FAULTS = (
 class RunLimits:
     """End conditions of a run; times [s], lengths [m]."""
 
-    goals_world: Mapping[str, tuple[float, ...]]
-    """(D,) [m] by robot; for a follower, with its leader at the start."""
+    goals_world: Mapping[str, tuple[float, ...]]  # (D,) [m] by robot; for a follower, with its leader at the start
     duration_s: float  # longest time from the start to arrival
     tolerance_m: float = 0.1
     hold_s: float = 1.0  # time that all robots must be at their goals simultaneously

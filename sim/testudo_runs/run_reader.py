@@ -25,8 +25,7 @@ from testudo_runs.progress_bar import Share, quiet
 
 _NANO = 1_000_000_000
 _SHOWN = 20
-_STREAMED, _DECODED = 0.2, 0.7
-"""Approximate shares: of reading the file in decoding, and of both in the whole."""
+_STREAMED, _DECODED = 0.2, 0.7  # approximate shares: of reading the file in decoding, and of both in the whole
 _TOLD_EVERY = 1000
 
 
@@ -42,8 +41,7 @@ class Track:
     received_s: np.ndarray  # (T,) steady clock of the recorder
     position_world: np.ndarray  # (T, D) [m]
     yaw: np.ndarray  # (T,) [rad], unwrapped
-    velocity: np.ndarray
-    """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world."""
+    velocity: np.ndarray  # (T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world
     quaternion_xyzw: np.ndarray | None = None  # (T, 4): body to world, of a recorded truth
 
     def in_order(self) -> "Track":

@@ -33,8 +33,7 @@ class Devices:
     kind: str  # name of the device by its maker
     count: int  # devices of all processes
     processes: int
-    memory_bytes: int
-    """Memory of one device [bytes]; on a CPU, the free memory over the devices of this process."""
+    memory_bytes: int  # memory of one device [bytes]; on a CPU, the free memory over the devices of this process
     matmul_precision: str
 
     @property

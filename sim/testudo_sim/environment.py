@@ -50,8 +50,7 @@ class StepResult:
 
     reward: jax.Array  # (N, E)
     terminated: jax.Array  # (E,) bool: success; with `Environment.contact_cost` also a contact
-    truncated: jax.Array
-    """(E,) bool: time is up, or the physics diverged (which also counts as contact)."""
+    truncated: jax.Array  # (E,) bool: time is up, or the physics diverged (which also counts as contact)
     metrics: StepMetrics
     last: WorldState  # state at the end of the decision, before any restart
 

@@ -30,8 +30,7 @@ class PhysicsChoice:
     `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"
     """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, about ten times as fast."""
-    impl: Impl = "auto"
-    """MJX: `jax` everywhere, `warp` on NVIDIA with mujoco-warp; `auto` is `warp` if possible."""
+    impl: Impl = "auto"  # MJX: `jax` everywhere, `warp` on NVIDIA with mujoco-warp; `auto` is `warp` if possible
     downwash: bool = True  # tiers `attitude` and `rotors`: drones push down drones in their wake
     battery: bool = False
     """All tiers with flying drones: batteries begin between full and `power.land` of the robot file, discharge with

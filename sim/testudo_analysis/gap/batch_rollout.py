@@ -18,8 +18,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import AlignedRobot
 
-_FARTHEST_S, _SHARE = 0.02, 0.1
-"""Largest distance [s] of a sample from a horizon, and largest share of the horizon."""
+_FARTHEST_S, _SHARE = 0.02, 0.1  # largest distance [s] of a sample from a horizon, and largest share of the horizon
 
 
 @dataclass(frozen=True)

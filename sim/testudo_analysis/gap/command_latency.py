@@ -25,8 +25,7 @@ class CommandLatency:
     """Latency of the response of one channel: delay and lag together."""
 
     robot: str
-    channel: str
-    """`speed`, `turn rate`, or `x`, `y`, `z` of the velocity; of flights `roll and pitch rate`."""
+    channel: str  # `speed`, `turn rate`, or `x`, `y`, `z` of the velocity; of flights `roll and pitch rate`
     real_s: Interval
     model_s: float  # the same estimator on the model's response to these commands
     correlation: float  # of command and real response at that latency

@@ -29,8 +29,7 @@ _Advance = Callable[[RotorDroneState, np.ndarray, np.ndarray], RotorDroneState]
 class AlignedFlight(AlignedRobot):
     """One drone with motor signals, at the stamps of its trajectory."""
 
-    logged: flight_segments.FlightRecord = field(repr=False, kw_only=True)
-    """The flight in the form of identification."""
+    logged: flight_segments.FlightRecord = field(repr=False, kw_only=True)  # the flight in the form of identification
 
 
 @dataclass(frozen=True)

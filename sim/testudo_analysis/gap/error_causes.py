@@ -23,8 +23,7 @@ _KEPT = 0.995
 class ErrorCause:
     """One part of the error."""
 
-    kind: str
-    """`speed scale`, `turn scale`, `response`, `turn response`, `turn slip` or `heading offset`."""
+    kind: str  # `speed scale`, `turn scale`, `response`, `turn response`, `turn slip` or `heading offset`
     effect: Interval
     unit: str
     explains: float
@@ -39,8 +38,7 @@ class CauseTerm:
 
     kind: str
     unit: str
-    text: str
-    """Sentence with `{}` for size, low and high; `[a|b]` is a for positive effects, b for others."""
+    text: str  # sentence with `{}` for size, low and high; `[a|b]` is a for positive effects, b for others
     factor: float = 1.0  # from the unit to that of the sentence
     digits: str = ".1f"
     signed: bool = False  # the ends of the interval keep their signs even if both are the same

@@ -65,8 +65,7 @@ class TypeGap:
     parameters: Mapping[str, Mapping[str, float]]  # by parameter set: the parameters of the motion model
     rows: tuple[ErrorRow, ...]
     differences: tuple[Difference, ...]  # between parameter sets on the same windows
-    state: Mapping[str, StateErrors]
-    """By parameter set: position error over the state space after `state_horizon_s`."""
+    state: Mapping[str, StateErrors]  # by parameter set: position error over the state space after `state_horizon_s`
     state_horizon_s: float
     causes: Mapping[str, tuple[ErrorCause, ...]]  # by parameter set: kinds of error after `cause_horizon_s`
     cause_horizon_s: Mapping[str, float]

@@ -20,8 +20,7 @@ _SMOOTH_S = 0.1
 class MarginCheck:
     """One residual of a run compared with its bound."""
 
-    term: str
-    """Margin term, guarantee or assumption, named as in the shield and the contract."""
+    term: str  # margin term, guarantee or assumption, named as in the shield and the contract
     what: str  # the residual in words
     unit: str
     limit: float

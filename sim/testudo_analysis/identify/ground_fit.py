@@ -29,8 +29,7 @@ HoldOut = Literal["half", "robots", "none"]
 LIMITS = ("limits.acceleration", "limits.turn_acceleration")
 _LAG = "dynamics.velocity_lag"
 _FIRST_SCALE = (0.01, 0.03)  # scale of large errors [m] and [rad] until the residuals are known
-_LIMIT_SHARES = (0.5, 0.25, 0.1)
-"""Shares of the robot file's acceleration limits from which the search starts."""
+_LIMIT_SHARES = (0.5, 0.25, 0.1)  # shares of the robot file's acceleration limits from which the search starts
 _LIMIT_GAIN = 0.01
 _CUT, _FIRST, _LIMITS, _ALL, _EACH, _BASELINE, _HALVES = (
     "cutting the run, and its first delay",
@@ -55,8 +54,7 @@ class GroundFit:
     spread: BootstrapSpread
     by_robot: np.ndarray  # (R, P)
     robot_spread: tuple[BootstrapSpread, ...]
-    robot_tells: np.ndarray
-    """(R, P) bool: determined by the robot's own stretches; none for a robot that stood."""
+    robot_tells: np.ndarray  # (R, P) bool: determined by the robot's own stretches; none for a robot that stood
     held_out: tuple[HeldOut, ...]
     stretches: SegmentSet = field(repr=False)
     scale: np.ndarray = field(repr=False)  # (H, E): robust deviation of the residuals by horizon and channel

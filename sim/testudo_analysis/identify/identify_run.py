@@ -27,8 +27,7 @@ from testudo_runs.progress_bar import Tell, part, quiet
 from testudo_runs.recording.recording import Recording, RobotRecording, Series
 
 WHEEL_RADIUS, WHEEL_BASE = "wheel radius that the speed scale stands for", "wheel base that both scales stand for"
-_LATE_S = 0.01
-"""Time between stamp and arrival from which the estimate of the delay has a note on clocks."""
+_LATE_S = 0.01  # time between stamp and arrival from which the estimate of the delay has a note on clocks
 _SHARED_S = 5.0  # least common time of poses and commands: about one stretch
 _DAY_KNOWN_NS = 100_000_000_000_000_000  # earlier stamps (before 1973) are times since the start of a robot
 _ALIGNED = 0.1  # approximate share of the time that alignment takes

@@ -15,8 +15,7 @@ _GRID_S = 0.1
 _ARRIVED_M = 0.1
 _RESTS = ("armed", "idle", "disarmed", "hold", "land", "emergency")  # modes in which a robot is not to drive
 _FRESH_S = 0.5
-_DRIVE_SHARE = 0.1
-"""Share of the speed limit from which a command counts as a command to drive."""
+_DRIVE_SHARE = 0.1  # share of the speed limit from which a command counts as a command to drive
 
 
 def find_deadlocks(recording: TeamRecording, bounds: IncidentThresholds) -> list[Incident]:

@@ -13,8 +13,7 @@ from testudo_deploy.shield.arena import clearance
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 
 _JOIN_S = 1.0
-_UNSEEN_S = 1.0
-"""Between two poses further apart the distance to other robots is unknown."""
+_UNSEEN_S = 1.0  # between two poses further apart the distance to other robots is unknown
 
 
 def find_incidents(recording: TeamRecording, bounds: IncidentThresholds | None = None) -> list[Incident]:

@@ -18,14 +18,11 @@ class IncidentKind(StrEnum):
 
     CONTACT = "contact"  # robots touched each other, or a robot touched a wall
     NEAR_CONTACT = "near contact"  # closer than the separation of shield layer 1, or than `--near`
-    DEADLOCK = "deadlock"
-    """Robots stand for a long time short of their goals, or despite commands to drive."""
-    NOT_FOLLOWING = "not following"
-    """A robot does not follow its commands: blocked, slipping, or weak brakes."""
+    DEADLOCK = "deadlock"  # robots stand for a long time short of their goals, or despite commands to drive
+    NOT_FOLLOWING = "not following"  # a robot does not follow its commands: blocked, slipping, or weak brakes
     POSE_JUMP = "pose jump"  # a pose that the robot cannot have reached
     GUARD_BRAKE = "guard brake"
-    STOP = "stop"
-    """The robot braked by itself, with a diagnostic code; where only poses are known, it stood."""
+    STOP = "stop"  # the robot braked by itself, with a diagnostic code; where only poses are known, it stood
     STALE_PEER = "stale peer"  # a robot drove with an old state of a peer
     POSE_GAP = "pose gap"
     SATURATION = "saturation"  # commands beyond the actuator limits
@@ -96,11 +93,9 @@ class IncidentThresholds:
     """From which values on something is an incident."""
 
     near_m: float  # distance of two centres
-    stale_s: float = 0.5
-    """Age of a peer's state; the shield makes no room for older motion (`RECENT_S`)."""
+    stale_s: float = 0.5  # age of a peer's state; the shield makes no room for older motion (`RECENT_S`)
     still_s: float = 5.0  # time of standing short of the goal: a deadlock
-    stood_s: float = 3.0
-    """Time of standing between two drives: a stop, where only poses are known."""
+    stood_s: float = 3.0  # time of standing between two drives: a stop, where only poses are known
     late_share: float = 0.5  # lateness of a tick as a share of the control period
     slow_share: float = 0.3
     """Speed error as a share of the speed limit, for half a second: a robot does not follow its commands."""

@@ -23,8 +23,7 @@ _AFTER_S = 3.0  # simulated time after the worst value
 _LONGEST_S = 25.0
 _STEP_S = 0.25
 _ENCOUNTERS = (IncidentKind.CONTACT, IncidentKind.NEAR_CONTACT)
-_LATER_S = 10.0
-"""Without a recorded goal, the goal is the position so long after the worst value."""
+_LATER_S = 10.0  # without a recorded goal, the goal is the position so long after the worst value
 _VELOCITY_SHARE = 0.05
 _ROOM_M = 0.5
 """Without recorded walls, distance of walls beyond the shield's wall margin from all recorded positions."""

@@ -9,16 +9,13 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_runs.alignment import AlignedRobot, Commands, TeamRecording, Trajectory
 
 _JOIN_S = 1.0
-_SLACK = 1.2
-"""Factor on the robot file's speed limit before a pose counts as out of reach."""
+_SLACK = 1.2  # factor on the robot file's speed limit before a pose counts as out of reach
 _WAY_M, _TURN_RAD = 0.01, 0.05  # allowance beyond the errors of two poses, as in the pose validator
-_OFTEN = 4.0
-"""A gap is longer than so many median pose periods, and than the robot's maximum pose age."""
+_OFTEN = 4.0  # a gap is longer than so many median pose periods, and than the robot's maximum pose age
 _BEYOND = 0.02  # clipped share of a command
 _SATURATED_S, _OFF_S = 0.2, 0.5
 _STILL_M_S = 0.01
-_EDGE_S = 0.2
-"""Shorter motion is a velocity error; it is largest at the ends of a recording."""
+_EDGE_S = 0.2  # shorter motion is a velocity error; it is largest at the ends of a recording
 
 
 def find_in_motion(recording: TeamRecording, bounds: IncidentThresholds) -> list[Incident]:

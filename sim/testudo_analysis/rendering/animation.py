@@ -20,8 +20,7 @@ class AnimationMoment:
     yaw: np.ndarray  # (N,) [rad]
     boxes_world: np.ndarray | None = None  # (B, 2) [m]: horizontal centres; None without boxes
     boxes_yaw: np.ndarray | None = None  # (B,) [rad]
-    quaternion_xyzw: np.ndarray | None = None
-    """(N, 4): body to world, for robots that tilt; None: all are upright."""
+    quaternion_xyzw: np.ndarray | None = None  # (N, 4): body to world, for robots that tilt; None: all are upright
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class Trajectory:
     yaw: np.ndarray  # (K, N) [rad], wrapped or not
     boxes_world: np.ndarray | None = None  # (K, B, 2) [m]
     boxes_yaw: np.ndarray | None = None  # (K, B) [rad], wrapped or not
-    quaternion_xyzw: np.ndarray | None = None
-    """(K, N, 4): body to world, for robots that tilt; None: all are upright."""
+    quaternion_xyzw: np.ndarray | None = None  # (K, N, 4): body to world, for robots that tilt; None: all are upright
 
     @property
     def duration_s(self) -> float:

@@ -36,8 +36,7 @@ class RenderOptions:
     view: View = "oblique"
     frames_per_s: float = 10.0  # frames per second
     speed: float = 2.0  # playback speed, as a multiple of real time
-    trail_s: float = 4.0
-    """Length of the trail [s] in an animation; a picture shows the whole trail."""
+    trail_s: float = 4.0  # length of the trail [s] in an animation; a picture shows the whole trail
 
 
 def check_film(path: Path, option: str = "rendering:") -> None:

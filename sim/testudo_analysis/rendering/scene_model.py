@@ -221,8 +221,7 @@ def in_space(place: np.ndarray, height_m: float) -> np.ndarray:
     return np.array([place[0], place[1], max(height_m, place[2] if len(place) == 3 else 0.0)])
 
 
-_ROTOR_SHARE = 0.33
-"""Radius of a rotor relative to that of the drone (Crazyflie: 23 of 70 mm)."""
+_ROTOR_SHARE = 0.33  # radius of a rotor relative to that of the drone (Crazyflie: 23 of 70 mm)
 _ARM_SHARE = 0.06
 _BLADE = 0.45  # opacity of the disc of a spinning rotor
 _HUB = (0.18, 0.18, 0.2)

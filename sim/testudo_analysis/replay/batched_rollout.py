@@ -32,8 +32,7 @@ _QUICKEST_LAG_S = 1e-6
 _NO_LIMIT = 1e9
 _BLOCK = 128  # starts in one block on a processor
 _CALL = 128 * _BLOCK  # starts of one call: one program fits runs of any length
-_ROUND = 64
-"""The number of borders is padded to a multiple, so that one program fits many runs."""
+_ROUND = 64  # the number of borders is padded to a multiple, so that one program fits many runs
 _STATE = ("position_world", "yaw", "velocity")
 _LOCK = Lock()
 _PROGRAMS: dict[tuple[Any, ...], Callable[..., Any]] = {}
@@ -86,8 +85,7 @@ class _Pieces:
     count: np.ndarray  # (M,) int: pieces of each command
     low_s: np.ndarray  # (M,) [s]: begin of the first piece
     length_s: np.ndarray  # (M,) [s]: length of each piece
-    table: np.ndarray
-    """(D + 3, P): effective command, duration [s], gain and mean share of the response."""
+    table: np.ndarray  # (D + 3, P): effective command, duration [s], gain and mean share of the response
 
     @classmethod
     def create(

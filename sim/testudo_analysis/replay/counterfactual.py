@@ -38,8 +38,7 @@ from testudo_sim.team.team_tick import SimulatedTeam
 
 _QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Compilation takes longer than a run of some hundred ticks: no expensive optimisation."""
-_CHUNK = 10
-"""Ticks of one call with recorded commands; a policy decides at its own period."""
+_CHUNK = 10  # ticks of one call with recorded commands; a policy decides at its own period
 
 
 @dataclass(frozen=True)

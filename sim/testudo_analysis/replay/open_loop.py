@@ -46,16 +46,14 @@ class GapRow:
     unit: str
     horizon_s: float
     errors: OpenLoopErrors
-    travel_m: float
-    """Median distance [m] that the robot travelled within the horizon, for comparison."""
+    travel_m: float  # median distance [m] that the robot travelled within the horizon, for comparison
 
 
 @dataclass(frozen=True)
 class OpenLoopGap:
     """Deviation of the training model from a run."""
 
-    reference: str
-    """Reference of the comparison: truth or odometry; of imported runs pose or odometry."""
+    reference: str  # reference of the comparison: truth or odometry; of imported runs pose or odometry
     robot_model: str
     velocity_lag_s: float
     command_delay_s: float

@@ -83,8 +83,7 @@ ALTERABLE = (
 )
 """Inputs that `alter` can change."""
 
-_WINDOW_TICKS = 40
-"""Ticks on each side of the changed one that `mutations_detected` infers again."""
+_WINDOW_TICKS = 40  # ticks on each side of the changed one that `mutations_detected` infers again
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ class RobotCheck:
     lost: int  # missing ticks by the sequence numbers of the record
     decisions: int  # ticks in which the policy was inferred again
     reinferred: int  # ticks whose sent command was recomputed by policy and shield
-    skipped: Mapping[str, int]
-    """Ticks without a command to infer, by reason: the brake reason, or the lost input."""
+    skipped: Mapping[str, int]  # ticks without a command to infer, by reason: the brake reason, or the lost input
     unverified: int  # inputs whose source is not recorded
     fields: tuple[FieldCheck, ...]
 

@@ -11,8 +11,7 @@ from testudo_runs.alignment import AlignedRobot, TeamRecording
 from testudo_runs.alignment.prepare import UNSEEN, UNTYPED, load
 from testudo_runs.progress_bar import Share, quiet
 
-_GAP_S = 1.0
-"""Between poses further apart, a straight line between them is not the position."""
+_GAP_S = 1.0  # between poses further apart, a straight line between them is not the position
 _FRESH_S = 0.5  # a command stops acting so long after it, if no other follows
 
 

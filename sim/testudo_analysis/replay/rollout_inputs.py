@@ -46,8 +46,7 @@ class OpenLoopWindows(RolloutStarts):
 
     start: np.ndarray  # (S,) int: sample of the trajectory
     end: np.ndarray  # (H, S) int: sample of the trajectory; arbitrary where not valid
-    valid: np.ndarray
-    """(H, S) bool: there is such a sample, and all commands until then are known."""
+    valid: np.ndarray  # (H, S) bool: there is such a sample, and all commands until then are known
 
     @property
     def starts(self) -> RolloutStarts:

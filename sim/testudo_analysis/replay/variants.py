@@ -37,8 +37,7 @@ class VariantOutcome:
     contacts: int  # ticks times touching pairs, all worlds
     separation_m: float | None  # least distance of two centres, median over the worlds
     least_separation_m: float | None  # the same, least of all worlds
-    arrived: int | None
-    """Worlds in which all robots were at their goals at the same time; None without goals."""
+    arrived: int | None  # worlds in which all robots were at their goals at the same time; None without goals
     arrival_s: float | None  # time [s] until then, median over those worlds
     interventions: float | None
     """Share of the robots' ticks in which the shield changed the command; None if not recorded."""

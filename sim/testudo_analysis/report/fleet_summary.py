@@ -40,10 +40,8 @@ class FleetSummary:
 
     robots: tuple[RobotSummary, ...]
     duration_s: float  # time [s] from the first to the last tick
-    contacts: int | None
-    """Contacts that the plant counted at every physics step; None without a plant."""
-    minimum_separation_m: float | None
-    """Least distance of two centres, from the plant, else from recorded poses."""
+    contacts: int | None  # contacts that the plant counted at every physics step; None without a plant
+    minimum_separation_m: float | None  # least distance of two centres, from the plant, else from recorded poses
     closest: tuple[str, ...]  # the two robots with the least distance
 
     @property

@@ -19,8 +19,7 @@ class ReportVerdict:
     value: str  # measured value, as text
     bar: str  # required value, as text; empty without one
     passed: bool | None  # None without a required value
-    is_timing: bool = False
-    """The value depends on the machine, so it does not count for the overall verdict."""
+    is_timing: bool = False  # the value depends on the machine, so it does not count for the overall verdict
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,7 @@ class ReinferenceSection:
     """Re-inference of the run, and its negative control."""
 
     result: Reinference
-    altered: tuple[InputMutation, ...] = ()
-    """Altered inputs (`mutations_detected`); re-inference must detect each."""
+    altered: tuple[InputMutation, ...] = ()  # altered inputs (`mutations_detected`); re-inference must detect each
 
 
 @dataclass(frozen=True)
@@ -118,8 +116,7 @@ class FlownRun:
     outcome: str
     time_s: float  # time until the last arrival
     contacts: int
-    separation_m: float
-    """Least distance of two robot centres, over all physics steps of the plant."""
+    separation_m: float  # least distance of two robot centres, over all physics steps of the plant
     control_points_m: float
     """Least distance of two control points, as the robots estimated them, in the shield's metric."""
     kept_m: float  # separation of control points that the shield keeps

@@ -124,8 +124,7 @@ def grounded(body: FlightBody) -> FlightBody:
 
 
 GRAVITY_M_S2 = 9.81
-_PULL_PER_S, _CLIMB_M_S = 2.0, 1.0
-"""Gain [1/s] and climb limit of the position controller, as in the firmware."""
+_PULL_PER_S, _CLIMB_M_S = 2.0, 1.0  # gain [1/s] and climb limit of the position controller, as in the firmware
 _SAG_V, _DRAIN_V_S = 0.15, 0.0015  # voltage drop under load, and discharge rate, with running motors
 _FULL_V = 4.1
 

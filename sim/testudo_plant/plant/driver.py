@@ -28,8 +28,7 @@ class DriverReason(StrEnum):
     START = "start"
     DEAD_MAN = "dead_man"
     NON_FINITE = "non_finite"
-    MOTORS_OFF = "motors_off"
-    """This and the following for drones only, see `flight_firmware.FlightPhase`."""
+    MOTORS_OFF = "motors_off"  # this and the following for drones only, see `flight_firmware.FlightPhase`
     PLANNER = "planner"
     HELD = "held"
     LEVELLED = "levelled"

@@ -60,8 +60,7 @@ class FlightCommand:
     """Input of the inner control loops."""
 
     velocity_world: tuple[float, float, float]  # [m/s]
-    level: bool
-    """Whether roll and pitch are zero and only the climb follows the velocity."""
+    level: bool  # whether roll and pitch are zero and only the climb follows the velocity
     off: bool  # whether the motors are off
     yaw_rate: float = 0.0  # [rad/s], anticlockwise
 

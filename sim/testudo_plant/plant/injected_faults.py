@@ -21,8 +21,7 @@ class RobotFaults:
 
     braking_share: float = 1.0
     """Deceleration relative to nominal, in (0, 1]; turning of a wheeled robot is not affected."""
-    blocked: tuple[str, ...] = ()
-    """``left`` and ``right`` wheels, or the ``body`` of a robot without wheels."""
+    blocked: tuple[str, ...] = ()  # `left` and `right` wheels, or the `body` of a robot without wheels
     radio_lost: bool = False  # no set-point or request reaches the drone
     battery_v: float | None = None  # reported battery voltage of a drone; None for the simulated one
 

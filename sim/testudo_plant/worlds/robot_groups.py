@@ -24,15 +24,13 @@ class GroupForces:
     """Inputs of the forces besides state and target."""
 
     gain: Array  # `discrete_gain` (...)
-    grip: Array | float = 1.0
-    """Friction of the wheels on the floor (...), for models without wheel contacts."""
+    grip: Array | float = 1.0  # friction of the wheels on the floor (...), for models without wheel contacts
     memory: Any = None  # controller state after the last step, see `RobotGroup.begin`
     orders: FlightCommands | None = None  # orders of drones; None if all follow velocities
     push_world: Array | None = None  # (3, n, ...) external acceleration [m/s²] of drones, such as downwash
     drawn: Mapping[str, Array] | None = None
     """Drawn parameters of drones by `table.key` (E,), in place of those in the robot file."""
-    yaw_rate: Array | None = None
-    """(n, ...) [rad/s] of drones with an attitude; None if all hold their heading."""
+    yaw_rate: Array | None = None  # (n, ...) [rad/s] of drones with an attitude; None if all hold their heading
 
 
 class RobotGroup(Protocol):

@@ -15,10 +15,8 @@ from testudo_plant.worlds.robot_groups import GroupForces, RobotGroup, make_grou
 from testudo_plant.worlds.world_builder import PlantParameters, WorldRobot, build_world_spec, physics_step_s, rhythms_s
 
 _HULLS = ("hull", "body")
-_SLIDE_M_S2 = 9.81
-"""Deceleration of a blocked robot without wheels, about that of rubber on the floor."""
-_STUCK = 10.0
-"""Friction torque of a blocked axle over the torque that the weight of the robot can exert."""
+_SLIDE_M_S2 = 9.81  # deceleration of a blocked robot without wheels, about that of rubber on the floor
+_STUCK = 10.0  # friction torque of a blocked axle over the torque that the weight of the robot can exert
 
 
 @dataclass(frozen=True)

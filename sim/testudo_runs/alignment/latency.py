@@ -18,8 +18,7 @@ class LatencyEstimate:
 
     delay_s: float  # NaN if not determined
     correlation: float  # at the peak, -1 to 1
-    step_s: float
-    """Sampling of both signals; the peak is that of a parabola through three samples."""
+    step_s: float  # sampling of both signals; the peak is that of a parabola through three samples
     searched_s: tuple[float, float]
     determined: bool  # the peak is high enough and inside the searched range
 

@@ -32,8 +32,7 @@ class RobotReport:
     clocks: Mapping[str, ClockFit]  # by role, of series with times of reception
     smoothing: Mapping[str, Any]
     """Choices of the smoother, numbers of samples and of velocities; empty for recorded velocities."""
-    reference: str = "pose"
-    """Source of its poses: `pose` if measured from outside, else `odometry`, its own estimate."""
+    reference: str = "pose"  # source of its poses: `pose` if measured from outside, else `odometry`, its own estimate
 
     def to_dict(self, latency: LatencyEstimate | None = None) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -85,8 +84,7 @@ class Trajectory:
     velocity: np.ndarray
     """(T, D): (forward [m/s], turn rate [rad/s]) of differential drives, else world velocity [m/s]; where not valid,
     interpolated between the valid samples."""
-    valid: np.ndarray
-    """(T,) bool: the velocity is measured, from samples without a gap between them."""
+    valid: np.ndarray  # (T,) bool: the velocity is measured, from samples without a gap between them
     gap_s: float  # a longer time between samples is a gap without observations
 
     def __len__(self) -> int:
@@ -124,8 +122,7 @@ class Commands:
     values: np.ndarray
     """(M, D): in the channels of the motion model, see `MotionModel.limit_command`; in the world unless of a
     differential drive."""
-    gap_s: float = np.inf
-    """A longer time between commands is a gap: a command may be missing from the recording."""
+    gap_s: float = np.inf  # a longer time between commands is a gap: a command may be missing from the recording
 
     def held(self, times_s: np.ndarray, longest_s: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the last command (S, D) at times (S,), zero if older than ``longest_s``, and whether it acts (S,)."""

@@ -22,11 +22,9 @@ class BagTopic:
     name: str
     type: str  # for example `nav_msgs/msg/Odometry`
     encoding: str = CDR  # serialisation of its messages
-    definition: str = ""
-    """Definition of its type with all referenced types; empty if the bag has none."""
+    definition: str = ""  # definition of its type with all referenced types; empty if the bag has none
     definition_kind: str = ""  # `ros2msg` or `ros2idl`
-    qos: str = ""
-    """Offered QoS profiles as stored: numbers until version 8, words since version 9."""
+    qos: str = ""  # offered QoS profiles as stored: numbers until version 8, words since version 9
     type_hash: str = ""
 
 

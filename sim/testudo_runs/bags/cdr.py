@@ -160,8 +160,7 @@ _KINDS = {
 """NumPy types without byte order, by primitive type of ROS."""
 _HEAD = 4
 _MOST_ITEMS = 100_000
-_MOST_PADDING = 16
-"""Bytes after a message: padding to four, or more where ROS 2 overestimated the buffer."""
+_MOST_PADDING = 16  # bytes after a message: padding to four, or more where ROS 2 overestimated the buffer
 
 
 class CdrError(ValueError):

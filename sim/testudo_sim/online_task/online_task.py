@@ -43,8 +43,7 @@ class DecisionScore:
     """Least distance of the centres of two robots at its end; None for a single robot."""
 
 
-_Moment = tuple[Scene | None, tuple[str, ...]]
-"""The scene at one time, or None and the bodies without a measurement."""
+_Moment = tuple[Scene | None, tuple[str, ...]]  # the scene at one time, or None and the bodies without a measurement
 
 
 class OnlineTask:

@@ -34,13 +34,11 @@ STEP_S = 0.002
 class DroneState:
     """The drones of all worlds between two control ticks."""
 
-    body: Any
-    """State of the model; thrust over hover thrust, which differs between worlds."""
+    body: Any  # state of the model; thrust over hover thrust, which differs between worlds
     integral: jax.Array  # (3, N, E) [m]: of the velocity controller, relative to hover
     yaw_command: jax.Array  # (N, E) [rad]: the heading at the start plus the commanded turns
     watch: ContactCounts
-    used: jax.Array | None = None
-    """(N, E): share of a full battery used since the start; None without batteries."""
+    used: jax.Array | None = None  # (N, E): share of a full battery used since the start; None without batteries
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,7 @@ class MujocoState:
     yaw: jax.Array  # (N, E) [rad], not wrapped
     watch: ContactCounts
     memory: Any = None  # controller state, see `RobotGroup.begin`
-    used: jax.Array | None = None
-    """(N, E): share of a full battery used since the start; None without batteries."""
+    used: jax.Array | None = None  # (N, E): share of a full battery used since the start; None without batteries
 
 
 class Stepper(Protocol):
@@ -128,8 +127,7 @@ class TierModel:
 
 
 _NO = np.False_  # an order that no drone gets, as a constant under tracing
-_ALL_PAIRS = 9
-"""Up to this number of robots, all pairs are fewer than four for each robot."""
+_ALL_PAIRS = 9  # up to this number of robots, all pairs are fewer than four for each robot
 
 
 @dataclass(frozen=True)
@@ -140,8 +138,7 @@ class MujocoTier:
     stepper: Stepper
     name: str
     downwash: bool = True  # whether drones with an attitude push down those in their wake
-    battery: bool = False
-    """Whether batteries of drones with an attitude empty, and their voltage limits the thrust."""
+    battery: bool = False  # whether batteries of drones with an attitude empty, and their voltage limits the thrust
 
     def reset(
         self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None

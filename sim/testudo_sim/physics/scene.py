@@ -38,8 +38,7 @@ class Scene:
 class ContactCounts:
     """Contacts and separation in the last control tick, over all physics steps."""
 
-    contacts: jax.Array
-    """(E,) int: physics steps times touching pairs: robot and robot, robot and wall."""
+    contacts: jax.Array  # (E,) int: physics steps times touching pairs: robot and robot, robot and wall
     separation_m: jax.Array  # (E,) least distance between the centres of two robots
 
     @classmethod

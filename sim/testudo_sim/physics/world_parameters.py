@@ -71,15 +71,13 @@ class WorldParameters:
 
     response: LagResponse  # (E,): response of the true velocity to commands in one tick
     delay_weights: jax.Array  # (H, E): share of each past command, newest first, that acts in a tick
-    scale: jax.Array
-    """(D, E): realised over effective velocity, which contains the scale of the robot file."""
+    scale: jax.Array  # (D, E): realised over effective velocity, which contains the scale of the robot file
     age_weights: jax.Array  # (M, E): share of each past state, newest first, in the measured one
     pending: LagResponse  # (H, E): the model of the robot for commands that do not act yet
     velocity_lag_s: jax.Array  # (E,)
     friction_scale: jax.Array  # (E,): friction on the floor over that of the robot file (MuJoCo tiers)
     mass_scale: jax.Array  # (E,): masses over those of the robot file (MuJoCo tiers)
-    grip: jax.Array
-    """(E,): friction of the wheels on the floor (planar form of the MuJoCo tiers)."""
+    grip: jax.Array  # (E,): friction of the wheels on the floor (planar form of the MuJoCo tiers)
     message_ticks: jax.Array  # (E,) int
     message_loss: jax.Array  # (E,) probability
     brake_share: jax.Array | None = None

@@ -17,11 +17,9 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.goal_scenario import GoalScenario, GoalTask, room_m, spacing_m, square_arena, yaws
 from testudo_sim.scenarios.scenario import StartState
 
-_WAY = 2.8
-"""Distance from the middle of the start of a stream to the crossing, over the spacing."""
+_WAY = 2.8  # distance from the middle of the start of a stream to the crossing, over the spacing
 _ANGLES_RAD = (math.radians(60), math.radians(120))  # angle between the streams, seen from above
-_SIDE = 1.1
-"""Distance of the places of a stream over the spacing; places are drawn within the excess."""
+_SIDE = 1.1  # distance of the places of a stream over the spacing; places are drawn within the excess
 
 
 @dataclass(frozen=True, kw_only=True)

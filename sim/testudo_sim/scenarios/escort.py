@@ -31,8 +31,7 @@ from testudo_sim.scenarios.scenario import StartState
 
 _FLOOR_M, _HEIGHT_M, _CEILING_M = 0.4, 1.0, 2.0
 _ROOM_M = 0.1
-_LEADER_M_S = (0.05, 0.2)
-"""Speeds of the robots on the ground; 0.2 m/s is the top speed of those of the Robotarium."""
+_LEADER_M_S = (0.05, 0.2)  # speeds of the robots on the ground; 0.2 m/s is the top speed of those of the Robotarium
 _NEAR_M = 0.5  # distance from which the cost of distance is constant
 
 

@@ -61,8 +61,7 @@ class Grid:
 
 DECISION_S = 0.33
 """Approximate decision period, rounded to control ticks."""
-_FIRST_GAP_M = 0.1
-"""Starts and goals are apart by the enforced separation plus this, and at least by `_GRID_M`."""
+_FIRST_GAP_M = 0.1  # starts and goals are apart by the enforced separation plus this, and at least by `_GRID_M`
 _GRID_M = 0.45
 _HEIGHTS_M = (2.0, 4.0)  # least and largest height of an arena in space, limited to real halls
 _STARTS_STREAM, _CHOICE_STREAM = 11, 12
@@ -90,8 +89,7 @@ class GoalScenario:
     tolerance_m: float = 0.1
     boxes: tuple[Box, ...] = ()
     starts: StartDistribution | None = None  # recorded start distribution; None for the starts of the scenario
-    starts_share: float = 1.0
-    """Share of worlds with recorded starts; the others use those of the scenario."""
+    starts_share: float = 1.0  # share of worlds with recorded starts; the others use those of the scenario
     name: str = ""
 
     @classmethod

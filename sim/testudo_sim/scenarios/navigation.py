@@ -35,8 +35,7 @@ class Navigation(GoalScenario):
 
     spawn_low_world: tuple[float, ...]
     spawn_high_world: tuple[float, ...]
-    crowding: float = 0.0
-    """Share of worlds whose starts and goals crowd into one part of the arena."""
+    crowding: float = 0.0  # share of worlds whose starts and goals crowd into one part of the arena
     name: str = "navigation"
 
     @classmethod

@@ -29,8 +29,7 @@ from testudo_sim.scenarios.goal_scenario import (
 from testudo_sim.scenarios.scenario import StartState
 
 TEAM_SIZES = (2, 4)
-_SPACING_M = 0.45
-"""Spacing of the start grid of the Robotarium; the arena is scaled for robots that need more."""
+_SPACING_M = 0.45  # spacing of the start grid of the Robotarium; the arena is scaled for robots that need more
 _HEAVY = 1.25
 """Friction of the box over the largest push of a nominal robot: two of the weakest in its intervals move it."""
 _FRICTION, _GRAVITY_M_S2 = 0.3, 9.81
@@ -39,8 +38,7 @@ _SIDE = 2.1
 _ROOM_M = 0.05
 _WAY_M = (0.3, 0.8)  # least and largest distance of the goal in the arena of the Robotarium
 _HORIZON_S = 60.0
-_BESIDE_RAD = 0.7
-"""Angle from straight behind the box at which robots push beside each other."""
+_BESIDE_RAD = 0.7  # angle from straight behind the box at which robots push beside each other
 
 
 @jax.tree_util.register_dataclass
@@ -60,8 +58,7 @@ class PushBox:
     boxes: tuple[Box, ...]
     task_signals: tuple[Signal, ...]
     body_radius_m: float
-    start_room_m: float
-    """Least distance of the centre of the box from the walls at the start: a robot fits between."""
+    start_room_m: float  # least distance of the centre of the box from the walls at the start: a robot fits between
     way_m: tuple[float, float]  # least and largest distance of the goal from the box
     speed_m_s: float  # speed that scales the rewards for progress
     decision_s: float

@@ -105,8 +105,7 @@ FACING_FROM_M = 0.3
 class TaskScore:
     """The outcome of one decision."""
 
-    terms: Mapping[str, jax.Array]
-    """(N, E) by name: the scenario's, `CHANGES`, and `FACING` where it has a price."""
+    terms: Mapping[str, jax.Array]  # (N, E) by name: the scenario's, `CHANGES`, and `FACING` where it has a price
     reward: jax.Array  # (N, E): their sum; zero where the physics diverged
     success: jax.Array  # (E,) bool: the task is done
     broken: jax.Array  # (E,) bool: the scene after the decision is not finite

@@ -18,11 +18,9 @@ from testudo_sim.scenarios.scenario import StartState
 
 _RADII = (1.25, 2.25)
 """Least and largest radius of the ring over the spacing: up to 7 robots fit on all, and 14 on the largest."""
-_GONE = 0.9
-"""Largest share of the way that robots have gone at the start in training."""
+_GONE = 0.9  # largest share of the way that robots have gone at the start in training
 _TRAINING_SHARE = 0.5  # share of the time limit in training: a deadlocked team teaches little
-_UPRIGHT = 0.8
-"""Half the height of an upright ring over the spacing; four robots need 0.71."""
+_UPRIGHT = 0.8  # half the height of an upright ring over the spacing; four robots need 0.71
 _FLAT_SHARE, _UPRIGHT_SHARE = 0.4, 0.3  # shares of the worlds in space; the other rings are inclined
 
 
@@ -30,8 +28,7 @@ _FLAT_SHARE, _UPRIGHT_SHARE = 0.4, 0.3  # shares of the worlds in space; the oth
 class Swap(GoalScenario):
     """Implements `Scenario`."""
 
-    on_the_way: float = 0.0
-    """Share of worlds in which the robots start part of the way round the ring, anticlockwise."""
+    on_the_way: float = 0.0  # share of worlds in which the robots start part of the way round the ring, anticlockwise
     name: str = "swap"
 
     @classmethod

@@ -48,8 +48,7 @@ from testudo_sim.team.team_tick import (
     turned_on,
 )
 
-_RADIO_STREAM = 7
-"""Separate random stream of the radio to the vehicles, so that other draws do not change."""
+_RADIO_STREAM = 7  # separate random stream of the radio to the vehicles, so that other draws do not change
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,7 @@ class DeployedTeam:
 
     shield: Shield
     gate: bool = True  # layers 2 and 3
-    stride: int = 1
-    """Simulation ticks per control period of a robot; 2 and more allow asynchronous ticks."""
+    stride: int = 1  # simulation ticks per control period of a robot; 2 and more allow asynchronous ticks
     longest_message_ticks: int = 2
     strangers: bool = False
     """Worlds have neighbours without a safety contract (`Faults.stranger`), which a tracking system measures."""
@@ -71,19 +69,16 @@ class DeployedTeamState:
     """State of all worlds."""
 
     physics: Any
-    sent: jax.Array
-    """(H, D, N, E): effective commands that reached the drivers, newest first."""
+    sent: jax.Array  # (H, D, N, E): effective commands that reached the drivers, newest first
     past: MotionState  # (M, D, N, E)
     table: PeerTable
     estimate: MotionState
     measured: MotionState  # (D, N, E): last measurement
     anchor: MotionState  # (D, N, E): expected next pose, see `follow_pose`
     located: jax.Array  # (N, E) bool: the pose is accepted
-    earlier: jax.Array
-    """(H', D, N, E): commands before `sent`, which can have acted on the latest pose."""
+    earlier: jax.Array  # (H', D, N, E): commands before `sent`, which can have acted on the latest pose
     watch: BrakeMonitorState
-    weak: jax.Array
-    """(N, E) bool: braking weaker than in the robot file was detected; the robot stays braked."""
+    weak: jax.Array  # (N, E) bool: braking weaker than in the robot file was detected; the robot stays braked
     space: ReservedSpace
     radio: MessageRadio
     flagged: jax.Array  # (K, N, E) bool: neighbours not trusted by this robot

@@ -46,20 +46,15 @@ class Faults:
     driver_ticks: jax.Array  # (E,) int: ticks for which the driver holds a command
     link_loss: jax.Array
     """(K, N, E): loss of the messages to a robot (N) from its peer in slot K, in addition to that of the world."""
-    message_ticks: jax.Array
-    """(2, E) int: shortest and longest message time, drawn for each tick; 1 or more."""
-    blackout: jax.Array
-    """(2, E) int: first tick, and the tick after the last, at which no message arrives."""
-    jump: jax.Array
-    """(2, E) int: first tick, and the tick after the last, with a wrong localisation of robot 0."""
+    message_ticks: jax.Array  # (2, E) int: shortest and longest message time, drawn for each tick; 1 or more
+    blackout: jax.Array  # (2, E) int: first tick, and the tick after the last, at which no message arrives
+    jump: jax.Array  # (2, E) int: first tick, and the tick after the last, with a wrong localisation of robot 0
     jump_world: jax.Array  # (D, E) [m]: displacement
     jump_yaw: jax.Array  # (E,) [rad]
-    stranger: jax.Array
-    """(E,) int: type of the last robot: 0 a team member, `CHASER`, `FREEZER` or `LIAR`."""
+    stranger: jax.Array  # (E,) int: type of the last robot: 0 a team member, `CHASER`, `FREEZER` or `LIAR`
     lie_world: jax.Array  # (D, E) [m]: displacement of the announced position of a liar
     blind_age: jax.Array  # (E,) bool, negative control: message ages count from arrival
-    blind_take: jax.Array
-    """(E,) bool, negative control: requested space is used without acknowledgements."""
+    blind_take: jax.Array  # (E,) bool, negative control: requested space is used without acknowledgements
     radio: RadioLoss | None = None  # loss of set-points to drones; None without loss
 
 

@@ -100,14 +100,11 @@ class TeamState:
     physics: Any
     sent: jax.Array  # (H, D, N, E): effective commands, newest first
     past: MotionState  # (M, D, N, E): true states, newest first, for delayed sensors
-    announced: jax.Array
-    """(L, 2D, N, E): control points and velocities sent to the peers, newest first."""
+    announced: jax.Array  # (L, 2D, N, E): control points and velocities sent to the peers, newest first
     table: PeerTable  # (D, N-1, N, E)
-    estimate: MotionState
-    """(D, N, E): delay-compensated estimate of each robot; the heading is not compensated."""
+    estimate: MotionState  # (D, N, E): delay-compensated estimate of each robot; the heading is not compensated
     parameters: WorldParameters
-    turns: jax.Array | None = None
-    """(H, N, E) [rad/s]: yaw rates sent, newest first; None where none is commanded."""
+    turns: jax.Array | None = None  # (H, N, E) [rad/s]: yaw rates sent, newest first; None where none is commanded
 
 
 class InitialMotion(NamedTuple):

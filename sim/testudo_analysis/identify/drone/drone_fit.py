@@ -28,8 +28,7 @@ EXPLAINED = 0.9
 """Share of the power of the fast rates that the motors must explain."""
 _PARTS = 2
 """Steps in a sample when lag and delay are refined: one step of 10 ms lengthens the delay by 0.1 ms."""
-_DENSER = 4
-"""Factor on the number of starts then: each begins with the noise of one logged state."""
+_DENSER = 4  # factor on the number of starts then: each begins with the noise of one logged state
 _DIFFERENCE = 1e-4
 _SEARCHED = 0.3  # approximate share of the time of the search for delay and lag
 

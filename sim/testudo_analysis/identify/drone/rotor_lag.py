@@ -16,15 +16,13 @@ from testudo_analysis.identify.drone.flight_segments import FlightRecord
 from testudo_hardware.motion.rotor_drone import PITCH_SIGNS, ROLL_SIGNS, YAW_SIGNS
 
 _BAND_HZ = (5.0, 25.0)
-_PIECE_S, _SHORTEST_S = 3.0, 1.0
-"""Length of the drawn pieces, and of the shortest used stretch without a gap."""
+_PIECE_S, _SHORTEST_S = 3.0, 1.0  # length of the drawn pieces, and of the shortest used stretch without a gap
 _EDGE_S = 0.4
 """Transient of filter and lag at both ends of a stretch: with 0.15 s, lags were up to 3.6 ms too short and delays
 0.5 ms too long."""
 _LAGS_S = np.geomspace(0.01, 0.25, 15)
 _DELAYS_S = np.linspace(0.0, 0.05, 21)
-_FINER = 20
-"""Interpolated points between two grid points; again about the best of them."""
+_FINER = 20  # interpolated points between two grid points; again about the best of them
 _ZOOMS = 2
 _MIX = np.array([ROLL_SIGNS, PITCH_SIGNS, YAW_SIGNS])
 
@@ -35,8 +33,7 @@ class FastResponse:
 
     lag_s: float
     delay_s: float
-    gains: tuple[float, float, float]
-    """Of roll, pitch, yaw [rad/s² per N]: arm, and drag torque ratio, over inertia."""
+    gains: tuple[float, float, float]  # of roll, pitch, yaw [rad/s² per N]: arm, and drag torque ratio, over inertia
     explained: tuple[float, float, float]  # share of the power of each rate in the band that the motors explain
     pieces: int = 0  # number of pieces of the flights
 

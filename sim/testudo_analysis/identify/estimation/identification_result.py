@@ -17,16 +17,13 @@ HALF, ROBOTS = "half", "robots"
 class Estimate:
     """One parameter of a robot type, in the unit of its robot file."""
 
-    key: str
-    """Key of the robot file, such as `dynamics.velocity_lag`, or another name without such a key."""
+    key: str  # key of the robot file, such as `dynamics.velocity_lag`, or another name without such a key
     value: float
     low: float  # lower end of the 95 % interval
     high: float
     unit: str
-    determined: bool = True
-    """The run narrows the prior interval; otherwise the robot file keeps its value."""
-    note: str = ""
-    """Why it is not determined, and which manoeuvre would determine it; or another remark."""
+    determined: bool = True  # the run narrows the prior interval; otherwise the robot file keeps its value
+    note: str = ""  # why it is not determined, and which manoeuvre would determine it; or another remark
     by_robot: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     """Value, low and high of single robots; the robot file's interval covers them all."""
 

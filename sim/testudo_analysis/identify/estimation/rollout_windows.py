@@ -27,12 +27,10 @@ class SegmentSettings:
     """Settings of the stretches."""
 
     horizons_s: tuple[float, ...] = (0.5, 1.0, 2.0)
-    stretch_s: float = 5.0
-    """Windows that start within this time are one rollout; also the unit of the bootstrap."""
+    stretch_s: float = 5.0  # windows that start within this time are one rollout; also the unit of the bootstrap
     spacing_s: float = 0.1  # least time between starts
     step_s: float = 0.01  # step of the model
-    finer: int = 4
-    """Cells of each step with the mean command: the finer, the smoother the loss over the delay."""
+    finer: int = 4  # cells of each step with the mean command: the finer, the smoother the loss over the delay
     held_s: float = 1.1
     """Longest time that a command acts without another; after a longer silence the command is unknown. Windows with
     shorter silences are used for validation, not for the fit: a command may not have been recorded."""

@@ -29,8 +29,7 @@ class BagClock:
     to: str
     offset_s: float
     drift: float  # [s/s]; 0 where it is not significant
-    at_s: float
-    """Reference time of the offset on the clock of the bag [s since the epoch]."""
+    at_s: float  # reference time of the offset on the clock of the bag [s since the epoch]
     within_s: float  # half-width of the 95 % interval of the offset
     spread_s: float  # median absolute deviation of single measurements
     how: str

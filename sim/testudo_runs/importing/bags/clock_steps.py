@@ -30,8 +30,7 @@ class ClockStep:
     whose: str  # name of the clock
     at_ns: int  # time of recording before it [ns]
     by_ns: int  # size [ns], positive forward
-    order: int | None = None
-    """Index in the bag of the first message after it; None for the clock of a sender."""
+    order: int | None = None  # index in the bag of the first message after it; None for the clock of a sender
     cut: bool = False  # the size is uncertain, so the bag is cut there
 
     def sentence(self) -> str:

@@ -11,8 +11,7 @@ from testudo_runs.importing.mapping.topic_mapping import TopicMap
 LAGS_S = (-0.1, 2.0)
 CLEAR, MARGIN = 0.4, 0.1
 _APART = 0.2
-_FOLLOWS_S = 0.05
-"""Least delay of a motion after its command; a measured velocity has none."""
+_FOLLOWS_S = 0.05  # least delay of a motion after its command; a measured velocity has none
 _ALONE = "robot"
 
 

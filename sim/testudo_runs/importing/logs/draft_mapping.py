@@ -64,8 +64,7 @@ class Draft:
 
     file: str
     columns: tuple[tuple[int, str, float, float], ...]  # number, name, least and largest value
-    text: str
-    """The mapping after comments on the guesses; empty without a time or a role."""
+    text: str  # the mapping after comments on the guesses; empty without a time or a role
 
     def same(self, other: "Draft") -> bool:
         """Return whether the mapping also fits the log of another draft."""

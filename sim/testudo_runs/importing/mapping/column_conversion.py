@@ -99,8 +99,7 @@ class LogTable:
     count: int  # number of columns in the file
     columns: dict[int, np.ndarray] = field(repr=False)  # columns that were read, each (R,), by index from 0
     places: np.ndarray = field(repr=False)  # (R,) line or record of each row, from 1
-    time_ns: np.ndarray | None = field(default=None, repr=False)
-    """(R,) stamps [ns], where the file format has them."""
+    time_ns: np.ndarray | None = field(default=None, repr=False)  # (R,) stamps [ns], where the file format has them
     absent: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
     """Masks (R,) of empty fields by column index; only columns with empty fields."""
 
