@@ -1,4 +1,4 @@
-"""A simulated Crazyflie that speaks the radio protocol (CRTP) of the real one, so that an unmodified `cflib` flies it.
+"""A simulated Crazyflie with the radio protocol (CRTP) of the real one, so that an unmodified `cflib` flies it.
 
 `firmware.SimulatedCrazyflie` is pure: bytes and a clock in, bytes out. `server` puts it behind a UDP socket.
 Layouts and behaviour follow the documentation and the behaviour of the firmware of August 2026, protocol version 12;

@@ -263,9 +263,9 @@ class SimulatedCrazyflie:
             self._low_since_s = now_s
         elif now_s - self._low_since_s > _LOW_FOR_S:
             self.battery_state = _LOW_POWER
-        for text in supervisor.said:
+        for text in supervisor.messages:
             yield from console(text)
-        supervisor.said.clear()
+        supervisor.messages.clear()
         if self._stepped_s - self._heard_s > RADIO_SILENT_S:
             self.logs.reset()
         yield from self.logs.tick(now_s)

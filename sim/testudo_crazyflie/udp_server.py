@@ -146,7 +146,7 @@ class CrazyflieServer:
             return self._channel.lost[UP], self._channel.lost[DOWN]
 
     def _run(self) -> None:
-        keep_time(PRIORITY)  # the flight goes on when the computer is busy
+        keep_time(PRIORITY)  # keeps the flight in real time on a busy computer
         next_s = self._clock()
         while not self._ends.is_set():
             wait_s = max(0.0, min(next_s, self._channel.due_s) - self._clock())
@@ -163,7 +163,7 @@ class CrazyflieServer:
                         if towards == UP:
                             self._take(load[0], load[1], now_s)
                             continue
-                        with contextlib.suppress(OSError):  # the client is gone
+                        with contextlib.suppress(OSError):  # the client has disconnected
                             self._socket.sendto(*load)
                 if now_s >= next_s:
                     next_s = max(next_s + TICK_S, now_s)

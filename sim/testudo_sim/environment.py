@@ -57,7 +57,7 @@ class StepResult:
 
 @dataclass(frozen=True)
 class Environment:
-    """A team in a scenario, for many worlds at once."""
+    """A team in a scenario, in many parallel worlds."""
 
     scenario: Scenario
     team: SimulatedTeam

@@ -104,7 +104,7 @@ def fit_ground(
     steps = Steps(tell, _STEPS | more | {f"held out: {name}": 1.5 for name in left_out})
     steps.begin(_CUT)
     stretches = cut(robots, spec, chosen)
-    keys, everyone = _keys(spec), np.ones(len(stretches))
+    keys, all_weights = _keys(spec), np.ones(len(stretches))
     roller = BatchedRollout(spec, keys, stretches, chosen)
     start, limited = _start(roller, robots, spec, chosen), _limit_mask(keys)
     low, high = (np.array([getattr(QUANTITIES[key], end) for key in keys]) for end in ("low", "high"))
@@ -113,7 +113,7 @@ def fit_ground(
     problem = _Problem(roller, start, bounds, ~limited, _first_scale(spec, chosen))
     problem, whole, spread = _fit_of_all(problem, spec, stretches, len(chosen.horizons_s), steps)
     steps.begin(_EACH)
-    single = problem.solve(whole.values[0], stretches.robot, everyone)
+    single = problem.solve(whole.values[0], stretches.robot, all_weights)
     width = _widths(spec, keys)
     robot_spread, robot_tells = _each_robot(problem, single, stretches.robot, len(robots), width)
     steps.begin(_BASELINE)
@@ -123,7 +123,7 @@ def fit_ground(
         keys,
         whole.values[0],
         problem.free,
-        flat(whole.curvature, everyone, width),
+        flat(whole.curvature, all_weights, width),
         spread,
         single.values,
         robot_spread,
@@ -143,9 +143,9 @@ def _fit_of_all(
 ) -> tuple[_Problem, Fit, BootstrapSpread]:
     """Return the fit of all robots in three passes: scale of residuals, limits, determined parameters."""
     keys, start = _keys(spec), problem.start
-    everyone, all_one = np.ones(len(stretches)), np.zeros(len(stretches), int)
+    all_weights, all_one = np.ones(len(stretches)), np.zeros(len(stretches), int)
     steps.begin(_FIRST)
-    first = problem.solve(start, all_one, everyone).values[0]
+    first = problem.solve(start, all_one, all_weights).values[0]
     # robust deviation (H, E) of the residuals at parameters (P,)
     errors = problem.roller.errors(np.broadcast_to(first, (len(stretches), len(first))))
     rows = [
@@ -154,11 +154,11 @@ def _fit_of_all(
     ]
     problem = replace(problem, scale=np.maximum(1.4826 * np.array(rows), 1e-5))
     steps.begin(_LIMITS)
-    problem = _with_limits(problem, first, everyone)
+    problem = _with_limits(problem, first, all_weights)
     steps.begin(_ALL)
     begin = np.where(problem.free & ~_limit_mask(keys), first, problem.start)
-    whole = problem.solve(begin, all_one, everyone)
-    return _without_undetermined(problem, whole, spec, everyone)
+    whole = problem.solve(begin, all_one, all_weights)
+    return _without_undetermined(problem, whole, spec, all_weights)
 
 
 def _held_out(

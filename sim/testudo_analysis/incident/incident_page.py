@@ -145,7 +145,7 @@ def _all(incidents: Sequence[Incident]) -> str:
         rows = [_line(k, incidents[k]) for k in numbers]
         return table(("No.", "Time", "Kind", "What", "Likely cause"), rows, numbers=(0, 1))
 
-    return shown(picked) + (details(f"{len(rest)} more, less bad of their kinds", shown(rest)) if rest else "")
+    return shown(picked) + (details(f"{len(rest)} more, less severe of their kinds", shown(rest)) if rest else "")
 
 
 def _line(number: int, item: Incident) -> tuple[object, ...]:

@@ -258,7 +258,7 @@ def _pose_jump(recording: TeamRecording, incident: Incident, _: Sequence[Inciden
     back = np.linalg.norm(motion.position_world[min(after, last)] - motion.position_world[index])
     if incident.duration_s > 1.5 * (stamps[min(index + 1, last)] - stamps[index]) and back < 0.5 * incident.value:
         return f"a wrong pose: it returned after {incident.duration_s:.2f} s"
-    return "the new pose remained: a re-localisation, or somebody carried the robot"
+    return "the new pose remained: a re-localisation, or the robot was carried"
 
 
 def _pose_gap(_: TeamRecording, incident: Incident, others: Sequence[Incident]) -> str:

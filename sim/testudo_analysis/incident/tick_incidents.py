@@ -16,7 +16,7 @@ from testudo_runs.run_reader import ticks_in_order
 _JOIN_S = 1.0
 _MODES = {str(mode) for mode in Mode}
 _ORDERED = {"", "idle", "armed", "disarmed", "take_off", "hold", "land"}
-"""Root codes of a stop that an operator asked for."""
+"""Root codes of a stop that an operator requested."""
 
 
 def find_in_ticks(recording: TeamRecording, bounds: IncidentThresholds) -> list[Incident]:

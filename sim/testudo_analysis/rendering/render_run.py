@@ -125,7 +125,7 @@ def write_video(frames: Iterable[np.ndarray], out_path: Path, size: tuple[int, i
         "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-movflags", "+faststart", str(out_path),
     ]  # fmt: skip
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as encoder:  # noqa: S603
-        assert encoder.stdin is not None  # noqa: S101 -- a pipe was asked for
+        assert encoder.stdin is not None  # noqa: S101 -- a pipe was requested
         try:
             for frame in frames:
                 encoder.stdin.write(np.ascontiguousarray(frame).data)

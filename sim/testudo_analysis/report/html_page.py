@@ -29,7 +29,7 @@ def headline(data: ReportData) -> str:
     rows = [
         (v.name, v.value, v.bar, late if v.is_timing and v.passed is False else pill(v.passed)) for v in verdicts(data)
     ]
-    return table(("what", "measured", "asked for", ""), rows) if rows else ""
+    return table(("what", "measured", "required", ""), rows) if rows else ""
 
 
 def training(data: ReportData) -> str:

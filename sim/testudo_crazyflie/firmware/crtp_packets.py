@@ -132,7 +132,7 @@ def answer_version(data: bytes) -> list[Packet]:
 
 
 class MemoryService:
-    """The one memory of the vehicle: where trajectories are put."""
+    """The memory of the vehicle, which stores trajectories."""
 
     def __init__(self) -> None:
         """Begin with zeros."""

@@ -118,7 +118,7 @@ class FirmwareSupervisor:
         self.armed = self.crashed = self.tumbled = False
         self.emergency = False
         self.preflight_s, self.landed_s = 30.0, 3.0
-        self.said: list[str] = []
+        self.messages: list[str] = []
         """Unsent lines for the console."""
         self._watchdog_s: float | None = None
         self._thrust_s: float | None = None
@@ -186,11 +186,11 @@ class FirmwareSupervisor:
                 self._landed_at_s = now_s
             elif self.state == State.CRASHED:
                 self.crashed = True
-                self.said.append("SUP: Crashed, recovery required\n")
+                self.messages.append("SUP: Crashed, recovery required\n")
             elif self.state == State.FREE_FALL:
-                self.said.append("SUP: free falling!\n")
+                self.messages.append("SUP: free falling!\n")
             elif self.state == State.LOCKED:
-                self.said.append("SUP: Locked, reboot required\n")
+                self.messages.append("SUP: Locked, reboot required\n")
             if self.state not in _ARMED_STATES:
                 self.armed = False
             if self.auto_arm and self.state == State.CHECKS_PASSED:

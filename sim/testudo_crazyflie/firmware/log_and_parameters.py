@@ -207,7 +207,7 @@ class ParameterService:
         if packet.channel == _WRITE and len(data) >= 3:
             return self._write(data)
         if packet.channel == _MISC and data:
-            return [Packet(PARAMETERS, _MISC, said) for said in self._misc(data)]
+            return [Packet(PARAMETERS, _MISC, answer) for answer in self._misc(data)]
         return []
 
     def _write(self, data: bytes) -> list[Packet]:
@@ -228,8 +228,8 @@ class ParameterService:
     def _misc(self, data: bytes) -> list[bytes]:
         if data[0] == _SET_BY_NAME:
             group, name = [*data[1:].split(b"\0", 2), b"", b""][:2]
-            said = group + b"\0" + name + b"\0" + bytes([self._set_by_name(data[1:])])
-            return [bytes([_SET_BY_NAME]) + said]
+            answer = group + b"\0" + name + b"\0" + bytes([self._set_by_name(data[1:])])
+            return [bytes([_SET_BY_NAME]) + answer]
         if len(data) < 3:
             return []
         number = struct.unpack_from("<H", data, 1)[0]

@@ -143,7 +143,7 @@ class MujocoWorld:
             self.model.dof_solref[dof], self.model.dof_solimp[dof] = (2 * self.step_s, 1.0), STIFF
 
     def place(self, index: int, position_world: Sequence[float], yaw: float) -> None:
-        """Put robot ``index`` at rest at ``position_world`` (D,) [m] and ``yaw`` [rad]."""
+        """Place robot ``index`` at rest at ``position_world`` (D,) [m] and ``yaw`` [rad]."""
         self._poses = None
         group, place = self._where[index]
         count = group.start_ids.shape[1]  # computed for the whole group, used for one

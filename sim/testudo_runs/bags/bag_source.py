@@ -121,7 +121,7 @@ def _metadata(path: Path, damage: list[str], notes: list[str]) -> dict[str, Any]
     if not file.is_file():
         notes.append(
             f"{path.name}: {METADATA} is missing: the recorder was killed, or the file was left behind; "
-            "everything is taken from the bag itself; `testudo recover` makes it whole"
+            "everything is taken from the bag itself; `testudo recover` rebuilds it"
         )
         return {}
     try:

@@ -166,7 +166,7 @@ def _topics(folder: Path) -> list[dict[str, Any]]:
 
 
 def _drafted(path: Path, drafts: Sequence[Draft]) -> Report:
-    """Show the columns of logs that no mapping knows, and a mapping to begin with."""
+    """Report the columns of logs that match no mapping, with a draft mapping."""
     tables, kinds = [], []
     for draft in drafts:
         tables.append(table(f"{draft.file}: columns", ("number", "name", "least", "largest"), draft.columns))

@@ -287,6 +287,6 @@ def parse_offsets(texts: Sequence[str]) -> dict[str, float]:
 
 def propose(bags: Sequence[Path], msg_path: Sequence[Path], damage: list[str] | None = None) -> Proposal:
     """Return the proposed mapping of bags, with a progress bar; ``damage`` takes a sentence for each loss."""
-    what = "looking for what the topics mean"
+    what = "identifying the topics"
     with progress_bar(what) as tell:
         return propose_map(bags, tell=lambda share: tell(what, share), damage=damage, msg_path=msg_path)

@@ -1,4 +1,4 @@
-"""Columns of numbers to and from serialised standard messages, all samples at once."""
+"""Columns of numbers to and from serialised standard messages, vectorised over all samples."""
 
 from collections.abc import Sequence
 from functools import cache

@@ -258,12 +258,12 @@ def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array)
     return runs, jnp.where(late, pause, jnp.maximum(state.pause - 1, 0))
 
 
-def _falsified(faults: Faults, said: jax.Array) -> jax.Array:
+def _falsified(faults: Faults, messages: jax.Array) -> jax.Array:
     """Return the messages (6 D, N, E) with displaced positions of liars."""
     dimension = faults.lie_world.shape[0]
     moved = jnp.concatenate([faults.lie_world, 0 * faults.lie_world, *([faults.lie_world] * 4)])
-    liar = _is(faults, LIAR, said[0])
-    return said + jnp.where(liar, moved[: 6 * dimension, None], 0.0)
+    liar = _is(faults, LIAR, messages[0])
+    return messages + jnp.where(liar, moved[: 6 * dimension, None], 0.0)
 
 
 def _displaced(state: DeployedTeamState, measured: MotionState) -> MotionState:

@@ -273,7 +273,7 @@ def test_stamps_of_another_clock_are_brought_to_that_of_the_recorder(tmp_path):
         strayed.robots["a"].find("pose").stamp_s, np.delete(np.arange(60), [30, 40]) / 10, atol=1e-6
     )
     assert len(told) == 2
-    assert any("put forward by 1700000000.000 s" in note for note in found.info["notes"])
+    assert any("shifted forward by 1700000000.000 s" in note for note in found.info["notes"])
     assert any("stamps are all zero" in note for note in found.info["notes"])
     assert not damage
 

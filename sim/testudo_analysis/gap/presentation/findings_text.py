@@ -16,14 +16,14 @@ _OTHERS = {False: "slip", True: "drag, damping or trim"}
 
 def findings(report: GapReport) -> list[str]:
     """Return the findings, the most important first."""
-    said = []
+    sentences = []
     for gap in report.types:
         name = f"{gap.robot_type}: " if len(report.types) > 1 else ""
         parts = (_sizes(gap, report.horizons_s), _causes(gap), _places(gap), _latency(gap), _margin_findings(gap))
-        said += [name + sentence for sentences in parts for sentence in sentences]
+        sentences += [name + sentence for sentences in parts for sentence in sentences]
     if report.against:
-        said.append(comparison_text(report))
-    return said
+        sentences.append(comparison_text(report))
+    return sentences
 
 
 def next_steps(report: GapReport) -> list[tuple[str, str]]:

@@ -72,11 +72,11 @@ def page(data: PageData) -> str:
                 ("parameters", "Parameters", _parameters(gap)),
             )
         ]
-    said = [*(f"{name} cannot be replayed: {why}" for name, why in report.left_out.items()), *report.notes]
+    remarks = [*(f"{name} cannot be replayed: {why}" for name, why in report.left_out.items()), *report.notes]
     sections += [
         ("against", f"Against {report.against_name}", _against(report)),
         ("score", "Score", _score(report)),
-        ("notes", "Notes", "".join(map(paragraph, said)) + (facts(report.versions) if report.versions else "")),
+        ("notes", "Notes", "".join(map(paragraph, remarks)) + (facts(report.versions) if report.versions else "")),
         ("next", "Next steps", _next(report)),
     ]
     name = Path(report.run).name or "recording"

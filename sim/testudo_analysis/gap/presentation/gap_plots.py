@@ -45,8 +45,8 @@ def horizon_plot(gap: TypeGap, horizons_s: Sequence[float]) -> PlotImage:
         handles, labels = panels.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         row = gap.find(gap.best, "position", horizons_s[-1])
-        said = f"; {gap.best}: {row.median.value * 1e3:.1f} mm after {horizons_s[-1]:g} s" if row else ""
-        return picture(figure, f"Open-loop error over the horizon by channel{said}.")
+        result = f"; {gap.best}: {row.median.value * 1e3:.1f} mm after {horizons_s[-1]:g} s" if row else ""
+        return picture(figure, f"Open-loop error over the horizon by channel{result}.")
 
 
 def robots_plot(gap: TypeGap, horizons_s: Sequence[float]) -> PlotImage:

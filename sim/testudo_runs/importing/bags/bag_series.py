@@ -274,7 +274,7 @@ def _in_order(samples: TopicSamples, what: str, lost: list[str]) -> TopicSamples
     parts = np.searchsorted(edges, np.arange(len(samples)), side="right")
     kept = parts == np.bincount(parts).argmax()
     lost.append(
-        f"{what}: the stamps go back for good {'twice or more' if len(edges) > 1 else 'once'}, first at "
+        f"{what}: the stamps step back permanently {'twice or more' if len(edges) > 1 else 'once'}, first at "
         f"{clock_time(int(samples.stamp_ns[edges[0]]))}; cut there, {int((~kept).sum())} of {len(kept)} "
         "samples are left out"
     )
@@ -299,11 +299,11 @@ def _on_record_clock(samples: TopicSamples, what: str, lost: list[str], notes: l
         notes.append(
             f"{what}: its stamps, such as {clock_time(int(samples.stamp_ns[0]))}, are of a clock that runs "
             f"at {rate:.4g} of that of the recorder; the times of recording are taken. If it is simulated "
-            "time, speeds and delays are wrong by as much, unless a bag that holds /clock is read alone"
+            "time, speeds and delays are wrong by this factor, unless a bag that holds /clock is read alone"
         )
         return replace(samples, stamp_ns=samples.log_ns, has_stamp=False)
     notes.append(
-        f"{what}: its stamps are of another clock than that of the recorder; put "
+        f"{what}: its stamps are of another clock than that of the recorder; shifted "
         f"{'forward' if ahead_ns > 0 else 'back'} by {abs(ahead_ns) / NANO:.3f} s"
     )
     return replace(samples, stamp_ns=samples.stamp_ns + ahead_ns, ahead_ns=int(ahead_ns))

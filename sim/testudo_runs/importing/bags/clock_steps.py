@@ -37,8 +37,8 @@ class ClockStep:
         """Return the step and its correction as a sentence."""
         way = "forward" if self.by_ns > 0 else "back"
         return (
-            f"{self.whose} was set {way} by {abs(self.by_ns) / NANO:.3f} s at {clock_time(self.at_ns)}; what "
-            f"follows is put {'back' if self.by_ns > 0 else 'forward'} by as much"
+            f"{self.whose} was set {way} by {abs(self.by_ns) / NANO:.3f} s at {clock_time(self.at_ns)}; "
+            f"the following times are shifted {'back' if self.by_ns > 0 else 'forward'} by the same amount"
         )
 
 

@@ -148,7 +148,7 @@ def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delim
     tables = {
         "schema": SCHEMA,
         "name": "own",
-        "about": f"drafted from {file.name}; look over units, frames and time",
+        "about": f"drafted from {file.name}; check units, frames and time",
         "text": [kind],
     }
     return Draft(
@@ -177,7 +177,7 @@ def _guesses(
         for unit in ("m", "rad", "m/s", "rad/s")
     }
     guesses += [
-        f"in {unit}, though nothing says so: "
+        f"in {unit}, though the log does not state it: "
         + ", ".join(f"{column} (reaches {reach[column]:.4g})" for column in columns)
         for unit, columns in plain.items()
         if columns

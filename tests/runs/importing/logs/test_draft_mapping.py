@@ -91,7 +91,7 @@ def test_several_logs_of_one_kind_have_one_draft_and_its_guesses_are_marked(tmp_
     (draft,) = report.values["drafts"]
     assert parse_map(draft, "draft.yaml").text[0].roles["pose"][0].channels["yaw"].unit == "deg"
     assert "# guessed: heading is in deg, as it reaches 170\n" in draft
-    assert "# guessed: in m, though nothing says so: px (reaches 5220), py (reaches 58)\n" in draft
+    assert "# guessed: in m, though the log does not state it: px (reaches 5220), py (reaches 58)\n" in draft
     report.show(None)
     said = capsys.readouterr().out
     assert said.count("schema: testudo/map/1") == 1
