@@ -152,6 +152,29 @@ def test_every_file_that_is_named_by_its_path_exists(page):
     assert all((ROOT / path).exists() for path in named), named
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_module_that_is_named_exists(page):
+    """Dotted names in backticks, as in the glossary: a package, a module, or a name that a module defines."""
+    text = page.read_text(encoding="utf-8")
+    missing = [name for name in re.findall(r"`(testudo_\w+(?:\.\w+)+)`", text) if not _is_defined(name)]
+    assert not missing
+
+
+def _is_defined(name):
+    parts = name.split(".")
+    for root in SOURCE_ROOTS:
+        place = next((found.parent for found in (ROOT / root).glob(f"**/{parts[0]}/__init__.py")), None)
+        if place is None:
+            continue
+        module = place.joinpath(*parts[1:])
+        if module.is_dir() or module.with_suffix(".py").is_file():
+            return True
+        owner = module.parent / "__init__.py" if module.parent.is_dir() else module.parent.with_suffix(".py")
+        if owner.is_file() and re.search(rf"\b{parts[-1]}\b", owner.read_text(encoding="utf-8")):
+            return True
+    return False
+
+
 def test_pictures_are_small():
     pictures = list((ROOT / "docs" / "images").iterdir())
     assert pictures
