@@ -365,7 +365,7 @@ def test_a_wrong_mapping_is_refused_in_one_sentence(tmp_path, rows, text, error,
 
 def test_the_mapping_in_the_documentation_holds():
     text = (Path(__file__).parents[3] / "docs" / "replay.md").read_text(encoding="utf-8")
-    section = text.partition("## Bags that are not ours")[2]
+    section = text.partition("## Bags of other projects")[2]
     block = section.partition("    schema:")[2].partition("\n\n")[0]
     entries = parse_topics(parse_map(textwrap.dedent(f"    schema:{block}"), "docs/replay.md"))
     assert {entry.role for entry in entries} == {"odometry", "pose", "command", "motors"}
