@@ -1,10 +1,10 @@
-"""Draws of known truths are kept one by one, and counted right."""
+"""Draws of known parameters are saved one by one, and errors, bias and coverage are computed."""
 
 import json
 
 import pytest
 
-from testudo_bench.accuracy.parameter_recovery import kept_values, recoveries, recovery_table
+from testudo_bench.accuracy.parameter_recovery import recoveries, recovery_table, saved_values
 from testudo_hardware.errors import TestudoError
 
 SETTINGS = {"robot": "r2", "duration_s": 10.0}
@@ -16,8 +16,8 @@ def draw(number):
     return {"lag": (1.0, value, value - 0.05, value + 0.05)}
 
 
-def test_a_bench_goes_on_from_what_its_file_holds(tmp_path):
-    file, made = tmp_path / "kept.json", []
+def test_a_benchmark_resumes_from_its_file(tmp_path):
+    file, made = tmp_path / "saved.json", []
 
     def recover(number):
         made.append(number)
@@ -29,7 +29,7 @@ def test_a_bench_goes_on_from_what_its_file_holds(tmp_path):
         recoveries(4, recover, SETTINGS, file)
     assert recoveries(4, recover, SETTINGS, file) == [draw(k) for k in range(4)]
     assert made == [0, 1, 2, 2, 3]
-    assert json.loads(file.read_text()) == kept_values(SETTINGS, [draw(k) for k in range(4)])
+    assert json.loads(file.read_text()) == saved_values(SETTINGS, [draw(k) for k in range(4)])
     assert len(recoveries(2, recover, SETTINGS, file)) == 2
     assert len(made) == 5
 
@@ -37,15 +37,15 @@ def test_a_bench_goes_on_from_what_its_file_holds(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("no json", "holds no draws that could go on"),
-        ('{"settings": 3}', "holds no draws that could go on"),
+        ("no json", "found no draws to resume"),
+        ('{"settings": 3}', "found no draws to resume"),
         ('{"settings": {"robot": "c3"}, "draws": []}', "settings: found .*c3.*, expected .*r2"),
     ],
 )
-def test_a_file_of_something_else_is_refused(tmp_path, text, words):
-    (tmp_path / "kept.json").write_text(text)
+def test_a_file_with_other_contents_is_refused(tmp_path, text, words):
+    (tmp_path / "saved.json").write_text(text)
     with pytest.raises(TestudoError, match=words):
-        recoveries(1, draw, SETTINGS, tmp_path / "kept.json")
+        recoveries(1, draw, SETTINGS, tmp_path / "saved.json")
 
 
 def test_errors_bias_and_coverage_are_counted():

@@ -157,14 +157,14 @@ def _descriptions(points: Mapping[str, EntryPoint]) -> list[tuple[str, str]]:
     return found
 
 
-def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str], None], kept: Path | None) -> Any:
+def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str], None], saved: Path | None) -> Any:
     """Call a benchmark with the options that it has.
 
-    A parameter ``say`` receives progress, a parameter ``kept`` the JSON file of partial results.
+    A parameter ``say`` receives progress, a parameter ``saved`` the JSON file of partial results.
     """
     known = dict(inspect.signature(function).parameters)
-    if known.pop("kept", None) is not None:
-        function = partial(function, kept=kept)
+    if known.pop("saved", None) is not None:
+        function = partial(function, saved=saved)
     if known.pop("say", None) is not None:
         function = partial(function, say=say)
     for key in options:

@@ -26,7 +26,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Slots, WorldParameters
-from testudo_sim.team.fault_schedule import CHASER, LIAR, Faults, LostLinkVehicle, coasted, listening, receive
+from testudo_sim.team.fault_schedule import FALSE_SENDER, PURSUER, Faults, LostLinkVehicle, coasted, listening, receive
 from testudo_sim.team.message_radio import (
     MessageRadio,
     by_slot,
@@ -59,8 +59,8 @@ class DeployedTeam:
     gate: bool = True  # layers 2 and 3
     stride: int = 1  # simulation ticks per control period of a robot; 2 and more allow asynchronous ticks
     longest_message_ticks: int = 2
-    strangers: bool = False
-    """Worlds have neighbours without a safety contract (`Faults.stranger`), which a tracking system measures."""
+    has_hostile_robot: bool = False
+    """Worlds have neighbours without a safety contract (`Faults.hostile_kind`), which a tracking system measures."""
 
 
 @jax.tree_util.register_dataclass
@@ -108,11 +108,11 @@ def start_deployed(
     radio = receive_messages(first, deployment.longest_message_ticks + 1)
     size, slots = yaw.shape[0], Slots.create(team.model.spec, team.channels)
     last = (jnp.arange(size) + 1 + jnp.arange(size - 1)[:, None]) % size == size - 1
-    flagged = last[..., None] & (faults.stranger == CHASER)
+    flagged = last[..., None] & (faults.hostile_kind == PURSUER)
     zero = jnp.zeros(yaw.shape, jnp.int32)
     number = jnp.zeros((), jnp.int32)
     table = neighbour_table(radio, number, team.model.spec.control_period_s, faults)
-    table = replace(table, untrusted=flagged) if deployment.strangers else table
+    table = replace(table, untrusted=flagged) if deployment.has_hostile_robot else table
     return DeployedTeamState(
         begin.physics,
         sent,
@@ -145,15 +145,15 @@ def tick_deployed(
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
     nominal_world, yaw_rate = split_command(team, nominal_world)
-    # nominal velocities, with chasers directed at their nearest neighbour
+    # nominal velocities, with pursuers directed at their nearest neighbour
     place = team.physics.scene(state.physics).robots.position_world
     offset = place[:, :-1] - place[:, -1:]
     distance = length(offset)
     nearest = jnp.argmin(distance, axis=0)
     towards = jnp.take_along_axis(offset / (distance + 1e-6), nearest[None, None], axis=1)
     speed = team.model.spec.control_point_speed_m_s
-    chaser = _is(state.faults, CHASER, nominal_world[0])
-    nominal = jnp.where(chaser, speed * towards, nominal_world)
+    pursuer = _is(state.faults, PURSUER, nominal_world[0])
+    nominal = jnp.where(pursuer, speed * towards, nominal_world)
     stop = team.model.stopping_point(state.estimate)
     result, space = _shielded(team, deployment, state, stop, nominal)
     sound = runs & state.located & ~state.weak
@@ -164,7 +164,7 @@ def tick_deployed(
     space = jax.tree.map(lambda new, old: jnp.where(sound, new, old), space, state.space)
     sent_message = message(stop.position_world, jnp.where(sound, result.control_velocity_world, 0.0), space)
     # radio after the messages (6 D, N, E) of this tick; `runs` (N, E) marks running processes
-    sends = runs & state.located & ~_is(state.faults, CHASER, runs)
+    sends = runs & state.located & ~_is(state.faults, PURSUER, runs)
     faults, loss = state.faults, state.parameters.message_loss
     radio = exchange(state.radio, _falsified(faults, sent_message), sends, state.number, loss, faults, radio_key)
     turns = turned_on(state.turns, yaw_rate, ~(sound & (result.status != int(ShieldStatus.BRAKED))))
@@ -182,7 +182,7 @@ def tick_deployed(
     number = state.number + 1
     table = neighbour_table(radio, number, team.model.spec.control_period_s, state.faults)
     flagged = state.flagged
-    if deployment.strangers:
+    if deployment.has_hostile_robot:
         table, flagged = _watch(team, deployment, state, radio, table, measured)
     braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
     held = jnp.where(runs, 1, state.held + 1)
@@ -233,8 +233,8 @@ def _shielded(
         space = state.space
     else:
         return unshielded, state.space
-    if deployment.strangers:
-        hostile = _is(state.faults, CHASER, zero > 0) | _is(state.faults, LIAR, zero > 0)
+    if deployment.has_hostile_robot:
+        hostile = _is(state.faults, PURSUER, zero > 0) | _is(state.faults, FALSE_SENDER, zero > 0)
         result = jax.tree.map(lambda a, b: jnp.where(hostile, a, b), unshielded, result)
     return result, space
 
@@ -242,7 +242,7 @@ def _shielded(
 def _is(faults: Faults, kind: int, like: jax.Array) -> jax.Array:
     """Return the mask (N, E) of untrusted robots of a kind."""
     last = jnp.arange(like.shape[0]) == like.shape[0] - 1
-    return last[:, None] & (faults.stranger == kind)
+    return last[:, None] & (faults.hostile_kind == kind)
 
 
 def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -259,11 +259,12 @@ def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array)
 
 
 def _falsified(faults: Faults, messages: jax.Array) -> jax.Array:
-    """Return the messages (6 D, N, E) with displaced positions of liars."""
-    dimension = faults.lie_world.shape[0]
-    moved = jnp.concatenate([faults.lie_world, 0 * faults.lie_world, *([faults.lie_world] * 4)])
-    liar = _is(faults, LIAR, messages[0])
-    return messages + jnp.where(liar, moved[: 6 * dimension, None], 0.0)
+    """Return the messages (6 D, N, E) with displaced positions of false senders."""
+    offset = faults.false_offset_world
+    dimension = offset.shape[0]
+    moved = jnp.concatenate([offset, 0 * offset, *([offset] * 4)])
+    false_sender = _is(faults, FALSE_SENDER, messages[0])
+    return messages + jnp.where(false_sender, moved[: 6 * dimension, None], 0.0)
 
 
 def _displaced(state: DeployedTeamState, measured: MotionState) -> MotionState:
@@ -292,7 +293,7 @@ def _watch(
     age = jnp.full_like(table.age_s, spec.pose_max_age_s)
     peers = peer_spaces(radio, jnp.inf, ~state.flagged)
     left = left_reserved_segments(deployment.shield.space, peers, seen, age, table.age_s, spec.control_point_speed_m_s)
-    flagged = state.flagged | (left & (state.faults.stranger > 0))
+    flagged = state.flagged | (left & (state.faults.hostile_kind > 0))
     return replace(
         table,
         control_point_world=jnp.where(flagged, seen, table.control_point_world),

@@ -51,16 +51,16 @@ class Faults:
     jump: jax.Array  # (2, E) int: first tick, and the tick after the last, with a wrong localisation of robot 0
     jump_world: jax.Array  # (D, E) [m]: displacement
     jump_yaw: jax.Array  # (E,) [rad]
-    stranger: jax.Array  # (E,) int: type of the last robot: 0 a team member, `CHASER`, `FREEZER` or `LIAR`
-    lie_world: jax.Array  # (D, E) [m]: displacement of the announced position of a liar
+    hostile_kind: jax.Array  # (E,) int: the last robot: 0 a team member, `PURSUER`, `FAILED_PROCESS` or `FALSE_SENDER`
+    false_offset_world: jax.Array  # (D, E) [m]: displacement of the announced position of a `FALSE_SENDER`
     blind_age: jax.Array  # (E,) bool, negative control: message ages count from arrival
     blind_take: jax.Array  # (E,) bool, negative control: requested space is used without acknowledgements
     radio: RadioLoss | None = None  # loss of set-points to drones; None without loss
 
 
-CHASER, FREEZER, LIAR = 1, 2, 3
-"""A chaser drives unshielded at full speed at the nearest robot and is known as untrusted; the process of a freezer
-dies; a liar announces wrong positions."""
+PURSUER, FAILED_PROCESS, FALSE_SENDER = 1, 2, 3
+"""A pursuer drives unshielded at full speed at the nearest robot and is known as untrusted; a failed process ends while
+the robot drives; a false sender announces wrong positions."""
 
 
 def no_faults(dimension: int, size: int, worlds: int, driver_ticks: int) -> Faults:
@@ -80,8 +80,8 @@ def no_faults(dimension: int, size: int, worlds: int, driver_ticks: int) -> Faul
         jump=pair + NEVER,
         jump_world=jnp.zeros((dimension, worlds)),
         jump_yaw=jnp.zeros(worlds),
-        stranger=none,
-        lie_world=jnp.zeros((dimension, worlds)),
+        hostile_kind=none,
+        false_offset_world=jnp.zeros((dimension, worlds)),
         blind_age=none > 0,
         blind_take=none > 0,
     )

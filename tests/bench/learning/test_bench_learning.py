@@ -114,12 +114,12 @@ def test_success_with_a_contact_is_no_success():
 
 def test_a_study_comes_back_as_it_was_kept(tmp_path):
     file = tmp_path / "study.json"
-    kept = SavedResults.open(SMALL, file)
-    kept.add_run(made_run(True, 0))
-    kept.add_cost(made_cost(4))
+    saved = SavedResults.open(SMALL, file)
+    saved.add_run(made_run(True, 0))
+    saved.add_cost(made_cost(4))
     again = SavedResults.open(SMALL, file)
-    assert (again.runs, again.costs) == (kept.runs, kept.costs)
-    assert SavedResults.open(replace(SMALL, seeds=9), file).runs == kept.runs
+    assert (again.runs, again.costs) == (saved.runs, saved.costs)
+    assert SavedResults.open(replace(SMALL, seeds=9), file).runs == saved.runs
 
 
 @pytest.mark.parametrize(
@@ -150,20 +150,20 @@ def test_a_stopped_study_goes_on_where_it_was(tmp_path, without_work, monkeypatc
         return run(self, seed, shielded=shielded, say=say)
 
     monkeypatch.setattr(shield_study.Trials, "run", stopped)
-    first = shield_study.bench_learning(quick=True, repeats=2, kept=file)
+    first = shield_study.bench_learning(quick=True, repeats=2, saved=file)
     assert first.values["interrupted"]
     assert without_work == [(True, 0), (False, 0)]
     assert all(row[1] for row in first.rows)
     monkeypatch.setattr(shield_study.Trials, "run", run)
     without_work.clear()
     shown = []
-    second = shield_study.bench_learning(quick=True, repeats=2, kept=file, plot=tmp_path / "p.png", say=shown.append)
+    second = shield_study.bench_learning(quick=True, repeats=2, saved=file, plot=tmp_path / "p.png", say=shown.append)
     assert without_work == [(True, 1), (False, 1), 2, 8]
     assert "training 3 of 4, with the shield, seed 1" in shown[0]
     assert [arm["seeds"] for arm in second.values["arms"]] == [2, 2, 2, 2]
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     without_work.clear()
-    assert not shield_study.bench_learning(quick=True, repeats=2, kept=file).values["interrupted"]
+    assert not shield_study.bench_learning(quick=True, repeats=2, saved=file).values["interrupted"]
     assert without_work == []
 
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_trained(tmp_path, wit
     with pytest.raises(TestudoError, match=r"--plot .*: folder .* does not exist"):
         shield_study.bench_learning(quick=True, plot=tmp_path / "no" / "p.png")
     with pytest.raises(TestudoError, match=r"--json .*: folder .* does not exist"):
-        shield_study.bench_learning(quick=True, kept=tmp_path / "no" / "study.json")
+        shield_study.bench_learning(quick=True, saved=tmp_path / "no" / "study.json")
     assert without_work == []
 
 

@@ -156,7 +156,7 @@ def test_with_room_it_is_the_margin_of_walls():
     assert within_walls(tubes, arena, 0.05)[0].any()
 
 
-def stranger(place, age_s, *, untrusted=True):
+def untrusted_peer(place, age_s, *, untrusted=True):
     """Return the table (D, 1) of one neighbour that was seen at a place."""
     place = np.array(place, float)[:, None]
     return PeerTable(place, 0 * place, np.array([age_s]), np.array([True]), np.array([untrusted]))
@@ -177,7 +177,7 @@ def test_the_distance_kept_from_a_stranger_grows_with_speed_and_age(name):
         for k in range(len(FACTORS)):
             tip = found.tube_world[0, :, k].max()
             for distance in np.arange(0.0, 8.0, 0.005):
-                table = stranger((tip + distance, *[0.0] * (size - 1)), age_s)
+                table = untrusted_peer((tip + distance, *[0.0] * (size - 1)), age_s)
                 if clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, table)[k]:
                     distances.append(distance)
                     break
@@ -188,9 +188,9 @@ def test_the_distance_kept_from_a_stranger_grows_with_speed_and_age(name):
     assert old - fresh == pytest.approx(np.full(len(FACTORS), 0.5 * space.untrusted_speed_m_s), abs=0.011)
     # the brake's own time: at least the delay and the hold, in which it may not yet act
     assert fresh[-1] >= space.untrusted_m + space.untrusted_speed_m_s * (spec.command_delay_s + spec.hold_s) - 0.005
-    trusted = stranger((0.0,) * size, 0.0, untrusted=False)
+    trusted = untrusted_peer((0.0,) * size, 0.0, untrusted=False)
     assert clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, trusted).all()
-    unseen = stranger((np.nan,) * size, 0.0)
+    unseen = untrusted_peer((np.nan,) * size, 0.0)
     assert not clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, unseen).any()
 
 
@@ -209,15 +209,13 @@ def test_a_stranger_beside_the_way_to_rest_counts_although_no_point_of_the_tube_
     assert np.hypot(keep - 1e-4, np.diff(along)[gap] / 2) > keep + 1e-4  # to the points alone it is far enough
     for away, is_clear in ((keep - 1e-4, False), (keep + 1e-4, True)):
         place[1] = away
-        assert (
-            clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, stranger(place, 0.0))[0]
-            == is_clear
-        )
+        peer = untrusted_peer(place, 0.0)
+        assert clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, peer)[0] == is_clear
 
 
 @pytest.mark.parametrize("name", [*ROBOTS, "robomaster_s1"])
 def test_a_fast_robot_does_not_rest_sooner_for_a_slow_command(name):
-    """Regression: a stranger that is first seen late, when the robot is fast already; the brake alone was judged."""
+    """Regression: an unknown robot is first seen when the robot is fast already; only the brake was checked."""
 
     def reach(share, factor):
         model, space, state, stop = moving(name, share=share)
@@ -225,7 +223,7 @@ def test_a_fast_robot_does_not_rest_sooner_for_a_slow_command(name):
         found = command_candidates(model, space, state.position_world, state, stop, wanted)
         tip = found.tube_world[0, :, -1].max()
         for distance in np.arange(0.0, 8.0, 0.005):
-            table = stranger((tip + distance, *[0.0] * (model.spec.dimension - 1)), 0.0)
+            table = untrusted_peer((tip + distance, *[0.0] * (model.spec.dimension - 1)), 0.0)
             if clear_of_untrusted(model, space, found.tube_world, found.velocity_world, state, table)[-1]:
                 return distance, model.spec, space
         raise AssertionError
@@ -238,7 +236,7 @@ def test_a_fast_robot_does_not_rest_sooner_for_a_slow_command(name):
     assert reach(0.0, 1.0)[0] == rests
 
 
-class Chaser:
+class Pursuer:
     """A body that drives at a robot as fast as the margins assume, and stops when it touches it."""
 
     def __init__(self, drive, rng):
@@ -259,28 +257,28 @@ class Chaser:
 
 
 def chase(name, seed, aim, seconds):
-    """Return the robot's highest speed in contact with a chaser, and at any other time [m/s]; one contact is enough."""
+    """Return the robot's speeds [m/s] in contact with a pursuer, and its highest speed at any other time."""
     spec, rng = load_robot(name), np.random.default_rng(seed)
     drive = Drive(spec, drawn(spec, rng, ends=True), rng, untrusted=("r1",), gate_only=True)
-    chaser, size = Chaser(drive, rng), spec.dimension
+    pursuer, size = Pursuer(drive, rng), spec.dimension
     touching, free = [], [0.0]
     own = rng.standard_normal(size)
     for _ in range(int(seconds / spec.control_period_s)):
         drive.see(STEP_S * rng.integers(0, int(spec.pose_max_age_s / STEP_S) - 1))
-        drive.loop.on_sighting("r1", PeerMeasurement(drive.now_s - 1e-6, tuple(chaser.place.tolist())))
-        towards = chaser.place - drive.place
+        drive.loop.on_sighting("r1", PeerMeasurement(drive.now_s - 1e-6, tuple(pursuer.place.tolist())))
+        towards = pursuer.place - drive.place
         side = np.array([-towards[1], towards[0], *[0.0] * (size - 2)])
         wanted = {"towards": towards, "beside": side, "anywhere": own}[aim]
         drive.tick(spec.control_point_speed_m_s * wanted / np.linalg.norm(wanted))
         for place, velocity in list(zip(*drive.move(STEP_S * round(spec.control_period_s / STEP_S)), strict=True))[1:]:
-            (touching if chaser.follow(place) else free).append(speed_of(spec, velocity))
+            (touching if pursuer.follow(place) else free).append(speed_of(spec, velocity))
     return touching, max(free)
 
 
 CHASES = [(aim, name) for aim in ("towards", "beside", "anywhere") for name in (*ROBOTS, "robomaster_s1")]
 
 
-# every robot is chased the straight way, and one in each other; the rest takes most of a minute
+# every robot is pursued the straight way, and one in each other; the rest takes most of a minute
 @pytest.mark.parametrize(
     ("aim", "name"),
     [
@@ -291,7 +289,7 @@ CHASES = [(aim, name) for aim in ("towards", "beside", "anywhere") for name in (
     ],
 )
 def test_the_robot_stands_when_a_chaser_reaches_it(name, aim):
-    """R5: own speed is below 1 cm/s at any contact, for a chaser as fast as the team."""
+    """R5: own speed is below 1 cm/s at any contact, for a pursuer as fast as the team."""
     chases = [chase(name, seed, aim, seconds=4.0) for seed in range(4)]
     at_contact = [max(touching) for touching, _ in chases if touching]
     assert len(at_contact) >= (1 if aim == "anywhere" else 2)  # some get away in time

@@ -12,7 +12,7 @@ import pytest
 from tests.sim.deployed_team import apart, begin, deployed, drive, places
 
 from testudo_deploy.shield.velocity_projection import ShieldStatus
-from testudo_sim.team.fault_schedule import CHASER, LIAR, NEVER, no_faults
+from testudo_sim.team.fault_schedule import FALSE_SENDER, NEVER, PURSUER, no_faults
 
 WORLDS = 6
 FINE, DEAD, LATE, JUMP, TURN, RUNAWAY = range(WORLDS)
@@ -22,7 +22,7 @@ DRIVER_TICKS, BEGIN, END, TICKS = 4, 30, 60, 90
 @pytest.fixture(scope="module")
 def log():
     """Drive the six worlds and return what happened by tick, each (T, ..., N, E)."""
-    team, deployment = deployed(longest=2, strangers=True, project=False)
+    team, deployment = deployed(longest=2, has_hostile_robot=True, project=False)
     worlds = WORLDS
     faults = no_faults(2, 2, worlds, driver_ticks=DRIVER_TICKS)
     dead = np.full((2, worlds), NEVER)
@@ -120,13 +120,13 @@ def test_a_jump_of_the_pose_brakes_and_silences_until_it_is_over(log, world):
     assert speed(log, 0, world)[END + 5 :].mean() > 0.08
 
 
-def test_strangers_are_seen_through():
-    """A chaser drives at its neighbour, unshielded and silent; a liar is found out at its first lie; others never."""
-    team, deployment = deployed(longest=2, strangers=True, project=False)
+def test_hostile_robots_behave_as_specified_and_are_flagged():
+    """A pursuer drives at its neighbour, unshielded and silent; only a false sender is flagged, at once."""
+    team, deployment = deployed(longest=2, has_hostile_robot=True, project=False)
     faults = replace(
         no_faults(2, 2, WORLDS, driver_ticks=DRIVER_TICKS),
-        stranger=jnp.array([0, CHASER, LIAR] + [0] * (WORLDS - 3)),
-        lie_world=jnp.zeros((2, WORLDS)).at[0].set(2.0),
+        hostile_kind=jnp.array([0, PURSUER, FALSE_SENDER] + [0] * (WORLDS - 3)),
+        false_offset_world=jnp.zeros((2, WORLDS)).at[0].set(2.0),
     )
     place, yaw = apart(2, WORLDS, distance=4.0)
     wanted = np.zeros((2, 2, WORLDS))
@@ -136,9 +136,9 @@ def test_strangers_are_seen_through():
     assert not flagged[:, 0, :, 0].any()
     assert flagged[:, 0, 0, 1].all()
     assert flagged[5:, 0, 0, 2].all()
-    assert not flagged[:, 0, 1].any()  # the stranger's own idea of robot 0
+    assert not flagged[:, 0, 1].any()  # what the hostile robot knows of robot 0
     last = states[-1]
-    assert places(last)[1, 1, 1] < 4.0 - 0.2  # the chaser has come nearer, across what was wanted
+    assert places(last)[1, 1, 1] < 4.0 - 0.2  # the pursuer is nearer, against the wanted command
     assert (np.asarray(last.radio.heard)[0, 0, :3] == [59, -1, 59]).all()
     seen = np.asarray(last.table.control_point_world)[:, 0, 0]
     assert seen[:, 1:3] == pytest.approx(places(last)[:, 1, 1:3], abs=0.05)
@@ -146,15 +146,15 @@ def test_strangers_are_seen_through():
 
 
 def test_a_robot_that_is_pushed_goes_on_talking_and_is_found_out():
-    """Robot 1 stands because its brakes were found weak; the chaser pushes it on at 0.2 m/s in one of two worlds.
+    """Robot 1 stands because its brakes were found weak; the pursuer pushes it on at 0.2 m/s in one of two worlds.
 
     There robot 0 no longer trusts it, however old its messages are (all are late).
     """
-    team, deployment = deployed(size=3, longest=10, strangers=True, project=False)
+    team, deployment = deployed(size=3, longest=10, has_hostile_robot=True, project=False)
     place, yaw = apart(3, 2, distance=4.0)
     faults = replace(
         no_faults(2, 3, 2, driver_ticks=DRIVER_TICKS),
-        stranger=jnp.array([CHASER, CHASER]),
+        hostile_kind=jnp.array([PURSUER, PURSUER]),
         message_ticks=jnp.full((2, 2), 10),
     )
     state = begin(team, deployment, place, yaw, faults)
@@ -185,8 +185,8 @@ def test_no_faults_are_none():
         faults.link_loss,
         faults.jump_world,
         faults.jump_yaw,
-        faults.stranger,
-        faults.lie_world,
+        faults.hostile_kind,
+        faults.false_offset_world,
         faults.blind_age,
         faults.blind_take,
     ):

@@ -42,7 +42,7 @@ def talk(faults, loss=0.0, sends=None, seed=0, ticks=60):
 
     Numbers, x of the content, acknowledged numbers, ages [s], ticks of silence.
     """
-    worlds = faults.stranger.shape[0]
+    worlds = faults.hostile_kind.shape[0]
     sends = jnp.ones((ticks, SIZE, worlds), bool) if sends is None else sends
     return map(np.asarray, _talk(faults, jnp.full(worlds, loss), sends, jax.random.key(seed), ticks))
 

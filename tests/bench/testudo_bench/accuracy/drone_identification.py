@@ -1,7 +1,5 @@
 """`testudo bench drone_identify`: predicts quadrotors from motor signals, on held-out flights."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """`testudo bench identify`: recovery of known parameters, and remaining errors on a real run."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time
@@ -14,7 +12,7 @@ import numpy as np
 from testudo_analysis.identify.drone.identify_drone import DroneSettings, identify_drone
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, Identification
 from testudo_analysis.identify.identify_run import identify_run
-from testudo_bench.accuracy.parameter_recovery import COLUMNS, Found, kept_values, recoveries, recovery_table
+from testudo_bench.accuracy.parameter_recovery import COLUMNS, Found, recoveries, recovery_table, saved_values
 from testudo_bench.performance.recorded_runs import DATA_VARIABLE
 from testudo_bench.synthetic_data.synthetic_flights import DroneTruth, synthetic_flight
 from testudo_bench.synthetic_data.synthetic_runs import Truth, synthetic_run
@@ -48,7 +46,7 @@ def bench_identify(
     *,
     robot: str = "irobot_create",
     repeats: int = 50,
-    kept: Path | None = None,
+    saved: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
     """Identify synthetic runs with known parameters, and real ground robots if their logs are available.
@@ -60,16 +58,16 @@ def bench_identify(
     Args:
         robot: registered robot.
         repeats: number of synthetic runs.
-        kept: JSON file with the result of each run, so that the same command resumes.
+        saved: JSON file with the result of each run, so that the same command resumes.
         say: called with progress messages.
     """
     spec = load_robot(robot)
     flies = bool(spec.rotors)
     length = _FLIGHT_S if flies else _DURATION_S
     settings = {"robot": spec.name, "robot_sha256": spec.sha256, "robots": _ROBOTS, "duration_s": length}
-    found = recoveries(repeats, lambda k: (recover_flight if flies else recover_drawn)(spec, k), settings, kept, say)
+    found = recoveries(repeats, lambda k: (recover_flight if flies else recover_drawn)(spec, k), settings, saved, say)
     rows, numbers = recovery_table(found, _ROTORS if flies else _SHOWN)
-    values: dict[str, Any] = {**kept_values(settings, found), "synthetic": numbers, "machine": machine()}
+    values: dict[str, Any] = {**saved_values(settings, found), "synthetic": numbers, "machine": machine()}
     more = []
     folder = Path(os.environ.get(DATA_VARIABLE, "")) / _REAL
     if spec.kind == DIFFERENTIAL_DRIVE and os.environ.get(DATA_VARIABLE) and folder.is_dir():

@@ -1,6 +1,4 @@
-"""Known parameters, found again: many draws of a truth, each kept as soon as it is done, and how well they came out."""
-
-from __future__ import annotations
+"""Recovery of known parameters in many synthetic runs, each saved when it is done, and its errors and coverage."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -21,42 +19,35 @@ def recoveries(
     count: int,
     recover: Callable[[int], Found],
     settings: Mapping[str, Any],
-    kept: Path | None,
+    saved: Path | None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Found]:
-    """Return what was recovered in so many draws; those that a file holds are not done again.
+    """Return the results of ``count`` draws, each made by ``recover`` from its number.
 
-    Args:
-        count: draws.
-        recover: makes one, by its number.
-        settings: JSON-ready: draws of other settings are others.
-        kept: JSON file, written after each draw; None keeps nothing.
-        say: is told what is going on.
+    The JSON file ``saved`` is written after each draw, and draws in it are not repeated; ``settings`` identify them.
 
     Raises:
-        TestudoError: the file is something else, of other settings, or cannot be written.
+        TestudoError: the file has other contents or other settings, or cannot be written.
     """
-    found = _kept(settings, kept)[:count]
+    found = _read_saved(settings, saved)[:count]
     while len(found) < count:
         say(f"draw {len(found) + 1} of {count}")
         found.append(recover(len(found)))
-        if kept is not None:
-            _write(kept, kept_values(settings, found))
+        if saved is not None:
+            try:
+                saved.write_text(json.dumps(saved_values(settings, found)) + "\n", encoding="utf-8")
+            except OSError as error:
+                raise TestudoError(f"--json {saved}: cannot be written: {error.strerror}") from error
     return found
 
 
-def kept_values(settings: Mapping[str, Any], found: Sequence[Found]) -> dict[str, Any]:
-    """Return the JSON-ready values from which `recoveries` goes on."""
+def saved_values(settings: Mapping[str, Any], found: Sequence[Found]) -> dict[str, Any]:
+    """Return the JSON-ready values from which `recoveries` resumes."""
     return {"settings": dict(settings), "draws": [{name: list(row) for name, row in one.items()} for one in found]}
 
 
 def recovery_table(found: Sequence[Found], names: Mapping[str, str]) -> tuple[list[tuple[str, ...]], dict[str, Any]]:
-    """Return rows under `COLUMNS`, and the numbers by parameter.
-
-    Args:
-        found: draws.
-        names: what each parameter is called in the table.
-    """
+    """Return rows under `COLUMNS` and the figures by parameter; ``names`` are the names in the table."""
     rows, values = [], {}
     for name in found[0] if found else ():
         true, value, low, high = np.array([one[name] for one in found]).T
@@ -81,24 +72,17 @@ def recovery_table(found: Sequence[Found], names: Mapping[str, str]) -> tuple[li
     return rows, values
 
 
-def _kept(settings: Mapping[str, Any], kept: Path | None) -> list[Found]:
-    if kept is None or not kept.exists():
+def _read_saved(settings: Mapping[str, Any], saved: Path | None) -> list[Found]:
+    if saved is None or not saved.exists():
         return []
     try:
-        values = json.loads(kept.read_text(encoding="utf-8"))
+        values = json.loads(saved.read_text(encoding="utf-8"))
         known, draws = (
             values["settings"],
             [{name: tuple(map(float, row)) for name, row in one.items()} for one in values["draws"]],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TestudoError(f"--json {kept}: holds no draws that could go on; give another file") from error
+        raise TestudoError(f"--json {saved}: found no draws to resume; give another file") from error
     if known != dict(settings):
-        raise TestudoError(f"--json {kept}: settings: found {known}, expected {dict(settings)}; give another file")
+        raise TestudoError(f"--json {saved}: settings: found {known}, expected {dict(settings)}; give another file")
     return draws
-
-
-def _write(file: Path, values: Mapping[str, Any]) -> None:
-    try:
-        file.write_text(json.dumps(values) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise TestudoError(f"--json {file}: cannot be written: {error.strerror}") from error

@@ -1,8 +1,6 @@
 """`testudo bench tiers`: drift between physics tiers under the same commands."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -32,8 +30,7 @@ from testudo_sim.team.team_tick import tick
 
 _DURATION_S = max(HORIZONS_S) + 0.1
 _POLICY = "policy"
-_SHOWN = (0, 2, 3, 4)
-"""Horizons in the table, which must fit a terminal; the JSON has all."""
+_SHOWN = (0, 2, 3, 4)  # Horizons in the table, which must fit a terminal; the JSON has all
 
 Signal = tuple[MotionState, jax.Array, WorldParameters]
 """Start, effective commands (T, D, N, E) and parameters of one test signal."""
@@ -78,7 +75,7 @@ def bench_tiers(
             name,
             tier,
             signal,
-            *(_cell(drift, at) for at in _SHOWN),
+            *((f"{1e3 * drift[at].position_worst_m:.2f}" if at < len(drift) else "") for at in _SHOWN),
             f"{np.degrees(max(one.yaw_worst_rad for one in drift)):.2f}",
         )
         for name, tier, signal, drift in found
@@ -97,42 +94,30 @@ def bench_tiers(
     return BenchResult("largest distance from the kinematic tier [mm]", columns, rows, values)
 
 
-def _cell(drifts: list[TierDrift], index: int) -> str:
-    return f"{1e3 * drifts[index].position_worst_m:.2f}" if index < len(drifts) else ""
-
-
 def _robot_drifts(
     spec: RobotSpec, tested: PolicyUnderTest | None, worlds: int, say: Callable[[str], None]
 ) -> Iterator[tuple[str, str, list[TierDrift]]]:
     """Yield tier, signal and drift by horizon."""
     model = motion_model(spec)
-    signals = _signals(model, worlds)
+    start, parameters = single_start(model.spec, worlds), drawn_worlds(model.spec, worlds)
+    signals = {
+        name: (start, sent_commands(model, commands), parameters)
+        for name, commands in profiles(model.spec, _DURATION_S).items()
+    }
     if tested and tested.spec.name == spec.name:
         say(f"{spec.name}: commands of the policy")
         signals = {**signals, _POLICY: _policy_signal(tested, worlds)}
     reference = {name: _drive(PhysicsChoice(), model, signal) for name, signal in signals.items()}
-    for choice in tier_choices(spec):
+    # every tier of a robot except the kinematic one; the form matters for wheels only
+    forms = ("planar", "wheels") if spec.kind == DIFFERENTIAL_DRIVE else ("wheels",)
+    flown = [PhysicsChoice("attitude")] if spec.attitude else []
+    flown += [PhysicsChoice("rotors")] if spec.attitude and spec.rotors else []
+    for choice in flown + [PhysicsChoice(tier, form) for tier in ("mjx", "mujoco") for form in forms]:
         tier = f"{choice.physics} {choice.form}" if spec.kind == DIFFERENTIAL_DRIVE else choice.physics
         for name, signal in signals.items():
             say(f"{spec.name}: {tier}, {name}")
             drift = compare(reference[name], _drive(choice, model, signal), spec.control_period_s)
             yield tier, name, drift
-
-
-def tier_choices(spec: RobotSpec) -> list[PhysicsChoice]:
-    """Return every tier of a robot except the kinematic one; the form matters for wheels only."""
-    forms = ("planar", "wheels") if spec.kind == DIFFERENTIAL_DRIVE else ("wheels",)
-    flown = [PhysicsChoice("attitude")] if spec.attitude else []
-    flown += [PhysicsChoice("rotors")] if spec.attitude and spec.rotors else []
-    return flown + [PhysicsChoice(tier, form) for tier in ("mjx", "mujoco") for form in forms]
-
-
-def _signals(model: MotionModel, worlds: int) -> Mapping[str, Signal]:
-    start, parameters = single_start(model.spec, worlds), drawn_worlds(model.spec, worlds)
-    return {
-        name: (start, sent_commands(model, commands), parameters)
-        for name, commands in profiles(model.spec, _DURATION_S).items()
-    }
 
 
 def _policy_signal(tested: PolicyUnderTest, worlds: int) -> Signal:

@@ -1,7 +1,5 @@
 """How far tiers of physics drift apart when they get the same commands from the same start."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,8 +16,7 @@ from testudo_sim.physics.world_parameters import Channels, WorldParameters, draw
 
 HORIZONS_S = (0.1, 0.25, 0.5, 1.0, 2.0)
 """After so long the drift is looked at."""
-_HEIGHT_M = 5.0
-"""Of robots that fly, well above the floor."""
+_HEIGHT_M = 5.0  # Of robots that fly, well above the floor
 
 
 @dataclass(frozen=True)

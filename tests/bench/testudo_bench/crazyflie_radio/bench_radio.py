@@ -1,7 +1,5 @@
 """`testudo bench radio`: the unmodified `cflib` flies a simulated Crazyflie under time-outs and losses."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from collections.abc import Callable
 from functools import partial

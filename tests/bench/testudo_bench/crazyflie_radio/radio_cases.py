@@ -1,7 +1,5 @@
 """The cases of `testudo bench radio`: time-outs and losses, flown in real time by the unmodified `cflib`."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading
@@ -34,8 +32,7 @@ class Row:
     bar: str
     holds: bool
     found: str
-    said: str = ""
-    """Message of the link."""
+    said: str = ""  # Message of the link
     values: dict[str, Any] = field(default_factory=dict)
 
 

@@ -1,7 +1,5 @@
 """Runs rows of the fault matrix, each in the fleet that it needs."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +24,8 @@ ROWS: tuple[FaultRow, ...] = tuple(
         key=lambda row: row.number,
     )
 )
-_ORDER = ("none", "driving", "tracked", "chased", "weak", "recorded", "run")
-_ONCE = ("none", "run", "weak", "chased", "recorded")
-"""Fleets that are started anew for each repetition."""
+_ORDER = ("none", "driving", "tracked", "pursued", "weak", "recorded", "run")
+_ONCE = ("none", "run", "weak", "pursued", "recorded")  # Fleets that are started anew for each repetition
 
 
 _RECORD_S = 3.0
@@ -72,14 +69,7 @@ class RowOutcome:
 def run_matrix(
     rows: Sequence[FaultRow], repetitions: int, folder: Path, say: Callable[[str], None]
 ) -> Iterator[RowOutcome]:
-    """Yield the outcome of each row, ordered by the fleet that it needs.
-
-    Args:
-        rows: of `ROWS`.
-        repetitions: of each row.
-        folder: empty folder for fleets and recordings.
-        say: receives progress messages.
-    """
+    """Yield the outcome of each row, ordered by the fleet that it needs; ``folder`` is empty."""
     for kind in _ORDER:
         chosen = [row for row in rows if row.fleet == kind]
         if not chosen:
@@ -157,7 +147,7 @@ def _harness(kind: str, folder: Path) -> Iterator[FleetHarness]:
         options["run_folder"] = folder / "run"
     if kind == "weak":
         options["plant"] = robot_faults.WEAK
-    fleet = write_fleet(folder, tracking=kind in ("tracked", "chased"), fast=kind == "weak")
+    fleet = write_fleet(folder, tracking=kind in ("tracked", "pursued"), fast=kind == "weak")
     with FleetHarness(folder, fleet, **options) as harness:
         yield harness
 

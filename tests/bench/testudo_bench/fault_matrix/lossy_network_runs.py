@@ -1,7 +1,5 @@
 """`testudo bench lossy`: robots cross while the network delays and loses their messages."""
 
-from __future__ import annotations
-
 import math
 import os
 import random
@@ -90,17 +88,13 @@ def bench_lossy(
 
 
 def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module: str = YIELDING) -> dict[str, Any]:
-    """Let robots swap places once and return what was measured.
+    """Let robots swap places once and return the measurements.
 
-    Args:
-        network: between the robots.
-        team_size: robots.
-        seed: of places, losses and plant.
-        limit_s: longest time [s]; a run ends when all robots stay at their goals, or, without the shield, touch.
-        module: of the policies' processes.
+    A run ends after ``limit_s``, when all robots stay at their goals or, without the shield, when robots touch. The
+    seed is of places, losses and plant; ``module`` is that of the policies' processes.
 
     Raises:
-        BedError: the robots could not be started.
+        HarnessError: the robots could not be started.
     """
     turn_rad = random.Random(seed).uniform(0, 2 * math.pi)  # noqa: S311 -- no secret
     with tempfile.TemporaryDirectory() as name:
@@ -126,6 +120,10 @@ def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module
         for record in map(TickRecord.decode, heard.envelopes)
         if begin_s <= record.stamp_s < untils[name]
     ]
+    # shares of the ticks until the robots were at their goals, and the age of their peers' messages
+    count = max(1, len(ticks))
+    ages = sorted(max(tick.neighbour_age_s) for tick in ticks if tick.neighbour_age_s)
+    codes, statuses = Counter(code_of(tick.reason) for tick in ticks), Counter(tick.status for tick in ticks)
     return {
         "network": str(network),
         "shielded": module != UNSHIELDED,
@@ -137,7 +135,13 @@ def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module
         "longest_delay_s": radio.longest_s,
         "restarts": restarts,
         **_of_plant(harness.events()),
-        **_of_ticks(ticks),
+        "ticks": len(ticks),
+        "late": sum(tick.late_s > LATE_S for tick in ticks) / count,
+        "braked": {code: number / count for code, number in codes.items() if code},
+        "statuses": {status: number / count for status, number in statuses.items()},
+        "interventions": sum(statuses[status] for status in _INTERVENTIONS) / count,
+        "peer_age_p50_s": ages[len(ages) // 2] if ages else None,
+        "peer_age_p99_s": ages[99 * len(ages) // 100] if ages else None,
     }
 
 
@@ -178,22 +182,6 @@ def _of_plant(events: Sequence[ProcessEvent]) -> dict[str, Any]:
     contacts = [dict(event.values) for event in events if event.kind == "contact"]
     least = [event.values["separation_m"] for event in events if event.kind == "state"]
     return {"contacts": contacts, "separation_m": least[-1] if least else None}
-
-
-def _of_ticks(ticks: Sequence[TickRecord]) -> dict[str, Any]:
-    """Return shares of the ticks until the robots were at their goals, and the age of their peers' messages."""
-    count = max(1, len(ticks))
-    ages = sorted(max(tick.neighbour_age_s) for tick in ticks if tick.neighbour_age_s)
-    codes, statuses = Counter(code_of(tick.reason) for tick in ticks), Counter(tick.status for tick in ticks)
-    return {
-        "ticks": len(ticks),
-        "late": sum(tick.late_s > LATE_S for tick in ticks) / count,
-        "braked": {code: number / count for code, number in codes.items() if code},
-        "statuses": {status: number / count for status, number in statuses.items()},
-        "interventions": sum(statuses[status] for status in _INTERVENTIONS) / count,
-        "peer_age_p50_s": ages[len(ages) // 2] if ages else None,
-        "peer_age_p99_s": ages[99 * len(ages) // 100] if ages else None,
-    }
 
 
 def _result(runs: Sequence[dict[str, Any]], team_size: int, bad: Network, load: float) -> BenchResult:

@@ -1,7 +1,5 @@
 """`testudo bench kills`: processes, except the plant, are killed at random moments."""
 
-from __future__ import annotations
-
 import random
 import signal
 import tempfile

@@ -3,8 +3,6 @@
 In lock-step: what is measured does not depend on how busy the machine is.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -18,13 +16,12 @@ from typing import Any
 
 from testudo_bench.fault_matrix.harness.fleet_harness import HarnessError, write_swap
 from testudo_deploy.commands.report import BenchResult
-from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
+from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import ProcessPlan, plan
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 
-_SILENCE_S = 60.0
-"""Real time without output after which a run is considered hung."""
+_SILENCE_S = 60.0  # Real time without output after which a run is considered hung
 _EVENT_S = 0.2
 _LONGEST_MS = 10_000.0
 
@@ -39,17 +36,10 @@ def bench_bursts(
     modules: Mapping[str, str],
     say: Callable[[str], None],
 ) -> BenchResult:
-    """Let drones on a circle swap places with and without bursts, and once without the shield.
+    """Let drones on a circle swap places with and without bursts, and once without the shield; see `bench_lossy`.
 
-    Args:
-        robot: name or file.
-        team_size: drones.
-        burst_ms: length of the bursts; at each all drones or some hear nothing.
-        every_s: mean time between two.
-        repeats: runs with bursts; each begins at other places. A perfect radio flies one.
-        minutes: longest simulated time of one.
-        modules: of the policies' processes, by `shielded` and `unshielded`.
-        say: receives progress messages.
+    In a burst, all drones or some receive nothing. ``modules`` are those of the policies' processes, by `shielded` and
+    `unshielded`.
 
     Raises:
         TestudoError: options out of range, or the robot is no drone.
@@ -80,16 +70,11 @@ def drive(
 ) -> dict[str, Any]:
     """Let drones swap places once, in lock-step, and return the measurements of the plant.
 
-    Args:
-        robot: name or file.
-        team_size: drones.
-        radio: parameter of the plant, see `testudo_plant.plant.injected_faults.read_radio`.
-        module: of the policies' processes.
-        seed: of places, radio and plant.
-        limit_s: longest simulated time [s].
+    ``radio`` is a parameter of the plant (`testudo_plant.plant.injected_faults.read_radio`), ``module`` that of the
+    policies' processes; the seed is of places, radio and plant, and ``limit_s`` is simulated time.
 
     Raises:
-        HarnessError: a process ended before the start, or nothing was heard for a minute.
+        HarnessError: a process ended before the start, or gave no output for a minute.
     """
     turn_rad = random.Random(seed).uniform(0, 2 * math.pi)  # noqa: S311 -- no secret
     begin_s = time.monotonic()
@@ -136,20 +121,16 @@ def _listen(processes: FleetProcesses) -> dict[str, Any]:
             reason = event.values["reason"]
             drivers[reason] = drivers.get(reason, 0) + 1
         elif event.kind == "finished":
-            return _finished(event, contacts, drivers)
-    raise HarnessError(f"nothing was heard for {_SILENCE_S:g} s" + (f"; last: {lines[-1]}" if lines else ""))
-
-
-def _finished(event: ProcessEvent, contacts: Sequence[dict[str, Any]], drivers: Mapping[str, int]) -> dict[str, Any]:
-    values = event.values
-    return {
-        "outcome": values["outcome"],
-        "time_s": values["time_s"],
-        "contacts": list(contacts),
-        "separation_m": values["separation_m"],
-        "distance_m": dict(values["distance_m"]),
-        "drivers": dict(drivers),
-    }
+            values = event.values
+            return {
+                "outcome": values["outcome"],
+                "time_s": values["time_s"],
+                "contacts": list(contacts),
+                "separation_m": values["separation_m"],
+                "distance_m": dict(values["distance_m"]),
+                "drivers": dict(drivers),
+            }
+    raise HarnessError(f"no output for {_SILENCE_S:g} s" + (f"; last: {lines[-1]}" if lines else ""))
 
 
 def _check(robot: str, burst_ms: float, every_s: float) -> None:

@@ -1,7 +1,5 @@
 """`testudo bench improve`: learning from simulation, real data or both, on a plant that differs from its file."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace

@@ -4,8 +4,6 @@ Each seed has an old policy trained in the described world, a recorded run of it
 and one fine-tuned policy for each arm. Seeds are vectorised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,8 +36,7 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     H2O: {},
     TRUTH: {},
 }
-_PIECE = 10
-"""Updates between two progress reports."""
+_PIECE = 10  # Updates between two progress reports
 
 
 @dataclass(frozen=True)
@@ -74,11 +71,9 @@ class Budget:
     config: TrainConfig
     seeds: int = 3
     old_updates: int = 60
-    updates: int = 40
-    """Updates of fine-tuning."""
+    updates: int = 40  # Updates of fine-tuning
     recorded_worlds: int = 7
-    recorded_pieces: int = 4
-    """Consecutive rollouts; together longer than the scenario's time limit."""
+    recorded_pieces: int = 4  # Consecutive rollouts; together longer than the scenario's time limit
     episodes: int = 128
 
     @property
@@ -99,13 +94,10 @@ def budget_of(robot: str, *, quick: bool) -> Budget:
 class MismatchOutcome:
     """Held-out episodes of S seeds on the plant; arrays (S,)."""
 
-    episode_return: jax.Array
-    """Sum of rewards, mean over robots and episodes."""
+    episode_return: jax.Array  # Sum of rewards, mean over robots and episodes
     success: jax.Array
-    time_s: jax.Array
-    """Mean time to success [s]; a failed episode counts as the time limit."""
-    contact_episodes: jax.Array
-    """Share of episodes with a contact."""
+    time_s: jax.Array  # Mean time to success [s]; a failed episode counts as the time limit
+    contact_episodes: jax.Array  # Share of episodes with a contact
 
 
 jax.tree_util.register_dataclass(MismatchOutcome)

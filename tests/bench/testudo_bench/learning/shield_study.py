@@ -1,7 +1,5 @@
 """`testudo bench learning`: effect of the shield on learning, and cost of shields by team size."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,7 +34,7 @@ def bench_learning(
     repeats: int | None = None,
     quick: bool = False,
     plot: Path | None = None,
-    kept: Path | None = None,
+    saved: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
     """Train `navigation` with and without the shield, evaluate during training, and time shields by team size.
@@ -49,7 +47,7 @@ def bench_learning(
         repeats: seeds of each kind of training.
         quick: few updates of one seed, only to test that all works.
         plot: file for the plot (.png).
-        kept: file of the study's results.
+        saved: file of the study's results.
         say: called with progress messages.
 
     Raises:
@@ -61,10 +59,10 @@ def bench_learning(
     if budget.seeds < 1:
         raise TestudoError(f"--repeats: found {budget.seeds}, expected at least 1")
     load_robot(robot)
-    for option, file in (("--json", kept), ("--plot", plot)):
+    for option, file in (("--json", saved), ("--plot", plot)):
         if file is not None and not file.parent.is_dir():
             raise TestudoError(f"{option} {file}: folder {file.parent} does not exist; create it or give another path")
-    study = SavedResults.open(budget, kept)
+    study = SavedResults.open(budget, saved)
     interrupted, began = False, time.perf_counter()
     try:
         _learn(study, say)
@@ -72,7 +70,10 @@ def bench_learning(
     except KeyboardInterrupt:
         interrupted = True
     if plot is not None:
-        _save(plot, study_plot(budget, study.runs, study.costs).png)
+        try:
+            plot.write_bytes(study_plot(budget, study.runs, study.costs).png)
+        except OSError as error:
+            raise TestudoError(f"--plot {plot}: cannot be written: {error.strerror}") from error
     values = study.to_dict() | {
         "arms": [summary(budget, study.runs, arm) for arm in ARMS],
         "quick": quick,
@@ -113,10 +114,3 @@ def _measure_costs(study: SavedResults, sizes: tuple[int, ...], say: Callable[[s
 def _bar(share: float) -> str:
     done = round(_BAR * share)
     return "█" * done + "░" * (_BAR - done)
-
-
-def _save(file: Path, png: bytes) -> None:
-    try:
-        file.write_bytes(png)
-    except OSError as error:
-        raise TestudoError(f"--plot {file}: cannot be written: {error.strerror}") from error

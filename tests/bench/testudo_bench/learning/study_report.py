@@ -1,13 +1,10 @@
 """Tables and plot of the shield study: results of each arm, and cost by team size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
 from testudo_analysis.report.plot_style import BAD, FAINT, GOOD, INK, WARN, PlotImage, drawing, picture
@@ -131,7 +128,9 @@ def study_plot(budget: Budget, runs: Sequence[Run], costs: Sequence[Cost]) -> Pl
                 axes.set_ylim(0, 1.02)
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         _costs(panels[-1], costs)
-        _legend(figure, panels[0])
+        handles, labels = panels[0].get_legend_handles_labels()
+        if handles:
+            figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         return picture(figure, "Learning curves with and without the shield, and cost of the shield by team size.")
 
 
@@ -181,9 +180,3 @@ def _costs(axes: Axes, costs: Sequence[Cost]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.legend(loc="upper left")
-
-
-def _legend(figure: Figure, axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))

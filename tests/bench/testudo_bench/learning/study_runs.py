@@ -1,7 +1,5 @@
 """Arms, budget, runs and saved results of the shield study."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,8 +18,7 @@ from testudo_policies.train_config import TrainConfig
 class StudyArm:
     """One use of the shield in training and evaluation."""
 
-    name: str
-    """When the shield runs."""
+    name: str  # When the shield runs
     trained_shielded: bool
     evaluated_shielded: bool
 
@@ -47,10 +44,8 @@ class Budget:
     worlds: int = 256
     rollout: int = 32
     updates: int = 60
-    points: int = 7
-    """Evaluations of a training, the first before it and the last at its end."""
-    episodes: int = 256
-    """Episodes of each evaluation, with the same held-out seeds for all."""
+    points: int = 7  # Evaluations of a training, the first before it and the last at its end
+    episodes: int = 256  # Episodes of each evaluation, with the same held-out seeds for all
     seeds: int = 3
     contact_cost: float = 5.0
     """Reward lost at a contact without a shield, which ends the episode; equal to the reward of success."""
@@ -89,16 +84,11 @@ class Point:
     shielded: bool
     success: float
     """Share of episodes in which all robots reach their goals without a contact."""
-    reached: float
-    """Share of episodes in which all robots reach their goals."""
-    touched: float
-    """Share of episodes with a contact before their end."""
-    contacts_per_robot_hour: float
-    """Number of decisions in which a contact begins, per robot-hour."""
-    time_to_goal_s: float | None
-    """Mean over successful episodes [s]; None without one."""
-    interventions: float
-    """Share of robot-ticks in which the shield changes the command."""
+    reached: float  # Share of episodes in which all robots reach their goals
+    touched: float  # Share of episodes with a contact before their end
+    contacts_per_robot_hour: float  # Number of decisions in which a contact begins, per robot-hour
+    time_to_goal_s: float | None  # Mean over successful episodes [s]; None without one
+    interventions: float  # Share of robot-ticks in which the shield changes the command
 
 
 @dataclass(frozen=True)
@@ -110,8 +100,7 @@ class Run:
     points: tuple[Point, ...]
     training_contacts: int
     """Sum over control ticks of pairs in contact during training: the cost of learning on real robots."""
-    training_s: float
-    """Training time [s] without compilation and evaluation."""
+    training_s: float  # Training time [s] without compilation and evaluation
 
     @property
     def key(self) -> tuple[bool, int]:
@@ -119,7 +108,7 @@ class Run:
         return self.shielded, self.seed
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Run:
+    def from_dict(cls, values: Mapping[str, Any]) -> "Run":
         """Return a run from the values of `asdict`.
 
         Raises:
@@ -175,7 +164,7 @@ class SavedResults:
     costs: list[Cost] = field(default_factory=list)
 
     @classmethod
-    def open(cls, budget: Budget, file: Path | None) -> SavedResults:
+    def open(cls, budget: Budget, file: Path | None) -> "SavedResults":
         """Return the saved results of a study with this budget; empty without a file.
 
         Raises:

@@ -1,7 +1,5 @@
 """Cost of a team's shields by team size: build, check and step; compared with one joint problem."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import time
@@ -30,8 +28,7 @@ from testudo_sim.physics.world_parameters import draw_parameters
 from testudo_sim.team.team_tick import SimulatedTeam, start, tick
 
 SIZES = (2, 4, 8, 16, 32, 64)
-_ROBOTS = 2048
-"""Robots in all parallel worlds, for every team size."""
+_ROBOTS = 2048  # Robots in all parallel worlds, for every team size
 _TICKS = 20
 _SCENES, _CALLS = 9, 200
 _SPACING, _JITTER = 1.15, 0.15
@@ -48,18 +45,12 @@ class Cost:
     check_fleet_ms: float
     rows_of_a_robot: int
     """Rows of one robot's projection: nearest neighbours and own limits; other robots give one speed limit."""
-    robot_us: float
-    """Time of layer 1 of one robot in NumPy, as on the robot's computer."""
-    compile_s: float
-    """Compilation time of the simulation of this team size."""
-    robot_ticks_per_s: float
-    """Robot-ticks per second of the simulation with layer 1 at every tick."""
-    joint_rows: int
-    """Rows of one problem for the whole team."""
-    joint_us: float | None
-    """Time to solve it with quadprog; None if quadprog is not installed."""
-    change_m_s: float
-    """Root mean square change of commands by separate shields."""
+    robot_us: float  # Time of layer 1 of one robot in NumPy, as on the robot's computer
+    compile_s: float  # Compilation time of the simulation of this team size
+    robot_ticks_per_s: float  # Robot-ticks per second of the simulation with layer 1 at every tick
+    joint_rows: int  # Rows of one problem for the whole team
+    joint_us: float | None  # Time to solve it with quadprog; None if quadprog is not installed
+    change_m_s: float  # Root mean square change of commands by separate shields
     joint_change_m_s: float | None
     """The same for the joint problem, which is the minimum under the same pair limits."""
 
@@ -68,23 +59,13 @@ class Cost:
 class Crowd:
     """Robots on an open floor, each with its table of all others."""
 
-    stop: StoppingPoint
-    """(D, N)."""
-    table: PeerTable
-    """(D, N-1, N)."""
-    nominal_world: np.ndarray
-    """(D, N) [m/s]."""
+    stop: StoppingPoint  # (D, N)
+    table: PeerTable  # (D, N-1, N)
+    nominal_world: np.ndarray  # (D, N) [m/s]
 
 
 def team_cost(robot: str, contract: Contract, size: int, ticks: int = _TICKS) -> Cost:
-    """Measure one team size.
-
-    Args:
-        robot: registered robot.
-        contract: see `study_contract`.
-        size: robots of the team.
-        ticks: control ticks of one timed run of the simulation.
-    """
+    """Measure one team size; ``contract`` is that of `study_contract`, ``ticks`` are those of one timed run."""
     spec = load_robot(robot)
     model, shield = motion_model(spec), projection_parameters(spec)
     build_s, fleet = _timed(lambda: _build_fleet(robot, contract, size))
@@ -150,8 +131,7 @@ class Joint:
 
     rows: int
     seconds: float
-    velocity_world: np.ndarray | None
-    """(D, N) [m/s]."""
+    velocity_world: np.ndarray | None  # (D, N) [m/s]
 
 
 def solve_jointly(model: MotionModel, shield: ProjectionParameters, crowd: Crowd) -> Joint:

@@ -1,7 +1,5 @@
 """One training of the shield study with its evaluations."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable
@@ -40,13 +38,7 @@ class Trials:
         self._budget = budget
 
     def run(self, seed: int, *, shielded: bool, say: Callable[[float], None]) -> Run:
-        """Train from one seed, and evaluate during training with and without the shield.
-
-        Args:
-            seed: seed of networks and worlds.
-            shielded: whether the shield runs in training.
-            say: called with the completed fraction.
-        """
+        """Train from one seed, and evaluate with and without the shield; ``say`` receives the completed fraction."""
         budget, points, contacts, seconds = self._budget, [], 0, 0.0
         with jax.default_matmul_precision(budget.config.precision):
             start, update = self._learner(shielded)
@@ -84,16 +76,12 @@ class Trials:
 class TrialTally:
     """Counts of episodes until success or the time limit, all (E,)."""
 
-    reached: jax.Array
-    """bool."""
-    onsets: jax.Array
-    """int: decisions in which a contact begins."""
-    touching: jax.Array
-    """bool: in contact in the last decision."""
+    reached: jax.Array  # bool
+    onsets: jax.Array  # int: decisions in which a contact begins
+    touching: jax.Array  # bool: in contact in the last decision
     interventions: jax.Array
     """Sum over the decisions of the share of robot-ticks in which the shield acts."""
-    decisions: jax.Array
-    """int: until success or the end."""
+    decisions: jax.Array  # int: until success or the end
     duration_s: jax.Array
 
 

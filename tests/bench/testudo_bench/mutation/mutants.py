@@ -1,7 +1,5 @@
 """`testudo bench mutants`: puts small faults into a copy of the checkout, one at a time, and runs their tests."""
 
-from __future__ import annotations
-
 import compileall
 import hashlib
 import json
@@ -56,13 +54,13 @@ def read_mutants() -> tuple[Mutant, ...]:
     return tuple(Mutant(**values) for table in tables for values in table["mutant"])
 
 
-def bench_mutants(*, kept: Path | None = None, say: Callable[[str], None] = lambda _: None) -> BenchResult:
+def bench_mutants(*, saved: Path | None = None, say: Callable[[str], None] = lambda _: None) -> BenchResult:
     """Check that the tests notice small faults in shield, guard, supervisor, contract and replay.
 
     Ctrl-C stops the check; the same command resumes it if no source has changed.
 
     Args:
-        kept: JSON file with the verdict on each mutant.
+        saved: JSON file with the verdict on each mutant.
         say: called with progress messages.
 
     Raises:
@@ -71,7 +69,7 @@ def bench_mutants(*, kept: Path | None = None, say: Callable[[str], None] = lamb
     mutants, interrupted = read_mutants(), False
     with tempfile.TemporaryDirectory() as name:
         tree = copy_checkout(folder := Path(name).resolve())
-        verdicts = _read_kept(kept, tree)
+        verdicts = _read_saved(saved, tree)
         missing = [mutant for mutant in mutants if mutant.id not in verdicts]
         try:
             say(f"{len(missing)} tests without a fault")
@@ -81,11 +79,19 @@ def bench_mutants(*, kept: Path | None = None, say: Callable[[str], None] = lamb
             for number, mutant in enumerate(missing, start=1):
                 say(f"mutant {number} of {len(missing)}: {mutant.id}")
                 verdicts[mutant.id] = try_mutant(folder, mutant)
-                if kept is not None:
-                    write_whole(kept, json.dumps({"tree": tree, "mutants": verdicts}, indent=2) + "\n")
+                if saved is not None:
+                    write_whole(saved, json.dumps({"tree": tree, "mutants": verdicts}, indent=2) + "\n")
         except KeyboardInterrupt:
             interrupted = True
-    return _result(mutants, tree, verdicts, interrupted)
+    rows = []
+    for group in sorted({mutant.id.partition("-")[0] for mutant in mutants}):
+        found = [verdict for name, verdict in verdicts.items() if name.startswith(f"{group}-")]
+        rows.append((group, str(len(found)), str(found.count(KILLED))))
+    others = [(one.id, verdicts[one.id], one.why) for one in mutants if verdicts.get(one.id, KILLED) != KILLED]
+    more = BenchResult("mutants that were not killed", ("mutant", "verdict", "what would go wrong"), others, {})
+    values = {"tree": tree, "killed": len(verdicts) - len(others), "of": len(mutants), "mutants": verdicts}
+    title = f"{values['killed']} of {values['of']} mutants killed" + ("; interrupted" if interrupted else "")
+    return BenchResult(title, ("group", "mutants", "killed"), rows, values, (more,) if others else ())
 
 
 def copy_checkout(folder: Path) -> str:
@@ -126,24 +132,12 @@ def try_mutant(folder: Path, mutant: Mutant) -> str:
     return _VERDICTS.get(status, "test not collected")
 
 
-def _read_kept(kept: Path | None, tree: str) -> dict[str, str]:
+def _read_saved(saved: Path | None, tree: str) -> dict[str, str]:
     """Return the verdicts of a file that were found on this tree."""
     try:
-        if kept is None or not kept.exists():
+        if saved is None or not saved.exists():
             return {}
-        values = json.loads(kept.read_text(encoding="utf-8"))
+        values = json.loads(saved.read_text(encoding="utf-8"))
         return values["mutants"] if values["tree"] == tree else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TestudoError(f"--json {kept}: found no verdicts on mutants; give another file") from error
-
-
-def _result(mutants: Sequence[Mutant], tree: str, verdicts: dict[str, str], interrupted: bool) -> BenchResult:
-    rows = []
-    for group in sorted({mutant.id.partition("-")[0] for mutant in mutants}):
-        found = [verdict for name, verdict in verdicts.items() if name.startswith(f"{group}-")]
-        rows.append((group, str(len(found)), str(found.count(KILLED))))
-    others = [(one.id, verdicts[one.id], one.why) for one in mutants if verdicts.get(one.id, KILLED) != KILLED]
-    more = BenchResult("mutants that were not killed", ("mutant", "verdict", "what would go wrong"), others, {})
-    values = {"tree": tree, "killed": len(verdicts) - len(others), "of": len(mutants), "mutants": verdicts}
-    title = f"{values['killed']} of {values['of']} mutants killed" + ("; interrupted" if interrupted else "")
-    return BenchResult(title, ("group", "mutants", "killed"), rows, values, (more,) if others else ())
+        raise TestudoError(f"--json {saved}: found no verdicts on mutants; give another file") from error

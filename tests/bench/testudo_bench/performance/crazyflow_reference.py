@@ -5,8 +5,6 @@ Run as a program, it writes reference flights for a machine without crazyflow::
     python -m testudo_bench.performance.crazyflow_reference tests/sim/crazyflow_flights.json
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping
@@ -33,18 +31,15 @@ SECONDS = 2.0
 FLIGHTS = 3
 KEPT_STEPS = 250
 """Of a reference: every half second."""
-_START_M = 100.0
-"""High above the floor, which crazyflow has."""
+_START_M = 100.0  # High above the floor, which crazyflow has
 
 
 @dataclass(frozen=True)
 class Poses:
     """Of K flights after each of T steps."""
 
-    position_world: np.ndarray
-    """(T, 3, K) [m]."""
-    quaternion_xyzw: np.ndarray
-    """(T, 4, K)."""
+    position_world: np.ndarray  # (T, 3, K) [m]
+    quaternion_xyzw: np.ndarray  # (T, 4, K)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """`testudo bench drones`: step rate of the fitted tier, compared with crazyflow in the same run."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict
@@ -22,8 +20,7 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.devices import devices
 from testudo_sim.physics import drone_tier as _drones  # noqa: F401  (registers the states)
 
-_TICKS = 100
-"""Attitude commands in a timed run; each holds for `HOLD_STEPS` steps."""
+_TICKS = 100  # Attitude commands in a timed run; each holds for `HOLD_STEPS` steps
 _TIER = "so_rpy_rotor_drag"
 _DRONE = "cf2x_L250"
 _MISSING = (

@@ -1,7 +1,5 @@
 """`testudo bench fleet`: ticks on time and latency from odometry to actuator, by number of robots."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 import time

@@ -3,8 +3,6 @@
 The same command runs on a CPU. The table lists what does not fit into time or memory.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time
@@ -32,8 +30,7 @@ from testudo_sim.scenarios.navigation import Navigation
 from testudo_sim.team.team_tick import SimulatedTeam
 
 _DECISIONS = 4
-_LEARNING_SHARE = 0.5
-"""Largest share of the time for training."""
+_LEARNING_SHARE = 0.5  # Largest share of the time for training
 _NO_TIME = "no time left"
 _KINEMATIC, _PLANAR, _WHEELS = (PhysicsChoice(), PhysicsChoice("mjx", "planar"), PhysicsChoice("mjx", "wheels"))
 
@@ -45,10 +42,8 @@ class GpuCell:
     choice: PhysicsChoice
     team_size: int
     worlds: int
-    on_cpu: bool = False
-    """Measure on the host's CPU if the default device is another."""
-    alone: bool = False
-    """Only the physics, under turning commands: no sensing, shield or reset."""
+    on_cpu: bool = False  # Measure on the host's CPU if the default device is another
+    alone: bool = False  # Only the physics, under turning commands: no sensing, shield or reset
 
 
 CELLS: tuple[GpuCell, ...] = (
@@ -88,11 +83,9 @@ class Stepping:
     device: str
     decisions_per_s: float = 0.0
     """Environment decisions of all worlds, each `decision_ticks` control ticks."""
-    physics_steps_per_s: float = 0.0
-    """Physics steps of all worlds."""
+    physics_steps_per_s: float = 0.0  # Physics steps of all worlds
     compile_s: float = 0.0
-    memory_bytes: int = 0
-    """Arguments, results and temporaries of the compiled program."""
+    memory_bytes: int = 0  # Arguments, results and temporaries of the compiled program
     note: str = ""
 
 
@@ -153,7 +146,7 @@ def _row(one: Stepping) -> tuple[str, ...]:
     )
 
 
-def _learning_rows(learning: Learning) -> Iterable[tuple[str, ...]]:
+def _learning_rows(learning: "Learning") -> Iterable[tuple[str, ...]]:
     reached = f"{learning.seconds:.1f} s" if learning.reached else f"not within {learning.seconds:.0f} s"
     size, worlds = str(learning.team_size), f"{learning.worlds:,}"
     yield "training", size, worlds, f"{learning.decisions_per_s:,.0f}", "", f"{learning.compile_s:.1f} s", ""
@@ -271,8 +264,7 @@ class Learning:
     success: float
     """Required success of the training episodes over the updates of two time limits."""
     reached: bool
-    seconds: float
-    """Training time [s] without compilation."""
+    seconds: float  # Training time [s] without compilation
     updates: int
     decisions: int
     decisions_per_s: float

@@ -1,7 +1,5 @@
 """`testudo bench projection`: batched projections per second, and time of one robot's whole shield."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

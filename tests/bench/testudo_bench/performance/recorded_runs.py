@@ -1,7 +1,5 @@
 """`testudo bench import` and `testudo bench replay`: speed of importing and of replaying recorded runs."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import tempfile
@@ -163,12 +161,7 @@ def bench_replay(
 
 
 def measure(recording: Recording, repeats: int, say: Callable[[str], None] = lambda _: None) -> BenchResult:
-    """Time the replay of a recording.
-
-    Args:
-        recording: recording with robots of one type.
-        repeats: timed replays.
-        say: called with progress messages.
+    """Time the replay of a recording with robots of one type.
 
     Raises:
         TestudoError: there are robots of several types, or none that can be replayed.

@@ -1,7 +1,5 @@
 """`testudo bench sim`: step rate of shielded worlds, compared with the bare kernel in the same run."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable
@@ -41,7 +39,11 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 25
         worlds: number of parallel worlds.
         repeats: timed runs of each.
     """
-    environment = _environment(robot, team_size)
+    spec = load_robot(robot)
+    shield, model = projection_parameters(spec), motion_model(spec)
+    scenario = replace(Navigation.create(spec, shield), decision_ticks=_TICKS_A_STEP)
+    physics = KinematicPhysics(model, scenario.arena)
+    environment = Environment(scenario, SimulatedTeam(model, shield, scenario.arena, physics, team_size))
     keys = jax.random.split(jax.random.key(0), worlds)
     state = jax.jit(environment.reset)(keys)
     full, full_compile = compiled(lambda s, k: drive_to_goals(environment, s, k, _STEPS), state, jax.random.key(1))
@@ -77,14 +79,6 @@ def bench_sim(*, robot: str = "gritsbot_x", team_size: int = 3, worlds: int = 25
     return BenchResult(title, ("what", "median", "bar"), rows, values)
 
 
-def _environment(robot: str, team_size: int) -> Environment:
-    spec = load_robot(robot)
-    shield, model = projection_parameters(spec), motion_model(spec)
-    scenario = replace(Navigation.create(spec, shield), decision_ticks=_TICKS_A_STEP)
-    physics = KinematicPhysics(model, scenario.arena)
-    return Environment(scenario, SimulatedTeam(model, shield, scenario.arena, physics, team_size))
-
-
 def drive_to_goals(
     environment: Environment, state: WorldState, key: jax.Array, decisions: int
 ) -> tuple[WorldState, Any]:
@@ -108,7 +102,8 @@ def _run_kernel(environment: Environment, motion: MotionState) -> MotionState:
     """
     team, physics = environment.team, environment.team.model
     period = physics.spec.control_period_s
-    response = _nominal_response(environment, period, motion.yaw.shape[-1])
+    lag = environment.team.model.spec.velocity_lag_s
+    response = LagResponse.create(jnp.full(motion.yaw.shape[-1], period), jnp.float32(lag))
 
     def look(current: MotionState) -> tuple[MotionState, StoppingPoint, PeerTable]:
         stop = physics.stopping_point(current)
@@ -134,11 +129,6 @@ def _run_kernel(environment: Environment, motion: MotionState) -> MotionState:
     turning = physics.spec.control_point_speed_m_s * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
     extra = jnp.zeros((len(angle), physics.spec.dimension - 2))
     return jax.lax.scan(tick, look(motion), jnp.concatenate([turning, extra], axis=1))[0]
-
-
-def _nominal_response(environment: Environment, period: float, worlds: int) -> Any:
-    lag = environment.team.model.spec.velocity_lag_s
-    return LagResponse.create(jnp.full(worlds, period), jnp.float32(lag))
 
 
 def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[..., Any], float]:

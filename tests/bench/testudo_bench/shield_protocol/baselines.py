@@ -4,8 +4,6 @@ All use positions and velocities of peers and the position of the control point 
 axle, as in the papers), without models of lag, delay or message age. Arrays are (D, ...), peers (D, K, ...).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import jax
@@ -26,18 +24,12 @@ _TOUCHED_M_S = 1e-4
 class BaselineScene:
     """Inputs of one robot (...); all robots have the same size."""
 
-    position_world: jax.Array
-    """(D, ...) [m]."""
-    velocity_world: jax.Array
-    """(D, ...) [m/s]."""
-    peer_position_world: jax.Array
-    """(D, K, ...) [m]."""
-    peer_velocity_world: jax.Array
-    """(D, K, ...) [m/s]."""
-    goal_world: jax.Array
-    """(D, ...) [m]."""
-    separation_m: float
-    """Required distance of two centres."""
+    position_world: jax.Array  # (D, ...) [m]
+    velocity_world: jax.Array  # (D, ...) [m/s]
+    peer_position_world: jax.Array  # (D, K, ...) [m]
+    peer_velocity_world: jax.Array  # (D, K, ...) [m/s]
+    goal_world: jax.Array  # (D, ...) [m]
+    separation_m: float  # Required distance of two centres
     speed_m_s: float
     period_s: float
 
@@ -59,19 +51,8 @@ def orca(scene: BaselineScene, nominal_world: jax.Array) -> jax.Array:
     """
     offset = scene.peer_position_world - scene.position_world[:, None]
     relative = scene.velocity_world[:, None] - scene.peer_velocity_world
-    change, outward = _leave_obstacle(offset, relative, scene)
-    # outward . (v - (own + change / 2)) >= 0
-    bounds = -jnp.sum(outward * (scene.velocity_world[:, None] + change / 2), axis=0)
-    return shorten(
-        project_onto_halfspaces(shorten(nominal_world, scene.speed_m_s), -outward, bounds)[0], scene.speed_m_s
-    )
-
-
-def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: BaselineScene) -> tuple[jax.Array, jax.Array]:
-    """Return the smallest change (D, K, ...) of the relative velocity to the obstacle's boundary, and its normal.
-
-    The obstacle is a cone about the offset, truncated by the ball of radius separation / time about offset / time.
-    """
+    # smallest change (D, K, ...) of the relative velocity to the obstacle's boundary, and its normal. The obstacle is
+    # a cone about the offset, truncated by the ball of radius separation / time about offset / time
     distance, radius = length(offset), scene.separation_m
     overlaps = distance <= radius
     time_s = jnp.where(overlaps, scene.period_s, HORIZON_S)
@@ -92,7 +73,12 @@ def _leave_obstacle(offset: jax.Array, relative: jax.Array, scene: BaselineScene
     leg = cosine * axis + sine * side
     leg_outward = cosine * side - sine * axis
     leg_change = jnp.sum(relative * leg, axis=0) * leg - relative
-    return jnp.where(ball, ball_change, leg_change), jnp.where(ball, ball_outward, leg_outward)
+    change, outward = jnp.where(ball, ball_change, leg_change), jnp.where(ball, ball_outward, leg_outward)
+    # outward . (v - (own + change / 2)) >= 0
+    bounds = -jnp.sum(outward * (scene.velocity_world[:, None] + change / 2), axis=0)
+    return shorten(
+        project_onto_halfspaces(shorten(nominal_world, scene.speed_m_s), -outward, bounds)[0], scene.speed_m_s
+    )
 
 
 def buffered_voronoi(scene: BaselineScene) -> jax.Array:
@@ -133,10 +119,8 @@ class OtherShield:
     model: MotionModel
     parameters: ProjectionParameters
     arena: Arena
-    goal_world: jax.Array | None = None
-    """(D, N, E) [m]; set when worlds exist."""
-    rule: jax.Array | None = None
-    """(E,) int: place in `OTHERS`."""
+    goal_world: jax.Array | None = None  # (D, N, E) [m]; set when worlds exist
+    rule: jax.Array | None = None  # (E,) int: place in `OTHERS`
 
     def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: jax.Array) -> ShieldResult:
         """Return the velocity of the world's rule for a nominal velocity; see `Shield.layer1`."""
@@ -173,5 +157,5 @@ class OtherShield:
 
 def _textbook(parameters: ProjectionParameters) -> ProjectionParameters:
     """Return the margins without those for lag and model, which belong to the stopping point."""
-    kept = sum(term.value_m for term in parameters.terms if term.name not in ("lag", "model"))
-    return replace(parameters, separation_m=kept)
+    margin_m = sum(term.value_m for term in parameters.terms if term.name not in ("lag", "model"))
+    return replace(parameters, separation_m=margin_m)

@@ -4,8 +4,6 @@ An episode is counted until its horizon, until some time after all robots have a
 rest for long.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,8 +31,7 @@ STILL_M, STILL_S = 0.01, 5.0
 """Robots are deadlocked if none moves further than this in this time before the goals are reached."""
 GIVEN_UP_S = 20.0
 """An episode ends when no robot moves for this time, except in hostile cells."""
-_GAIN_PER_S = 1.5
-"""Gain of go-to-goal commands."""
+_GAIN_PER_S = 1.5  # Gain of go-to-goal commands
 _FROM_SPEED = 0.5
 """A robot brakes from speed if it slows from above this share of top speed to this share of its speed."""
 _TOUCH_M = 0.002
@@ -46,32 +43,21 @@ _TOUCH_M = 0.002
 class EpisodeTally:
     """Counts of each world (E,), unless another shape is given."""
 
-    contacts: jax.Array
-    """int: physics steps with pairs in contact."""
+    contacts: jax.Array  # int: physics steps with pairs in contact
     fast_contacts: jax.Array
     """int: robot-ticks in which a robot touched something at an own speed above 1 cm/s."""
     separation_m: jax.Array
-    arrived_tick: jax.Array
-    """int: tick at which all were at their goals; -1 before."""
-    changed: jax.Array
-    """Robot-ticks whose command the shield changed."""
-    change_m_s: jax.Array
-    """Sum of the sizes of these changes."""
+    arrived_tick: jax.Array  # int: tick at which all were at their goals; -1 before
+    changed: jax.Array  # Robot-ticks whose command the shield changed
+    change_m_s: jax.Array  # Sum of the sizes of these changes
     robot_ticks: jax.Array
-    anchor_world: jax.Array
-    """(D, N, E) [m]: position of each robot at its last movement."""
-    still: jax.Array
-    """(N, E) int: ticks since the last movement."""
-    speed_m_s: jax.Array
-    """(N, E): speed at the previous tick."""
-    touching: jax.Array
-    """(N, E) bool: contact at the previous tick."""
-    braked: jax.Array
-    """(N, E) bool: braked from speed at least once."""
-    alarmed: jax.Array
-    """(N, E) bool: the brake monitor raised an alarm."""
-    over: jax.Array
-    """bool."""
+    anchor_world: jax.Array  # (D, N, E) [m]: position of each robot at its last movement
+    still: jax.Array  # (N, E) int: ticks since the last movement
+    speed_m_s: jax.Array  # (N, E): speed at the previous tick
+    touching: jax.Array  # (N, E) bool: contact at the previous tick
+    braked: jax.Array  # (N, E) bool: braked from speed at least once
+    alarmed: jax.Array  # (N, E) bool: the brake monitor raised an alarm
+    over: jax.Array  # bool
 
 
 @jax.tree_util.register_dataclass
@@ -81,8 +67,7 @@ class Course:
 
     world: DeployedTeamState
     deadlock: DeadlockState
-    moved_world: jax.Array
-    """(D, N, E) [m/s]: velocity after the shield."""
+    moved_world: jax.Array  # (D, N, E) [m/s]: velocity after the shield
     tally: EpisodeTally
     batch: Batch
     key: jax.Array
@@ -138,18 +123,14 @@ def _with_world_parameters(stage: CompiledStage, batch: Batch) -> CompiledStage:
     return replace(stage, team=replace(stage.team, shield=parameters), deployment=replace(deployment, shield=shield))
 
 
-def go_to_goals(stage: CompiledStage, position_world: jax.Array, goal_world: jax.Array) -> jax.Array:
-    """Return the velocities (D, N, E) [m/s] straight to the goals, slower near them."""
-    offset = goal_world - position_world
-    distance = length(offset)
-    speed = jnp.minimum(stage.spec.control_point_speed_m_s, _GAIN_PER_S * distance)
-    return offset * (speed / (distance + 1e-6))
-
-
 def _tick(stage: CompiledStage, course: Course) -> Course:
     key, tick_key = jax.random.split(course.key)
     world, team = course.world, stage.team
-    nominal = go_to_goals(stage, world.estimate.position_world, course.batch.goal_world)
+    # velocities (D, N, E) [m/s] straight to the goals, slower near them
+    offset = course.batch.goal_world - world.estimate.position_world
+    distance = length(offset)
+    speed = jnp.minimum(stage.spec.control_point_speed_m_s, _GAIN_PER_S * distance)
+    nominal = offset * (speed / (distance + 1e-6))
     place = team.model.stopping_point(world.estimate).position_world
     turned, deadlock = resolve_deadlock(
         team.shield, course.deadlock, place, world.table, nominal, course.moved_world, stage.spec.control_period_s

@@ -1,7 +1,5 @@
 """`testudo bench shield`: the shield's test protocol, one table row and JSON entry for each cell."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -156,11 +154,9 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {key: simple(value) for key, value in values.items()}
 
 
-_QUICK, _QUICK_CONTROL = 8, 128
-"""Episodes of a cell and of a negative control with ``--quick``."""
+_QUICK, _QUICK_CONTROL = 8, 128  # Episodes of a cell and of a negative control with `--quick`
 _ON_MUJOCO, _QUICK_ON_MUJOCO = 20, 2
-_AS_THEY_FLY = 50
-"""Episodes of a cell with the attitude dynamics and downwash of drones."""
+_AS_THEY_FLY = 50  # Episodes of a cell with the attitude dynamics and downwash of drones
 
 
 def bench_shield(
@@ -183,7 +179,9 @@ def bench_shield(
     except KeyboardInterrupt:
         interrupted = True
     seconds = time.perf_counter() - began
-    found = _figures(jobs, tables)
+    # results of all finished cells, in order
+    keys = [(job.choice.physics, job.cell) for job in jobs]
+    found = [summary(*key, tables.outcomes[key]) for key in keys if key in tables.outcomes]
     summed = totals(found)
     values = {
         "quick": quick,
@@ -232,9 +230,3 @@ def _quick_share(job: Job) -> int:
     if job.choice.physics == "mujoco":
         return _QUICK_ON_MUJOCO
     return _QUICK_CONTROL if job.cell.claim is Claim.CONTROL else _QUICK
-
-
-def _figures(jobs: Sequence[Job], tables: Tables) -> list[dict[str, Any]]:
-    """Return the results of all finished cells, in order."""
-    keys = [(job.choice.physics, job.cell) for job in jobs]
-    return [summary(*key, tables.outcomes[key]) for key in keys if key in tables.outcomes]

@@ -1,7 +1,5 @@
 """Runs the cells of the protocol: one compiled program per setting, episodes in chunks of worlds."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import defaultdict
@@ -21,8 +19,7 @@ from testudo_bench.shield_protocol.protocol_cell import ProtocolCell
 from testudo_bench.shield_protocol.world_batch import Batch, CellEpisode, draw_batch
 from testudo_sim.physics_choice import PhysicsChoice
 
-_SEGMENT_S = 2.5
-"""Interval at which a chunk is checked for completion."""
+_SEGMENT_S = 2.5  # Interval at which a chunk is checked for completion
 _ROBOTS_AT_ONCE = 512
 """Robots in a chunk; it determines the number of worlds, within the limits below."""
 _WORLDS = (32, 128)
@@ -33,23 +30,17 @@ _WORKERS = 2
 class CellOutcome:
     """Counts of n episodes of one cell, (n,) each."""
 
-    contacts: np.ndarray
-    """Physics steps with pairs in contact."""
+    contacts: np.ndarray  # Physics steps with pairs in contact
     fast_contacts: np.ndarray
     separation_m: np.ndarray
-    arrived_s: np.ndarray
-    """Arrival time; infinite without arrival."""
+    arrived_s: np.ndarray  # Arrival time; infinite without arrival
     deadlocked: np.ndarray
-    changed_share: np.ndarray
-    """Share of robot-ticks with a changed command."""
-    change_m_s: np.ndarray
-    """Mean size of the changes of commands."""
-    braked: np.ndarray
-    """Number of robots that braked from speed."""
-    alarms: np.ndarray
-    """Number of robots with a brake alarm."""
+    changed_share: np.ndarray  # Share of robot-ticks with a changed command
+    change_m_s: np.ndarray  # Mean size of the changes of commands
+    braked: np.ndarray  # Number of robots that braked from speed
+    alarms: np.ndarray  # Number of robots with a brake alarm
 
-    def __add__(self, other: CellOutcome) -> CellOutcome:
+    def __add__(self, other: "CellOutcome") -> "CellOutcome":
         """Concatenate the episodes of both."""
         return CellOutcome(
             *(np.concatenate(pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True))
@@ -60,8 +51,7 @@ class CellOutcome:
 class Tables:
     """Results so far; filled by several threads."""
 
-    outcomes: dict[tuple[str, ProtocolCell], CellOutcome] = field(default_factory=dict)
-    """Outcomes by tier and cell."""
+    outcomes: dict[tuple[str, ProtocolCell], CellOutcome] = field(default_factory=dict)  # Outcomes by tier and cell
     compile_s: float = 0.0
     """Sum of the compile times of all programs, which are compiled in parallel."""
     robot_ticks: float = 0.0
@@ -89,13 +79,7 @@ class Job:
 
 
 def run_jobs(jobs: Sequence[Job], say: Callable[[str], None], tables: Tables) -> None:
-    """Run all episodes of the jobs.
-
-    Args:
-        jobs: cells and episodes to run.
-        say: called with progress messages.
-        tables: filled during the run, so that an interrupt loses nothing.
-    """
+    """Run all episodes of the jobs; ``tables`` is filled during the run, so that an interrupt loses nothing."""
     groups: dict[Setting, list[CellEpisode]] = defaultdict(list)
     for job in jobs:
         groups[Setting.of(job.cell, job.choice)] += [CellEpisode(job.cell, number) for number in range(job.episodes)]
@@ -158,7 +142,22 @@ def _run_chunk(
         course = program(course)
     with tables.lock:
         tables.robot_ticks += float(course.world.number) * worlds * stage.team.size
-    result = _outcome(stage, course)
+    period, tally = stage.spec.control_period_s, course.tally
+    arrived = np.asarray(tally.arrived_tick)
+    live = ~np.asarray(course.batch.hostile | course.batch.gone)
+    still = np.asarray(tally.still) * period > STILL_S
+    changed, robot_ticks = np.asarray(tally.changed), np.asarray(tally.robot_ticks)
+    result = CellOutcome(
+        np.asarray(tally.contacts),
+        np.asarray(tally.fast_contacts),
+        np.asarray(tally.separation_m),
+        np.where(arrived >= 0, arrived * period, np.inf),
+        np.all(still | ~live, axis=0) & (arrived < 0),
+        changed / robot_ticks * stage.setting.stride,
+        np.asarray(tally.change_m_s) / np.maximum(changed, 1),
+        np.sum(np.asarray(tally.braked), axis=0),
+        np.sum(np.asarray(tally.alarmed), axis=0),
+    )
     for cell in dict.fromkeys(episode.cell for episode in chunk):
         mine = [index for index, episode in enumerate(chunk) if episode.cell == cell]
         tables.add(stage.setting.choice.physics, cell, CellOutcome(*(values[mine] for values in vars(result).values())))
@@ -173,22 +172,3 @@ def _optimise(level: int) -> dict[str, int]:
 def _padded(chunk: list[CellEpisode], worlds: int) -> list[CellEpisode]:
     """Return the chunk with copies of its last episode, so that all chunks run the same program."""
     return chunk + [chunk[-1]] * (worlds - len(chunk))
-
-
-def _outcome(stage: CompiledStage, course: Course) -> CellOutcome:
-    period, tally = stage.spec.control_period_s, course.tally
-    arrived = np.asarray(tally.arrived_tick)
-    live = ~np.asarray(course.batch.hostile | course.batch.gone)
-    still = np.asarray(tally.still) * period > STILL_S
-    changed, robot_ticks = np.asarray(tally.changed), np.asarray(tally.robot_ticks)
-    return CellOutcome(
-        np.asarray(tally.contacts),
-        np.asarray(tally.fast_contacts),
-        np.asarray(tally.separation_m),
-        np.where(arrived >= 0, arrived * period, np.inf),
-        np.all(still | ~live, axis=0) & (arrived < 0),
-        changed / robot_ticks * stage.setting.stride,
-        np.asarray(tally.change_m_s) / np.maximum(changed, 1),
-        np.sum(np.asarray(tally.braked), axis=0),
-        np.sum(np.asarray(tally.alarmed), axis=0),
-    )

@@ -1,7 +1,5 @@
 """Settings for which a program is compiled; cells with the same setting run as worlds of one batch."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -45,21 +43,18 @@ class Setting:
     robot: str
     size: int
     layers: str
-    place: Formation
-    """The formation if the arena depends on it, else the swap."""
+    place: Formation  # The formation if the arena depends on it, else the swap
     stride: int
-    strangers: bool
-    others: bool
-    """Use the rules of `OTHERS` instead of all layers."""
+    has_hostile_robot: bool
+    others: bool  # Use the rules of `OTHERS` instead of all layers
     dead_man_s: float | None
     radio_s: float
     choice: PhysicsChoice
-    onboard_brake: bool | None = None
-    """See `Conditions.onboard_brake`."""
+    onboard_brake: bool | None = None  # See `Conditions.onboard_brake`
     level: bool = False
 
     @classmethod
-    def of(cls, cell: ProtocolCell, choice: PhysicsChoice) -> Setting:
+    def of(cls, cell: ProtocolCell, choice: PhysicsChoice) -> "Setting":
         """Return the setting of a cell."""
         conditions = cell.conditions
         shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR, Formation.BLOCKS)
@@ -92,14 +87,11 @@ class CompiledStage:
     """The team and deployment of a setting, and the distances that formations need."""
 
     setting: Setting
-    spec: RobotSpec
-    """The robot, with the period of the simulation."""
+    spec: RobotSpec  # The robot, with the period of the simulation
     team: SimulatedTeam
     deployment: DeployedTeam
-    apart_m: float
-    """Required distance of starts, for layer 1 and for reserved segments."""
-    wall_m: float
-    """Larger of the wall distances of layer 1 and of the stop-tube check."""
+    apart_m: float  # Required distance of starts, for layer 1 and for reserved segments
+    wall_m: float  # Larger of the wall distances of layer 1 and of the stop-tube check
     dead_man_ticks: int
 
 
@@ -135,7 +127,7 @@ def build_stage(setting: Setting) -> CompiledStage:
         gate=setting.layers in (ALL_LAYERS, GATE_ONLY),
         stride=setting.stride,
         longest_message_ticks=ticks(setting.radio_s, spec),
-        strangers=setting.strangers,
+        has_hostile_robot=setting.has_hostile_robot,
     )
     return CompiledStage(
         setting, spec, team, deployment, apart, wall, ticks(real.dead_man_s, spec, rounding=math.floor) + 1
@@ -230,8 +222,7 @@ ROOM = 1.5
 """Radius of the circle of starts relative to that of a swap without obstacles."""
 _RING, _SIZE = 0.5, 0.1
 """Radius of the ring of obstacles, and half of their size, relative to the circle of starts."""
-_HEIGHT_M = 0.5
-"""Half height of obstacles in 3-D."""
+_HEIGHT_M = 0.5  # Half height of obstacles in 3-D
 
 
 def blocks(radius_m: float, dimension: int) -> tuple[Obstacle, ...]:

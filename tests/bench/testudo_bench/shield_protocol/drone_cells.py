@@ -4,8 +4,6 @@ Most drones brake by themselves at a lost link (`silence.onboard_brake`); others
 keeps whole columns free, and limits their speed next to others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

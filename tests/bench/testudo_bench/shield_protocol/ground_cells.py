@@ -1,7 +1,5 @@
 """The protocol's cells of ground robots, and its subsets (shield.md, "Test protocol")."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,8 +30,7 @@ _MUJOCO_HORIZON_S = 30.0
 _KINEMATIC_ONLY = ("30 % loss",)
 """Conditions that are not run on MuJoCo, which has 20 cells of each robot."""
 _EPISODES = 1000
-_FEW = 200
-"""Episodes of negative controls, baselines and cells without a claim."""
+_FEW = 200  # Episodes of negative controls, baselines and cells without a claim
 
 
 def fast_robot() -> str:
@@ -74,9 +71,35 @@ def in_quick(cell: ProtocolCell) -> bool:
 
 def _of_robot(robot: str) -> Iterator[ProtocolCell]:
     """Yield all cells of a ground robot."""
-    yield from _nominal_cells(robot)
-    yield from _disturbed_cells(robot)
-    yield from _fewer_layers(robot)
+    yield _make(robot, 2, Formation.HEAD_ON)
+    for size in (2, 4):
+        yield _make(robot, size, Formation.SYMMETRIC)
+    for size in (2, 4, 8, 16):
+        yield _make(robot, size, Formation.SWAP)
+    yield _make(robot, 8, Formation.CROSSING)
+    yield _make(robot, 4, Formation.CORRIDOR)
+    yield _make(robot, 4, Formation.BLOCKS)
+    for size in (2, 4, 8):
+        usual = _make(robot, size, Formation.SWAP, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
+        yield usual
+        yield replace(usual, what=f"{usual.what}, no resolution", resolves=False)
+    yield _make(robot, 4, Formation.BLOCKS, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
+    for what, wrong in _WRONG.items():
+        for size in (2, 4):
+            yield _make(robot, size, Formation.SWAP, what, **wrong)
+    for size in (4, 8):
+        yield _make(
+            robot, size, Formation.SWAP, "100 ms, 30 % loss, late ticks", message_s=0.1, loss=0.3, late_chance=0.1
+        )
+    yield _make(robot, 4, Formation.SWAP, "asynchronous", stride=2)
+    yield _make(robot, 4, Formation.SWAP, "asynchronous, 100 ms, 30 % loss", stride=2, message_s=0.1, loss=0.3)
+    yield _make(robot, 4, Formation.SWAP, "brakes 30 % weaker", claim=Claim.REPORTED, brake_share=0.7)
+    # yield the stop-tube check without layer 1 (guaranteed), and layer 1 without it (not guaranteed)
+    for layers, claim in ((GATE_ONLY, Claim.COVERED), (PROJECTION_ONLY, Claim.REPORTED)):
+        yield _make(robot, 4, Formation.SYMMETRIC, layers=layers, claim=claim)
+        yield _make(robot, 4, Formation.SWAP, layers=layers, claim=claim)
+        for what in ("300 ms", "50 % loss", "late ticks"):
+            yield _make(robot, 4, Formation.SWAP, what, layers=layers, claim=claim, **_WRONG[what])
     yield from hostile_cells(_make, robot)
     yield from _controls(robot)
     yield from _compared(robot)
@@ -112,35 +135,6 @@ def _make(
     )  # type: ignore[arg-type]
 
 
-def _nominal_cells(robot: str) -> Iterator[ProtocolCell]:
-    yield _make(robot, 2, Formation.HEAD_ON)
-    for size in (2, 4):
-        yield _make(robot, size, Formation.SYMMETRIC)
-    for size in (2, 4, 8, 16):
-        yield _make(robot, size, Formation.SWAP)
-    yield _make(robot, 8, Formation.CROSSING)
-    yield _make(robot, 4, Formation.CORRIDOR)
-    yield _make(robot, 4, Formation.BLOCKS)
-
-
-def _disturbed_cells(robot: str) -> Iterator[ProtocolCell]:
-    for size in (2, 4, 8):
-        usual = _make(robot, size, Formation.SWAP, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
-        yield usual
-        yield replace(usual, what=f"{usual.what}, no resolution", resolves=False)
-    yield _make(robot, 4, Formation.BLOCKS, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
-    for what, wrong in _WRONG.items():
-        for size in (2, 4):
-            yield _make(robot, size, Formation.SWAP, what, **wrong)
-    for size in (4, 8):
-        yield _make(
-            robot, size, Formation.SWAP, "100 ms, 30 % loss, late ticks", message_s=0.1, loss=0.3, late_chance=0.1
-        )
-    yield _make(robot, 4, Formation.SWAP, "asynchronous", stride=2)
-    yield _make(robot, 4, Formation.SWAP, "asynchronous, 100 ms, 30 % loss", stride=2, message_s=0.1, loss=0.3)
-    yield _make(robot, 4, Formation.SWAP, "brakes 30 % weaker", claim=Claim.REPORTED, brake_share=0.7)
-
-
 _WRONG: dict[str, dict[str, object]] = {
     "50 ms": {"message_s": 0.05},
     "300 ms": DISTURBANCES["300 ms"],
@@ -150,15 +144,6 @@ _WRONG: dict[str, dict[str, object]] = {
     "300 ms, 50 % loss, late ticks": DISTURBANCES["300 ms, 50 % loss, late ticks"],
 }
 """Conditions that the shield must tolerate, by name."""
-
-
-def _fewer_layers(robot: str) -> Iterator[ProtocolCell]:
-    """Yield the stop-tube check without layer 1 (guaranteed), and layer 1 without it (not guaranteed)."""
-    for layers, claim in ((GATE_ONLY, Claim.COVERED), (PROJECTION_ONLY, Claim.REPORTED)):
-        yield _make(robot, 4, Formation.SYMMETRIC, layers=layers, claim=claim)
-        yield _make(robot, 4, Formation.SWAP, layers=layers, claim=claim)
-        for what in ("300 ms", "50 % loss", "late ticks"):
-            yield _make(robot, 4, Formation.SWAP, what, layers=layers, claim=claim, **_WRONG[what])
 
 
 def _controls(robot: str) -> Iterator[ProtocolCell]:

@@ -1,13 +1,11 @@
 """A cell of the test protocol: robots, formation, shield layers and disturbances."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from testudo_sim.team.fault_schedule import CHASER, FREEZER, LIAR
+from testudo_sim.team.fault_schedule import FAILED_PROCESS, FALSE_SENDER, PURSUER
 
 ALL_LAYERS = "1+2+3"
 GATE_ONLY = "2+3"
@@ -20,50 +18,37 @@ class Formation(Enum):
     """Starts and goals of the robots."""
 
     HEAD_ON = "head-on"
-    SYMMETRIC = "symmetric"
-    """On a circle without jitter; each goal is the opposite position."""
-    SWAP = "swap"
-    """On a circle with jitter; each goal is the opposite position."""
+    SYMMETRIC = "symmetric"  # On a circle without jitter; each goal is the opposite position
+    SWAP = "swap"  # On a circle with jitter; each goal is the opposite position
     CROSSING = "dense crossing"
     """In a box of which discs of the enforced separation cover 33 %; each goal is another robot's start."""
     CORRIDOR = "corridor"
-    BLOCKS = "blocks"
-    """A swap among obstacles of each kind."""
-    VERTICAL = "vertical head-on"
-    """Two drones, one above the other, exchange heights."""
-    STACKED = "stacked hover"
-    """Drones pass below hovering ones, through their downwash."""
+    BLOCKS = "blocks"  # A swap among obstacles of each kind
+    VERTICAL = "vertical head-on"  # Two drones, one above the other, exchange heights
+    STACKED = "stacked hover"  # Drones pass below hovering ones, through their downwash
 
 
 class Claim(Enum):
     """What a cell must show."""
 
-    COVERED = "covered"
-    """The shield's assumptions hold: no contact."""
-    HOSTILE = "hostile"
-    """A neighbour violates its contract: no contact at own speed."""
-    REPORTED = "reported"
-    """No claim: layer 1 only, or a violated assumption."""
-    COMPARED = "compared"
-    """A baseline in the same worlds."""
-    CONTROL = "control"
-    """A part of the shield is disabled: contacts must occur."""
+    COVERED = "covered"  # The shield's assumptions hold: no contact
+    HOSTILE = "hostile"  # A neighbour violates its contract: no contact at own speed
+    REPORTED = "reported"  # No claim: layer 1 only, or a violated assumption
+    COMPARED = "compared"  # A baseline in the same worlds
+    CONTROL = "control"  # A part of the shield is disabled: contacts must occur
 
 
 class Rule(Enum):
     """The rule of layer 1."""
 
     OURS = "ours"
-    ONE_TICK = "one tick"
-    """The shield's, but with the hold time T instead of T_hold."""
+    ONE_TICK = "one tick"  # The shield's, but with the hold time T instead of T_hold
     PLAIN = "plain"
     """The shield's, but with the current position as stopping point, without the margins for lag and model."""
-    NONE = "none"
-    """No rule."""
+    NONE = "none"  # No rule
     ORCA = "ORCA"
     VORONOI = "Voronoi"
-    CERTIFICATE = "certificate"
-    """Baselines: see `baselines.py`."""
+    CERTIFICATE = "certificate"  # Baselines: see `baselines.py`
 
 
 OTHERS = (Rule.PLAIN, Rule.NONE, Rule.ORCA, Rule.VORONOI, Rule.CERTIFICATE)
@@ -74,51 +59,32 @@ OTHERS = (Rule.PLAIN, Rule.NONE, Rule.ORCA, Rule.VORONOI, Rule.CERTIFICATE)
 class Conditions:
     """Disturbances of a cell; the defaults are none."""
 
-    message_s: float = 0.0
-    """Delay of messages; 0 means arrival at the next tick."""
-    loss: float = 0.0
-    """Probability that a message is lost."""
-    one_way_loss: float = 0.0
-    """Loss probability of messages from the last robot only."""
-    blackout_s: float = 0.0
-    """Duration without any message, from a random time on."""
+    message_s: float = 0.0  # Delay of messages; 0 means arrival at the next tick
+    loss: float = 0.0  # Probability that a message is lost
+    one_way_loss: float = 0.0  # Loss probability of messages from the last robot only
+    blackout_s: float = 0.0  # Duration without any message, from a random time on
     stride: int = 1
     """Ticks of the simulation per control period; above 1 the robots tick at different times."""
-    late_chance: float = 0.0
-    """Probability that a pause of 2 or more periods follows a tick."""
+    late_chance: float = 0.0  # Probability that a pause of 2 or more periods follows a tick
     dead_s: float = 0.0
     """Duration for which one robot's process is stopped, from a random time on; infinite: it is killed."""
-    jump_m: float = 0.0
-    """Localisation error of robot 0 for 1 s."""
+    jump_m: float = 0.0  # Localisation error of robot 0 for 1 s
     jump_rad: float = 0.0
-    brake_share: float = 1.0
-    """Real deceleration relative to the identified one."""
-    stranger: int = 0
-    """Kind of hostile last robot, see `testudo_sim.team.fault_schedule`."""
-    late_periods: int = 6
-    """Longest pause [periods]."""
-    dead_man_s: float | None = None
-    """Dead-man time of driver and shield; None: that of the robot."""
-    driver_s: float | None = None
-    """Real dead-man time of the driver; None: as the shield assumes."""
-    blind_age: bool = False
-    """Message ages are counted from arrival."""
-    blind_take: bool = False
-    """Requested segments are used without acknowledgement."""
-    radio_burst_s: float = 0.0
-    """Drones: length of bursts in which no set-point reaches the vehicle."""
-    radio_chance: float = 0.0
-    """Probability that a burst begins at a tick."""
+    brake_share: float = 1.0  # Real deceleration relative to the identified one
+    hostile_kind: int = 0  # Kind of hostile last robot, see `testudo_sim.team.fault_schedule`
+    late_periods: int = 6  # Longest pause [periods]
+    dead_man_s: float | None = None  # Dead-man time of driver and shield; None: that of the robot
+    driver_s: float | None = None  # Real dead-man time of the driver; None: as the shield assumes
+    blind_age: bool = False  # Message ages are counted from arrival
+    blind_take: bool = False  # Requested segments are used without acknowledgement
+    radio_burst_s: float = 0.0  # Drones: length of bursts in which no set-point reaches the vehicle
+    radio_chance: float = 0.0  # Probability that a burst begins at a tick
     radio_lost_s: float = 0.0
     """Duration of a lost link of one vehicle, from a random time on; infinite: permanent."""
-    radio_of_all: bool = False
-    """The lost link affects all vehicles."""
-    onboard_brake: bool | None = None
-    """Onboard brake in the robot file; None: unchanged."""
-    really_brakes: bool | None = None
-    """Real onboard brake; None: as in the robot file."""
-    level: bool = False
-    """Heights are not scaled: the downwash of drones is ignored."""
+    radio_of_all: bool = False  # The lost link affects all vehicles
+    onboard_brake: bool | None = None  # Onboard brake in the robot file; None: unchanged
+    really_brakes: bool | None = None  # Real onboard brake; None: as in the robot file
+    level: bool = False  # Heights are not scaled: the downwash of drones is ignored
     rule: Rule = Rule.OURS
 
 
@@ -126,23 +92,18 @@ class Conditions:
 class ProtocolCell:
     """One cell of the protocol."""
 
-    place: str
-    """Kind of dynamics, formation and size, in words."""
-    what: str
-    """Disturbance or disabled part, in words; may be empty."""
+    place: str  # Kind of dynamics, formation and size, in words
+    what: str  # Disturbance or disabled part, in words; may be empty
     robot: str
     size: int
     formation: Formation
     layers: str
     claim: Claim
     horizon_s: float
-    episodes: int
-    """Episodes in the full protocol; the quick one has fewer."""
+    episodes: int  # Episodes in the full protocol; the quick one has fewer
     conditions: Conditions = Conditions()
-    resolves: bool = True
-    """Whether deadlock resolution is active."""
-    twin: str | None = None
-    """Of a control: the cell that differs from it only in the disabled part."""
+    resolves: bool = True  # Whether deadlock resolution is active
+    twin: str | None = None  # Of a control: the cell that differs from it only in the disabled part
 
     @property
     def name(self) -> str:
@@ -174,9 +135,14 @@ DISTURBANCES: dict[str, dict[str, object]] = {
 
 def hostile_cells(make: Callable[..., ProtocolCell], robot: str) -> Iterator[ProtocolCell]:
     """Yield the cells with a hostile neighbour; ``make`` returns a cell of ground robots or drones."""
-    for what, kind in (("chaser", CHASER), ("liar", LIAR)):
-        yield make(robot, HOSTILE_SIZE, Formation.SWAP, what, claim=Claim.HOSTILE, stranger=kind)
-    yield make(robot, HOSTILE_SIZE, Formation.SWAP, "freezer", claim=Claim.HOSTILE, stranger=FREEZER, dead_s=math.inf)
+    # the names seed the worlds: other names would give other episodes
+    for what, kind, dead_s in (
+        ("chaser", PURSUER, 0.0),
+        ("liar", FALSE_SENDER, 0.0),
+        ("freezer", FAILED_PROCESS, math.inf),
+    ):
+        wrong = {"hostile_kind": kind, "dead_s": dead_s}
+        yield make(robot, HOSTILE_SIZE, Formation.SWAP, what, claim=Claim.HOSTILE, **wrong)
 
 
 def negative_control(twin: ProtocolCell, what: str, episodes: int, **change: object) -> ProtocolCell:

@@ -1,7 +1,5 @@
 """Worlds of a batch: starts, goals and faults of episodes, as arrays."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Sequence
@@ -14,23 +12,19 @@ import numpy as np
 from testudo_bench.shield_protocol.compiled_setting import ROOM, CompiledStage, circle_m, ticks
 from testudo_bench.shield_protocol.protocol_cell import OTHERS, Claim, Formation, ProtocolCell, Rule
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
-from testudo_sim.team.fault_schedule import LIAR, NEVER, Faults, RadioLoss
+from testudo_sim.team.fault_schedule import FALSE_SENDER, NEVER, Faults, RadioLoss
 
 _JITTER_M = 0.02
-_SIDE_M = 0.05
-"""Largest lateral offset of two robots that meet head-on."""
+_SIDE_M = 0.05  # Largest lateral offset of two robots that meet head-on
 
 
 @dataclass(frozen=True)
 class Start:
     """Starts and goals of one world."""
 
-    position_world: np.ndarray
-    """(D, N) [m]."""
-    goal_world: np.ndarray
-    """(D, N) [m]."""
-    yaw: np.ndarray
-    """(N,) [rad]."""
+    position_world: np.ndarray  # (D, N) [m]
+    goal_world: np.ndarray  # (D, N) [m]
+    yaw: np.ndarray  # (N,) [rad]
 
 
 def draw_start(stage: CompiledStage, formation: Formation, random: np.random.Generator) -> Start:
@@ -137,9 +131,8 @@ _PLACES = {
 }
 
 
-_LINGER_S = 1.0
-"""Time for which an episode continues after arrival."""
-_LIE_M = 0.7
+_LINGER_S = 1.0  # Time for which an episode continues after arrival
+_FALSE_OFFSET_M = 0.7
 _SHORTEST_PAUSE = 2
 _JUMP_S = 1.0
 
@@ -166,32 +159,19 @@ class CellEpisode:
 class Batch:
     """Initial state and parameters of E worlds."""
 
-    position_world: jax.Array
-    """(D, N, E) [m]."""
-    goal_world: jax.Array
-    """(D, N, E) [m]."""
-    yaw: jax.Array
-    """(N, E) [rad]."""
-    seed: jax.Array
-    """(E,) uint32: seed of the dynamics."""
-    loss: jax.Array
-    """(E,) probability."""
-    brake_share: jax.Array
-    """(E,)."""
-    resolves: jax.Array
-    """(E,) bool."""
-    rule: jax.Array
-    """(E,) int: index in `OTHERS`, -1 for the shield's rule."""
-    hold_s: jax.Array
-    """(E,): hold time of commands in layer 1."""
-    horizon: jax.Array
-    """(E,) int: ticks."""
-    linger: jax.Array
-    """(E,) int: ticks after the arrival."""
-    hostile: jax.Array
-    """(N, E) bool."""
-    gone: jax.Array
-    """(N, E) bool: permanently lost, so that it cannot arrive."""
+    position_world: jax.Array  # (D, N, E) [m]
+    goal_world: jax.Array  # (D, N, E) [m]
+    yaw: jax.Array  # (N, E) [rad]
+    seed: jax.Array  # (E,) uint32: seed of the dynamics
+    loss: jax.Array  # (E,) probability
+    brake_share: jax.Array  # (E,)
+    resolves: jax.Array  # (E,) bool
+    rule: jax.Array  # (E,) int: index in `OTHERS`, -1 for the shield's rule
+    hold_s: jax.Array  # (E,): hold time of commands in layer 1
+    horizon: jax.Array  # (E,) int: ticks
+    linger: jax.Array  # (E,) int: ticks after the arrival
+    hostile: jax.Array  # (N, E) bool
+    gone: jax.Array  # (N, E) bool: permanently lost, so that it cannot arrive
     faults: Faults
 
 
@@ -207,7 +187,7 @@ def _draw_world(stage: CompiledStage, episode: CellEpisode) -> Batch:
     start = draw_start(stage, cell.formation, random)
     size = cell.size
     last = np.arange(size) == size - 1
-    hostile = last & (cell.conditions.stranger > 0)
+    hostile = last & (cell.conditions.hostile_kind > 0)
     hold = stage.team.shield.hold_s if cell.conditions.rule is not Rule.ONE_TICK else spec.control_period_s
     faults = _draw_faults(stage, cell, random, start.position_world)
     other = OTHERS.index(cell.conditions.rule) if cell.conditions.rule in OTHERS else -1
@@ -250,7 +230,7 @@ def _draw_faults(
     heading = random.normal(size=spec.dimension)
     heading = heading / np.linalg.norm(heading)
     dead, back = np.full(size, NEVER), np.full(size, NEVER)
-    affected = size - 1 if wrong.stranger else random.integers(size)
+    affected = size - 1 if wrong.hostile_kind else random.integers(size)
     if wrong.dead_s:
         dead[affected] = begin
         back[affected] = NEVER if cell.killed else begin + ticks(wrong.dead_s, spec)
@@ -271,8 +251,8 @@ def _draw_faults(
         jump=np.int32([begin, begin + ticks(_JUMP_S, spec)] if jump else [NEVER, NEVER]),
         jump_world=np.float32(wrong.jump_m * heading),
         jump_yaw=np.float32(wrong.jump_rad * random.choice([-1, 1])),
-        stranger=np.int32(wrong.stranger),
-        lie_world=np.float32((_LIE_M if wrong.stranger == LIAR else 0.0) * heading),
+        hostile_kind=np.int32(wrong.hostile_kind),
+        false_offset_world=np.float32((_FALSE_OFFSET_M if wrong.hostile_kind == FALSE_SENDER else 0.0) * heading),
         blind_age=np.bool_(wrong.blind_age),
         blind_take=np.bool_(wrong.blind_take),
         radio=_draw_radio(stage, cell, random, begin) if spec.silence else None,

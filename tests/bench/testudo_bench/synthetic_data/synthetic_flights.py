@@ -1,7 +1,5 @@
 """Synthetic flights of quadrotors with known parameters, for the tests and studies of identification."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +11,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_runs.recording.recording import Recording, RobotRecording, Series
 
 _STEP_S = 0.002
-_PERIOD_S = 0.01
-"""Of commands and of samples."""
+_PERIOD_S = 0.01  # Of commands and of samples
 _ROUNDING_S = 1e-9
 _MIX = np.array([rotor_drone.ROLL_SIGNS, rotor_drone.PITCH_SIGNS, rotor_drone.YAW_SIGNS])
 
@@ -66,7 +63,20 @@ def synthetic_flight(
             if end > now + _ROUNDING_S:
                 state = rotor_drone.step(moves, state, acting, end - now)
                 now = end
-    return _recording(spec, truth, log, rng)
+    stamps = np.array([stamp for stamp, _, _ in log])
+    deviation = np.repeat(truth.noise, (3, 4, 3, 3))
+    robots = {}
+    for n in range(log[0][2].shape[1]):
+        rows = []
+        for _, state, _ in log:
+            turn, velocity = state.quaternion_xyzw[:, n], state.velocity_world[:, n]
+            parts = state.position_world[:, n], turn, rotate_back(turn, velocity), state.rates_body[:, n]
+            rows.append(np.concatenate(parts))
+        motors = np.array([command[:, n] for _, _, command in log])
+        odometry = np.array(rows) + deviation * rng.standard_normal((len(rows), len(deviation)))
+        series = {"odometry": Series(stamps, odometry), "motors": Series(stamps, motors)}
+        robots[f"d{n}"] = RobotRecording(f"d{n}", spec.name, series)
+    return Recording(robots, 0)
 
 
 def _command(
@@ -83,22 +93,3 @@ def _command(
     inertia = np.array(truth.inertia_kg_m2)[:, None]
     lever = np.array([*truth.arm_m, truth.torque_per_thrust_m])[:, None] * truth.thrust_scale
     return np.clip(total / 4 + _MIX.T @ (turn * inertia / lever) / 4, 0, 0.2)
-
-
-def _recording(
-    spec: RobotSpec, truth: DroneTruth, log: list[tuple[float, RotorDroneState, np.ndarray]], rng: np.random.Generator
-) -> Recording:
-    stamps = np.array([stamp for stamp, _, _ in log])
-    deviation = np.repeat(truth.noise, (3, 4, 3, 3))
-    robots = {}
-    for n in range(log[0][2].shape[1]):
-        rows = []
-        for _, state, _ in log:
-            turn, velocity = state.quaternion_xyzw[:, n], state.velocity_world[:, n]
-            parts = state.position_world[:, n], turn, rotate_back(turn, velocity), state.rates_body[:, n]
-            rows.append(np.concatenate(parts))
-        motors = np.array([command[:, n] for _, _, command in log])
-        odometry = np.array(rows) + deviation * rng.standard_normal((len(rows), len(deviation)))
-        series = {"odometry": Series(stamps, odometry), "motors": Series(stamps, motors)}
-        robots[f"d{n}"] = RobotRecording(f"d{n}", spec.name, series)
-    return Recording(robots, 0)

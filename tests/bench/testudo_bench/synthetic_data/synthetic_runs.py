@@ -1,7 +1,5 @@
 """Synthetic runs of known robots, for the tests and studies of identification and gap."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -15,8 +13,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_runs.recording.recording import Recording, RobotRecording, Series
 from testudo_runs.recording.write import IMPORTED
 
-_START_NS = 1_700_000_000_000_000_000
-"""An arbitrary time of day."""
+_START_NS = 1_700_000_000_000_000_000  # An arbitrary time of day
 _STEP_S = 0.002
 _TICK_S = 0.01
 
@@ -37,8 +34,7 @@ class Truth:
     clock_offset_s: float = 0.0
     """Initial offset of the robot's clock, which stamps the commands, behind the recorder's clock."""
     clock_drift: float = 0.0
-    transport_s: float = 0.002
-    """Mean transport time of a message to the recorder beyond 0.2 ms."""
+    transport_s: float = 0.002  # Mean transport time of a message to the recorder beyond 0.2 ms
 
     def spec(self, spec: RobotSpec) -> RobotSpec:
         """Return a robot with the true parameters."""

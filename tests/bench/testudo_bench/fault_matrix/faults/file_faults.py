@@ -1,7 +1,5 @@
 """Rows 15 to 18: what is wrong in the files is refused at the start, in one line."""
 
-from __future__ import annotations
-
 import hashlib
 import resource
 import shutil

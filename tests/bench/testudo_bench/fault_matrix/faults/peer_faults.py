@@ -1,7 +1,5 @@
 """Rows 6 to 10, 25 and 27: peer messages are missing, late, old, contradictory or false."""
 
-from __future__ import annotations
-
 import math
 import random
 import signal
@@ -232,5 +230,5 @@ ROWS = (
     FaultRow(10, "replayed messages of a neighbour", "ignored, drives on", None, replayed),
     FaultRow(25, "neighbours leave no room", "brake", TICK_S, no_room_left),
     FaultRow(27, "a neighbour announces a false position", "not trusted", _DISTRUST_S, false_position, fleet="tracked"),
-    FaultRow(27, "a neighbour pursues the robot", "own speed 0 at contact", None, pursuer, fleet="chased"),
+    FaultRow(27, "a neighbour pursues the robot", "own speed 0 at contact", None, pursuer, fleet="pursued"),
 )

@@ -1,9 +1,8 @@
 """Rows 11 to 14, 19 to 24 and 29: processes that fail, end or stall, other publishers, operators."""
 
-from __future__ import annotations
-
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,29 +30,21 @@ def overrun(harness: FleetHarness) -> FaultFinding | None:
     return found and replace(found, passed=burst <= 3, note="" if burst <= 3 else f"{burst} commands within a tick")
 
 
-def hangs(harness: FleetHarness) -> FaultFinding | None:
-    """Inference hangs for a second."""
-    return brakes(harness, harness.fail_policy(f"hang {_HANG_S}"))
+def policy_fault(name: str, fault: str, code: str | None = None) -> Callable[[FleetHarness], FaultFinding | None]:
+    """Return the injection of a fault of `faulty_policy` into r0, which must brake and report ``code``."""
+
+    def inject(harness: FleetHarness) -> FaultFinding | None:
+        return brakes(harness, harness.fail_policy(fault), code=code)
+
+    inject.__name__ = name
+    return inject
 
 
-def raises(harness: FleetHarness) -> FaultFinding | None:
-    """Inference raises an error."""
-    return brakes(harness, harness.fail_policy("raise"), code="policy_error")
-
-
-def gives_nan(harness: FleetHarness) -> FaultFinding | None:
-    """Inference gives NaN."""
-    return brakes(harness, harness.fail_policy("nan"))
-
-
-def clock_ahead(harness: FleetHarness) -> FaultFinding | None:
-    """The clock of the policy's process jumps an hour ahead, and back after half a second."""
-    return brakes(harness, harness.fail_policy("clock 3600"))
-
-
-def clock_behind(harness: FleetHarness) -> FaultFinding | None:
-    """The clock of the policy's process jumps an hour back, and forward again after half a second."""
-    return brakes(harness, harness.fail_policy("clock -3600"))
+clock_ahead = policy_fault("clock_ahead", "clock 3600")  # the clock of the process; it is correct again after 0.5 s
+clock_behind = policy_fault("clock_behind", "clock -3600")
+raises = policy_fault("raises", "raise", "policy_error")
+hangs = policy_fault("hangs", f"hang {_HANG_S}")
+gives_nan = policy_fault("gives_nan", "nan")
 
 
 def parameter_change(harness: FleetHarness) -> FaultFinding:

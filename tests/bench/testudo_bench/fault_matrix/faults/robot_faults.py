@@ -1,11 +1,11 @@
 """Rows 1 to 5, 26 and 28: own odometry is invalid, stale or wrong; brakes are weak, wheels blocked."""
 
-from __future__ import annotations
-
 import json
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from std_msgs.msg import String
@@ -18,21 +18,29 @@ _STALE_S = 0.1
 _JUMP_M = 0.3
 
 
-class _Once:
-    """Keeps the time of the first changed message: the time of the fault."""
-
-    def __init__(self, change: Change) -> None:
-        self._change, self.since_s = change, 0.0
-
-    def __call__(self, message: Any) -> Any:
-        self.since_s = self.since_s or time.monotonic()
-        return self._change(message)
-
-
 def _odometry(harness: FleetHarness, change: Change) -> float:
-    once = _Once(change)
-    harness.observer.odometry = once
-    return harness.wait(lambda: once.since_s, "no odometry arrived", 1.0)
+    """Change the odometry of r0; return the time of the first changed message: the time of the fault."""
+    times: list[float] = []
+
+    def first(message: Any) -> Any:
+        times.append(time.monotonic())
+        return change(message)
+
+    harness.observer.odometry = first
+    return harness.wait(lambda: times and times[0], "no odometry arrived", 1.0)
+
+
+def _must_brake(code: str) -> Callable[[Change], Callable[[FleetHarness], FaultFinding | None]]:
+    """Return a decorator that makes a fault of a change of the odometry of r0: it must brake and report the code."""
+
+    def of(change: Change) -> Callable[[FleetHarness], FaultFinding | None]:
+        @wraps(change)
+        def inject(harness: FleetHarness) -> FaultFinding | None:
+            return brakes(harness, _odometry(harness, change), code=code)
+
+        return inject
+
+    return of
 
 
 def _nan(message: Any) -> Any:
@@ -55,18 +63,18 @@ def not_finite(harness: FleetHarness) -> FaultFinding | None:
     return found and replace(found, passed=found.passed and finite, note="" if finite else "a command was not finite")
 
 
-def silent(harness: FleetHarness) -> FaultFinding | None:
+@_must_brake("stale_pose")
+def silent(_: Any) -> None:
     """Odometry stops."""
-    return brakes(harness, _odometry(harness, lambda _: None), code="stale_pose")
 
 
 def repeating(harness: FleetHarness) -> FaultFinding | None:
     """Odometry repeats one message."""
-    kept: list[Any] = []
+    received: list[Any] = []
 
     def repeat(message: Any) -> Any:
-        kept.append(message)
-        return kept[0]
+        received.append(message)
+        return received[0]
 
     return brakes(harness, _odometry(harness, repeat), code="stale_pose")
 
@@ -88,46 +96,34 @@ def out_of_order(harness: FleetHarness) -> FaultFinding | None:
     return keeps_driving(harness, _odometry(harness, shuffle), 1.0)
 
 
-def jump(harness: FleetHarness) -> FaultFinding | None:
+@_must_brake("pose_jump")
+def jump(message: Any) -> Any:
     """Localisation jumps by 30 cm."""
-
-    def moved(message: Any) -> Any:
-        message.pose.pose.position.y += _JUMP_M
-        return message
-
-    return brakes(harness, _odometry(harness, moved), code="pose_jump")
+    message.pose.pose.position.y += _JUMP_M
+    return message
 
 
-def flip(harness: FleetHarness) -> FaultFinding | None:
+@_must_brake("pose_jump")
+def flip(message: Any) -> Any:
     """Yaw turns by 180 degrees."""
-
-    def turned(message: Any) -> Any:
-        turn = message.pose.pose.orientation
-        turn.z, turn.w = turn.w, -turn.z
-        return message
-
-    return brakes(harness, _odometry(harness, turned), code="pose_jump")
+    turn = message.pose.pose.orientation
+    turn.z, turn.w = turn.w, -turn.z
+    return message
 
 
-def no_quaternion(harness: FleetHarness) -> FaultFinding | None:
+@_must_brake("stale_pose")
+def no_quaternion(message: Any) -> Any:
     """The quaternion has length 1.5: messages are refused, and the last pose ages."""
-
-    def longer(message: Any) -> Any:
-        message.pose.pose.orientation.w *= 1.5
-        message.pose.pose.orientation.z *= 1.5
-        return message
-
-    return brakes(harness, _odometry(harness, longer), code="stale_pose")
+    message.pose.pose.orientation.w *= 1.5
+    message.pose.pose.orientation.z *= 1.5
+    return message
 
 
-def other_frame(harness: FleetHarness) -> FaultFinding | None:
+@_must_brake("stale_pose")
+def other_frame(message: Any) -> Any:
     """Odometry is in another frame: messages are refused, and the last pose ages."""
-
-    def foreign(message: Any) -> Any:
-        message.header.frame_id = "odom"
-        return message
-
-    return brakes(harness, _odometry(harness, foreign), code="stale_pose")
+    message.header.frame_id = "odom"
+    return message
 
 
 WEAK = {"faults": json.dumps({"r0": {"braking_share": 0.7}})}

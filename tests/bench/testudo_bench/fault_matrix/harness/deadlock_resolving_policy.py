@@ -3,8 +3,6 @@
 A policy that only goes straight to its goal never gets past another that does the same, whatever the network.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 

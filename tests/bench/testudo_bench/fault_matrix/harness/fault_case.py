@@ -24,8 +24,7 @@ class FaultFinding:
     time_s: float | None = None
     """Time from the fault to the brake command at the actuators, if the row requires one."""
     note: str = ""
-    stolen_s: float = 0.0
-    """Processor time that the host withheld from the cores meanwhile."""
+    stolen_s: float = 0.0  # Processor time that the host withheld from the cores meanwhile
 
 
 @dataclass(frozen=True)
@@ -35,25 +34,20 @@ class FaultRow:
     number: int
     fault: str
     required: str
-    limit_s: float | None
-    """Longest permitted time; None if the row requires none."""
+    limit_s: float | None  # Longest permitted time; None if the row requires none
     inject: Callable[[FleetHarness], FaultFinding | None]
     """Injects the fault once into a driving fleet; None if the machine stalled meanwhile: no finding."""
     fleet: str = "driving"
-    """Kind of fleet that the fault needs: driving, tracked, chased, weak, recorded, run, or none."""
+    """Kind of fleet that the fault needs: driving, tracked, pursued, weak, recorded, run, or none."""
 
 
 def brakes(
     harness: FleetHarness, fault_s: float, *, code: str | None = None, name: str = "r0", series: str = "sent"
 ) -> FaultFinding | None:
-    """Return the time from a fault to zero on the robot's actuator topic; the robot must come to rest.
+    """Return the time from a fault (steady clock) to zero on the robot's actuator topic; the robot must come to rest.
 
-    Args:
-        harness: the fleet.
-        fault_s: time of the fault, steady clock.
-        code: reason code that policy or guard must report within a second.
-        name: robot.
-        series: ``applied`` for the driver's own brake.
+    Policy or guard must report the reason code ``code`` within a second; ``series`` is ``applied`` for the brake of the
+    driver.
     """
     watch = harness.observer
     brake_s = harness.wait(lambda: watch.brake_after(name, fault_s, series), f"{name} did not brake", AT_REST_S)

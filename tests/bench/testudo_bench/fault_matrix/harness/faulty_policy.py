@@ -5,8 +5,6 @@ The last moves the clock of the process, which every age and watchdog in it read
 The file's path is in the environment; a fault that was done deletes it, and its time is told as an event.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

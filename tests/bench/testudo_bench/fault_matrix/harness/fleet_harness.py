@@ -1,7 +1,5 @@
 """A fleet on the plant for fault injection, with a node that observes all topics and relays those of a fault."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal
@@ -37,8 +35,7 @@ _PER_RADIUS = 2.2
 """Clearances between starts on a circle of robots that swap places, as in the protocol of the shield."""
 _NEXT_REQUEST = {"idle": "activate", "armed": "start", "stopped": "rearm", "fault": "deactivate"}
 """Request by which an operator brings a robot from a mode towards driving."""
-_LATCHED_CODES = ("brakes_weak", "no_response")
-"""Reason codes that stay latched until the policy process is restarted."""
+_LATCHED_CODES = ("brakes_weak", "no_response")  # Reason codes that stay latched until the policy process is restarted
 _PLANT = {"latency_low_s": 0.01, "latency_high_s": 0.03}
 
 
@@ -76,15 +73,10 @@ def write_fleet(
     return _saved(folder, policy, robots, tracking=tracking)
 
 
-def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = SWAP_RADIUS_M, robot: str = "") -> Fleet:
-    """Write a fleet whose robots swap places across a circle, and return it.
+def write_swap(folder: Path, *, count: int, turn_rad: float, robot: str = "") -> Fleet:
+    """Write a fleet whose robots swap places across a circle that is rotated by ``turn_rad``, and return it.
 
-    Args:
-        folder: where the files are written.
-        count: number of robots.
-        turn_rad: rotation of the circle.
-        radius_m: smallest radius of the circle.
-        robot: name or file; the robot of the harness if empty. Drones swap at one height.
+    ``robot`` is a name or file, or empty for the robot of the harness. Drones swap at one height.
     """
     kind = str(Path(robot).absolute()) if robot.endswith(".toml") else robot
     if not robot:
@@ -93,7 +85,7 @@ def write_swap(folder: Path, *, count: int, turn_rad: float, radius_m: float = S
     spec = load_robot(kind)
     policy = folder / "policy.onnx"
     write_go_to_goal_policy(policy, spec, team_size=count)
-    radius_m = max(radius_m, count * stop_tube_parameters(spec).clearance_m / _PER_RADIUS)
+    radius_m = max(SWAP_RADIUS_M, count * stop_tube_parameters(spec).clearance_m / _PER_RADIUS)
     robots = []
     for k in range(count):
         angle = turn_rad + 2 * math.pi * k / count

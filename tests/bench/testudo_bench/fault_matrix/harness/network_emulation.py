@@ -1,7 +1,5 @@
 """A network that delays and loses what robots say to each other, in the place of the observer's relays."""
 
-from __future__ import annotations
-
 import queue
 import random
 import threading
@@ -20,8 +18,7 @@ class Network:
     """What it does to each message, from each robot to each other by itself."""
 
     delay_ms: float = 0.0
-    loss: float = 0.0
-    """Share of the messages that is lost."""
+    loss: float = 0.0  # Share of the messages that is lost
 
     def __post_init__(self) -> None:
         """Check the values.

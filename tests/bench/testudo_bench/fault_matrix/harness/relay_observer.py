@@ -1,7 +1,5 @@
 """A node beside the fleet: observes sent and applied commands and true poses, relays inputs, calls services."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading
@@ -49,17 +47,14 @@ PeerChange = Callable[[str, str, Any], Any]
 class Heard:
     """Messages about one robot, each with its arrival time, steady clock [s]."""
 
-    sent: list = field(default_factory=list)
-    """(time, command (D,)) on the actuator topic, from the guard."""
+    sent: list = field(default_factory=list)  # (time, command (D,)) on the actuator topic, from the guard
     applied: list = field(default_factory=list)
     """(time since which it acts, command (D,)), after the driver's own dead-man time and its delay."""
-    truth: list = field(default_factory=list)
-    """(time, `OdometryReading`)."""
+    truth: list = field(default_factory=list)  # (time, `OdometryReading`)
     mode: str = ""
     code: str = ""
     sentence: str = ""
-    codes: list = field(default_factory=list)
-    """(time, mode, code), at each change."""
+    codes: list = field(default_factory=list)  # (time, mode, code), at each change
     guard_code: str = "unheard"
     envelopes: deque = field(default_factory=lambda: deque(maxlen=1))
     """Records of ticks in order of arrival: the newest, or all with ``keep_ticks``."""
@@ -97,14 +92,9 @@ class Observer:
         receivers: Sequence[str] = ("r0",),
         keep_ticks: bool = False,
     ) -> None:
-        """Begin to listen.
+        """Begin to listen in the domain and environment of a fleet.
 
-        Args:
-            fleet: the robots.
-            domain_id: their ROS domain.
-            environment: of their processes.
-            receivers: robots that hear their peers through relays.
-            keep_ticks: keep the records of all ticks.
+        ``receivers`` receive their peers through relays; with ``keep_ticks`` the records of all ticks are stored.
         """
         self.robots = {name: Heard() for name in fleet.names}
         self.contacts = 0
@@ -130,7 +120,10 @@ class Observer:
             if keep_ticks:
                 self.robots[robot.name].envelopes = deque()
             self._observe(robot)
-        self._relay_odometry()
+        publisher = self.node.create_publisher(Odometry, "/r0/odom_relayed", OFFERED["odom"])
+        self.node.create_subscription(
+            Odometry, "/r0/odom", lambda message: _publish(publisher, self.odometry(message)), REQUESTED["odom"]
+        )
         self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
@@ -219,12 +212,6 @@ class Observer:
             self._clients[name, what] = self.node.create_client(Trigger, f"/{name}/{service}")
         change = self.node.create_client(ChangeState, f"/{name}/policy/change_state")
         self._clients.update({(name, what): change for what in _TRANSITIONS})
-
-    def _relay_odometry(self) -> None:
-        publisher = self.node.create_publisher(Odometry, "/r0/odom_relayed", OFFERED["odom"])
-        self.node.create_subscription(
-            Odometry, "/r0/odom", lambda message: _publish(publisher, self.odometry(message)), REQUESTED["odom"]
-        )
 
     def _on_event(self, message: String) -> None:
         self.contacts += '"contact"' in message.data

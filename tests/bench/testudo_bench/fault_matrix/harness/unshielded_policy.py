@@ -3,8 +3,6 @@
 A harness in which robots then touch can tell whether the shield does its work.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 
