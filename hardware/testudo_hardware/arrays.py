@@ -1,14 +1,11 @@
 """One array namespace for NumPy, JAX and array_api_strict, so that a function body is written once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
-Array = Any
-"""An array of any library that follows the array API standard."""
+Array = Any  # an array of any library that follows the array API standard
 
 
 def array_namespace(*arrays: Array) -> Any:

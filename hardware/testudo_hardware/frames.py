@@ -47,10 +47,8 @@ def turned(vector: Sequence[float], yaw: float) -> tuple[float, ...]:
 class PlanarTransform:
     """Pose of a frame in its parent frame: translation, and rotation about the common z axis."""
 
-    position: tuple[float, ...]
-    """(D,) [m]: origin of the frame in the parent."""
-    yaw: float
-    """[rad], of the frame in the parent."""
+    position: tuple[float, ...]  # (D,) [m]: origin of the frame in the parent
+    yaw: float  # [rad], of the frame in the parent
 
     def then(self, inner: PlanarTransform) -> PlanarTransform:
         """Return the pose in the parent of ``inner``, a frame in this one: map-odom, odom-base."""
@@ -81,8 +79,7 @@ def yaw_from_quaternion_xyzw(x: float, y: float, z: float, w: float) -> float:
     return math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
-_SMALL = 1e-8
-"""Squared half angle [rad²] below which the series of sin(x)/x is exact to rounding."""
+_SMALL = 1e-8  # squared half angle [rad²] below which the series of sin(x)/x is exact to rounding
 
 
 def multiply(left: Array, right: Array) -> Array:

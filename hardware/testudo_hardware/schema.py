@@ -1,7 +1,5 @@
 """The quantities of a robot file: key, attribute, unit, plausible range, and the kinds of robot that have it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 DIFFERENTIAL_DRIVE = "differential_drive"
@@ -19,8 +17,7 @@ class QuantityRule:
     low: float
     high: float
     kinds: tuple[str, ...] = KINDS
-    default: float | None = None
-    """Value where the file lacks the key; None if every file needs it."""
+    default: float | None = None  # value where the file lacks the key; None if every file needs it
 
 
 _WHEELED = (DIFFERENTIAL_DRIVE,)

@@ -1,7 +1,5 @@
 """`RobotSpec`: the description of a robot, read from TOML with units and sources."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json
@@ -25,10 +23,8 @@ from testudo_hardware.schema import (
 from testudo_hardware.strict_files import is_list, is_table, read_toml
 
 SCHEMA = "testudo/robot/1"
-FALL_S = 0.8
-"""Time of fall after the motors are cut, from at most 3.1 m."""
-COLUMN_RATIO = 1000.0
-"""Height ratio at which heights separate no two robots."""
+FALL_S = 0.8  # time of fall after the motors are cut, from at most 3.1 m
+COLUMN_RATIO = 1000.0  # height ratio at which heights separate no two robots
 
 
 class SpecError(TestudoError):

@@ -1,7 +1,5 @@
 """Strict readers of JSON values and TOML files: no unknown key, no missing key, no wrong type, no NaN."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -12,8 +10,7 @@ from typing import Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 
 from testudo_hardware.errors import TestudoError
 
-OPTIONAL = {"optional": True}
-"""Metadata of a field that may be missing, as in files written before the field existed."""
+OPTIONAL = {"optional": True}  # metadata of a field that may be missing, as in files written before the field existed
 _NAMES = {float: "a number", int: "a whole number", str: "a text", bool: "true or false", type(None): "null"}
 
 

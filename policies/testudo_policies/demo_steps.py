@@ -1,7 +1,5 @@
 """The steps of `testudo demo` and the contents of its report; nothing is precomputed."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -49,13 +47,10 @@ class Demo:
     folder: Path
     console: Console
     config: TrainConfig
-    lock_step: bool = False
-    """Run in lock-step with simulated time instead of real time."""
+    lock_step: bool = False  # run in lock-step with simulated time instead of real time
     begin_s: float = field(default_factory=_CLOCK)
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Wall time of each step."""
-    further_s: float = 0.0
-    """Wall time [s] of the runs after the first; not part of the reported wall time."""
+    seconds: dict[str, float] = field(default_factory=dict)  # wall time of each step
+    further_s: float = 0.0  # wall time [s] of the runs after the first; not part of the reported wall time
 
     def headline(self, number: int, text: str) -> None:
         """Print the headline of a step."""
@@ -180,8 +175,7 @@ def run_again(demo: Demo, components: TrainingComponents, export: ExportReport, 
 _PACKAGES = ("testudo", "jax", "flax", "mujoco", "onnxruntime", "numpy")
 _SUCCESS_BAR = 0.98
 _WALL_BAR_S = 300.0
-_TRAINING_BARS_S = {2: 60.0, 3: 120.0}
-"""By space dimensions of the robots."""
+_TRAINING_BARS_S = {2: 60.0, 3: 120.0}  # by space dimensions of the robots
 
 
 def report_data(

@@ -44,8 +44,7 @@ class Learner(Protocol):
 class DevicePlacement:
     """The devices of a run."""
 
-    mesh: Mesh | None = None
-    """Mesh with one axis, `worlds`; None for one device."""
+    mesh: Mesh | None = None  # mesh with one axis, `worlds`; None for one device
 
     @classmethod
     def create(cls, config: TrainConfig, devices: list[Any] | None = None) -> DevicePlacement:
@@ -132,10 +131,8 @@ def _put(leaf: jax.Array, place: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(whole.shape, place, lambda index: whole[index])
 
 
-AUTO = "auto"
-"""Address for process ids assigned by the cluster (Slurm, Open MPI, Kubernetes)."""
-CONTINUE, SAVE, STOP = 0, 1, 2
-"""Requests of a process; all processes execute the largest one."""
+AUTO = "auto"  # address for process ids assigned by the cluster (Slurm, Open MPI, Kubernetes)
+CONTINUE, SAVE, STOP = 0, 1, 2  # requests of a process; all processes execute the largest one
 
 
 def join(coordinator: str | None, processes: int | None, process_id: int | None) -> None:

@@ -1,7 +1,5 @@
 """Configuration of a training run; saved with its checkpoints and in the artefact."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
@@ -20,71 +18,50 @@ Commanded = Literal["velocity", "velocity_yaw_rate"]
 class TrainConfig:
     """Everything that, with the seed, determines a training run."""
 
-    scenario: Annotated[str, tyro.conf.Suppress] = "navigation"
-    """Registered scenario."""
-    robot: str = "gritsbot_x"
-    """Registered robot, or the path of a TOML file."""
-    team_size: int = 4
-    """Robots in a world."""
+    scenario: Annotated[str, tyro.conf.Suppress] = "navigation"  # registered scenario
+    robot: str = "gritsbot_x"  # registered robot, or the path of a TOML file
+    team_size: int = 4  # robots in a world
     command: Commanded = field(default="velocity", metadata=OPTIONAL)
     """What the policy commands: a velocity (drones hold their heading), or for drones also a yaw rate, with which they
     learn to face the goal."""
     facing_price: float = field(default=0.25, metadata=OPTIONAL)
     """With `--command velocity_yaw_rate`: reward lost per second while a drone's heading is perpendicular to the
     direction of its goal; twice that while it faces away."""
-    algorithm: str = "mappo"
-    """`mappo` (central critic) or `ippo`."""
+    algorithm: str = "mappo"  # `mappo` (central critic) or `ippo`
     physics: Tier = "kinematic"
     """`kinematic` is fast and has no contact forces; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"
     """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, which are much faster."""
-    impl: Impl = "auto"
-    """MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` uses what is installed."""
+    impl: Impl = "auto"  # MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` uses what is installed
     downwash: bool = field(default=True, metadata=OPTIONAL)
     """Tiers `attitude` and `rotors`: simulate the downwash of drones."""
     battery: bool = field(default=False, metadata=OPTIONAL)
     """All tiers with drones: batteries start between full and `power.land` of the robot file, are discharged by
     thrust, and limit it by their voltage."""
-    trainer: str = "testudo"
-    """`testudo`, or `brax-ppo` or `brax-sac`, which train the same network without memory."""
+    trainer: str = "testudo"  # `testudo`, or `brax-ppo` or `brax-sac`, which train the same network without memory
     obstacles: str = field(default="", metadata=OPTIONAL)
     """Obstacles in the arena, as a JSON list: `[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]`."""
     starts: Annotated[str, tyro.conf.Suppress] = field(default="", metadata=OPTIONAL)
     """Contents of a start file for a share of the worlds (set by `testudo train --starts FILE`)."""
     starts_share: float = field(default=0.5, metadata=OPTIONAL)
     """Share of the worlds that start from `--starts`; the others use the scenario's starts."""
-    memory: int = 32
-    """Units of the GRU; 0 is feed-forward."""
-    width: int = 64
-    """Units of the hidden layers."""
-    seed: int = 0
-    """Random seed of the run."""
-    decisions: int = 700_000
-    """Environment decisions to train for (worlds x decisions)."""
+    memory: int = 32  # units of the GRU; 0 is feed-forward
+    width: int = 64  # units of the hidden layers
+    seed: int = 0  # random seed of the run
+    decisions: int = 700_000  # environment decisions to train for (worlds x decisions)
     worlds: int = 256
     """Worlds simulated in parallel; 0 chooses the largest number that fits device memory and run length."""
-    rollout: int = 32
-    """Decisions of each world between updates."""
-    epochs: int = 2
-    """Passes over a rollout."""
-    minibatches: int = 8
-    """Minibatches of a rollout, with one gradient step each."""
-    learning_rate: float = 1e-3
-    """Initial learning rate; it decreases linearly to a tenth."""
-    discount: float = 0.99
-    """Per decision."""
-    trace: float = 0.95
-    """Lambda of the generalised advantage estimate."""
-    clip: float = 0.2
-    """Clip range of the policy ratio."""
-    entropy: float = 0.0
-    """Weight of the entropy bonus."""
-    value_weight: float = 0.5
-    """Weight of the value loss."""
-    max_gradient: float = 0.5
-    """Largest norm of a gradient."""
-    change_price: float = 0.2
-    """Reward lost when the shield changes a command by the full speed."""
+    rollout: int = 32  # decisions of each world between updates
+    epochs: int = 2  # passes over a rollout
+    minibatches: int = 8  # minibatches of a rollout, with one gradient step each
+    learning_rate: float = 1e-3  # initial learning rate; it decreases linearly to a tenth
+    discount: float = 0.99  # per decision
+    trace: float = 0.95  # lambda of the generalised advantage estimate
+    clip: float = 0.2  # clip range of the policy ratio
+    entropy: float = 0.0  # weight of the entropy bonus
+    value_weight: float = 0.5  # weight of the value loss
+    max_gradient: float = 0.5  # largest norm of a gradient
+    change_price: float = 0.2  # reward lost when the shield changes a command by the full speed
     precision: str = "highest"
     """Matrix products of the networks in training: `highest` is float32 everywhere; `high` and `default` are
     coarser and faster on accelerators. Export and robot always use float32."""

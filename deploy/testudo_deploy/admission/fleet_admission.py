@@ -1,7 +1,5 @@
 """Fleet admission: checks each robot with its policy file, each policy group, and the groups against each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

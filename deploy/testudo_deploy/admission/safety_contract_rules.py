@@ -4,8 +4,6 @@ Three kinds of rules: what each robot must guarantee, what each assumes of its p
 what must hold for each pair. Every rule yields its violations; `RULES` lists all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations, permutations
@@ -55,13 +53,11 @@ _LONG = 80
 class Violation:
     """One violation of a rule."""
 
-    robot: str
-    """Whose guarantee or assumption it is."""
+    robot: str  # whose guarantee or assumption it is
     field: str
     found: Value
     expected: Value
-    text: str
-    """One sentence: robot, field, found, expected."""
+    text: str  # one sentence: robot, field, found, expected
 
 
 def check_fleet(obligations: Sequence[Obligation]) -> None:

@@ -23,12 +23,9 @@ from testudo_hardware.spec import RobotSpec
 from testudo_hardware.strict_files import OPTIONAL, is_list, read_as
 
 PROJECTION, GATE, RESERVATIONS = "projection", "gate", "reservations"
-DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)
-"""Layers of the shield that the control loop runs."""
-SAFETY_CONTRACTS_FILE = "obligations.json"
-"""File in a run folder."""
-FLEET_FRAME = "world"
-"""Frame of all poses of a fleet."""
+DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)  # layers of the shield that the control loop runs
+SAFETY_CONTRACTS_FILE = "obligations.json"  # file in a run folder
+FLEET_FRAME = "world"  # frame of all poses of a fleet
 
 Value = float | int | str | bool | None
 
@@ -42,36 +39,21 @@ class Guarantees:
     """Guarantees of a robot; lengths m, times s, speeds m/s. None: the robot does not run that layer."""
 
     shield_version: int
-    layers: str
-    """Of the shield, joined by ` + `."""
-    frame: str
-    """Of the announced points."""
-    arena: str
-    """Walls and obstacles of the shield as JSON; `null` without walls."""
-    dead_man_s: float
-    """Time without a command after which the driver brakes (T_dm)."""
-    control_period_s: float
-    """Period of commands and messages (T)."""
-    hold_s: float
-    """Longest time for which one command acts in the margins (T_hold)."""
-    gap_share: float
-    """Twice the share of a gap that this robot uses in a hold (gamma)."""
-    separation_m: float
-    """Guaranteed distance of control points (D)."""
-    direction_factor: float
-    """Separation per metre of uncertainty (kappa)."""
-    body_radius_m: float
-    """Radius kept free at its own height: the body, or the downwash of a drone."""
-    look_ahead_m: float
-    """Distance of the control point ahead of the body's centre."""
-    localisation_m: float
-    """Error of the control point by the errors of position and yaw."""
-    speed_m_s: float
-    """Highest speed of the control point."""
-    acceleration_m_s2: float
-    """Least braking deceleration and largest acceleration."""
-    velocity_lag_s: float
-    """For the announced stopping points."""
+    layers: str  # of the shield, joined by ` + `
+    frame: str  # of the announced points
+    arena: str  # walls and obstacles of the shield as JSON; `null` without walls
+    dead_man_s: float  # time without a command after which the driver brakes (T_dm)
+    control_period_s: float  # period of commands and messages (T)
+    hold_s: float  # longest time for which one command acts in the margins (T_hold)
+    gap_share: float  # twice the share of a gap that this robot uses in a hold (gamma)
+    separation_m: float  # guaranteed distance of control points (D)
+    direction_factor: float  # separation per metre of uncertainty (kappa)
+    body_radius_m: float  # radius kept free at its own height: the body, or the downwash of a drone
+    look_ahead_m: float  # distance of the control point ahead of the body's centre
+    localisation_m: float  # error of the control point by the errors of position and yaw
+    speed_m_s: float  # highest speed of the control point
+    acceleration_m_s2: float  # least braking deceleration and largest acceleration
+    velocity_lag_s: float  # for the announced stopping points
     velocity_lag_low_s: float
     velocity_lag_high_s: float
     command_delay_s: float
@@ -79,18 +61,14 @@ class Guarantees:
     command_delay_high_s: float
     lane_reach_m: float | None
     """Largest distance of the body from the centre line of its reserved segment: radius, segment and tube error."""
-    clearance_m: float | None
-    """Least distance of the centre lines of two robots' segments."""
-    silence_s: float | None
-    """Time without messages after which a peer counts as silent."""
-    contract_hash: str
-    """Contract hash in every message; messages with another one are refused."""
+    clearance_m: float | None  # least distance of the centre lines of two robots' segments
+    silence_s: float | None  # time without messages after which a peer counts as silent
+    contract_hash: str  # contract hash in every message; messages with another one are refused
     height_ratio: float = field(default=1.0, metadata=OPTIONAL)
     """Divisor of heights between robots: in layer 1's rows, tubes, segments and starts."""
     moves_on_s: float = field(default=0.0, metadata=OPTIONAL)
     """Time of motion of a vehicle without set-points: until it brakes, or until it has fallen."""
-    reach_s: float = field(default=0.0, metadata=OPTIONAL)
-    """Time of motion under one command in the margins."""
+    reach_s: float = field(default=0.0, metadata=OPTIONAL)  # time of motion under one command in the margins
 
 
 @dataclass(frozen=True)
@@ -98,8 +76,7 @@ class Assumption:
     """An assumption of a robot: the guarantee ``name`` of every peer is in ``relation`` to ``value``."""
 
     name: str
-    relation: str
-    """`==` or `<=`."""
+    relation: str  # `==` or `<=`
     value: Value
 
 
@@ -107,16 +84,12 @@ class Assumption:
 class Obligation:
     """The safety contract of one robot."""
 
-    robot: str
-    """Its name in the fleet."""
+    robot: str  # its name in the fleet
     type: str
-    trusted: bool
-    """False for a robot, person or object that guarantees only its highest speed."""
+    trusted: bool  # false for a robot, person or object that guarantees only its highest speed
     guarantees: Guarantees
-    assumes: tuple[Assumption, ...]
-    """Of each trusted peer."""
-    assumes_untrusted: tuple[Assumption, ...]
-    """Of each untrusted one."""
+    assumes: tuple[Assumption, ...]  # of each trusted peer
+    assumes_untrusted: tuple[Assumption, ...]  # of each untrusted one
 
     @property
     def layers(self) -> tuple[str, ...]:

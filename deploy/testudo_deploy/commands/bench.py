@@ -3,8 +3,6 @@
 The benchmark of the time of a control tick on a robot's processor is here; all others are in testudo-bench.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import os
@@ -35,8 +33,7 @@ from testudo_hardware.motion import MotionState, StoppingPoint
 from testudo_hardware.spec import parse_robot
 
 GROUP = "testudo.benchmarks"
-_OWN = "robot"
-"""The benchmark of this package; all others are in the distribution testudo-bench."""
+_OWN = "robot"  # the benchmark of this package; all others are in the distribution testudo-bench
 _INSTALL = (
     "all others are in the distribution testudo-bench, which is not installed; "
     "to install it, run pip install ./tests/bench in a copy of the project"
@@ -52,8 +49,7 @@ class BenchmarkExtent:
     repeats: int | None = None
     """Timed runs; seeds of each training (learning, improve); injections of each fault (faults); kills; known truths
     (identify); runs with each network (lossy)."""
-    minutes: float | None = None
-    """Time budget (gpu), measured time (fleet), time-out of one run (lossy)."""
+    minutes: float | None = None  # time budget (gpu), measured time (fleet), time-out of one run (lossy)
     quick: bool = False
     """Fewer episodes, in about three minutes (shield, learning, improve); each fault once (faults); set-points for 5 s
     (radio)."""
@@ -63,14 +59,10 @@ class BenchmarkExtent:
 class NetworkConditions:
     """Conditions of the network between robots, or of the radio to drones."""
 
-    delay_ms: float | None = None
-    """Delay of each message [ms] (lossy)."""
-    loss: float | None = None
-    """Share of messages that are lost (lossy)."""
-    radio_burst_ms: float | None = None
-    """Length of losses of the radio to drones [ms]; in place of the network (lossy)."""
-    radio_every_s: float | None = None
-    """Mean time between two of them [s] (lossy)."""
+    delay_ms: float | None = None  # delay of each message [ms] (lossy)
+    loss: float | None = None  # share of messages that are lost (lossy)
+    radio_burst_ms: float | None = None  # length of losses of the radio to drones [ms]; in place of the network (lossy)
+    radio_every_s: float | None = None  # mean time between two of them [s] (lossy)
 
 
 _DEFAULT_EXTENT, _DEFAULT_NETWORK = BenchmarkExtent(), NetworkConditions()

@@ -1,7 +1,5 @@
 """`testudo fleet`: makes fleet files from the files of other systems."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,8 +28,7 @@ from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.motion.thrust_margin import thrust_warnings
 from testudo_hardware.spec import RobotSpec, load_robot
 
-HIGHEST_M = 20.0
-"""Take-off heights above this are treated as a typing error."""
+HIGHEST_M = 20.0  # take-off heights above this are treated as a typing error
 
 
 def fleet(

@@ -1,7 +1,5 @@
 """`testudo inspect`: checks a policy file or a run, and shows what is in it."""
 
-from __future__ import annotations
-
 import json as json_format
 from collections.abc import Iterable
 from importlib.metadata import entry_points
@@ -23,8 +21,7 @@ from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parame
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 
-GROUP = "testudo.inspectors"
-"""Entry points that show recordings, which only the package testudo_runs can read."""
+GROUP = "testudo.inspectors"  # entry points that show recordings, which only the package testudo_runs can read
 _POLICY = ".onnx"
 
 

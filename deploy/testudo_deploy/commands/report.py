@@ -18,8 +18,7 @@ from rich.text import Text
 
 from testudo_hardware.errors import TestudoError
 
-_WIDE = 160
-"""Width of a table in a file [characters]."""
+_WIDE = 160  # width of a table in a file [characters]
 
 
 @dataclass(frozen=True)
@@ -99,10 +98,8 @@ class BenchResult:
     title: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
-    values: dict[str, Any]
-    """JSON-ready, the keys that `docs/results.md` names."""
-    more: tuple[BenchResult, ...] = ()
-    """Further tables, below."""
+    values: dict[str, Any]  # JSON-ready, the keys that `docs/results.md` names
+    more: tuple[BenchResult, ...] = ()  # further tables, below
 
 
 def machine() -> dict[str, Any]:

@@ -29,8 +29,7 @@ from testudo_deploy.launch.launch_plan import ENCLAVES, WATCHERS, plan
 from testudo_hardware.errors import TestudoError
 
 POLICY_FILE, SCRIPT_FILE, KEYSTORE = "policy.xml", "make_keystore.sh", "keystore"
-_SCHEMA = "0.2.0"
-"""Version of the policy files of sros2."""
+_SCHEMA = "0.2.0"  # version of the policy files of sros2
 _RULES = (
     ("services", "reply", "serves"),
     ("services", "request", "calls"),
@@ -104,13 +103,10 @@ def _report(found: tuple[Enclave, ...], domain_id: int) -> Report:
 class Enclave:
     """One set of keys, and what the process that holds it may do."""
 
-    path: str
-    """Path in the keystore, such as `/testudo/r0/guard`."""
-    namespace: str
-    """Namespace of the node, without a leading slash; empty for the root."""
+    path: str  # path in the keystore, such as `/testudo/r0/guard`
+    namespace: str  # namespace of the node, without a leading slash; empty for the root
     node: str
-    robot: str
-    """The robot whose computer needs the keys; empty: the station."""
+    robot: str  # the robot whose computer needs the keys; empty: the station
     interfaces: Interfaces
 
 

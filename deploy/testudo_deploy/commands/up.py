@@ -1,7 +1,5 @@
 """`testudo up`: runs a fleet on ROS 2 on this machine."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace

@@ -9,8 +9,6 @@ The two others bypass the velocity controller of a drone. A policy file may cont
 robot refuses them: the shield checks velocities, and no stop-tube check bounds the motion under attitudes or thrusts.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,8 +28,7 @@ from testudo_hardware.links.link_profile import LinkProfile
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
 
-SHIELDED = (COMMAND_TYPE, VELOCITY_YAW_RATE)
-"""The types that the deployed shield checks."""
+SHIELDED = (COMMAND_TYPE, VELOCITY_YAW_RATE)  # the types that the deployed shield checks
 Limits = tuple[tuple[float, float], ...]
 
 
@@ -43,17 +40,13 @@ class CommandTypeError(TestudoError):
 class CommandForm:
     """One type of command."""
 
-    channels: tuple[str, ...]
-    """Names of its numbers; a velocity has as many as the robot has dimensions."""
+    channels: tuple[str, ...]  # names of its numbers; a velocity has as many as the robot has dimensions
     units: tuple[str, ...]
-    table: str
-    """Table that the robot file needs; empty for none."""
+    table: str  # table that the robot file needs; empty for none
     bounds: Callable[[RobotSpec], Limits]
     """Lowest and highest value of the last channels for a robot; a velocity before them is limited in length."""
-    limited: int = 0
-    """Number of those last channels."""
-    beside: str = ""
-    """Second table that the robot file needs."""
+    limited: int = 0  # number of those last channels
+    beside: str = ""  # second table that the robot file needs
 
     @property
     def limited_channels(self) -> tuple[str, ...]:

@@ -44,13 +44,10 @@ class Signal:
     """One named input of the graph; the graph adds a leading batch axis."""
 
     name: str
-    shape: tuple[int | str, ...]
-    """Lengths; `neighbours` is the number of neighbour slots, any number."""
+    shape: tuple[int | str, ...]  # lengths; `neighbours` is the number of neighbour slots, any number
     unit: str
-    frame: str
-    """`world`, `body`, or empty where no frame applies."""
-    max_age_s: float | None
-    """Largest age of a usable value [s]; None where age is an input itself or has no meaning."""
+    frame: str  # `world`, `body`, or empty where no frame applies
+    max_age_s: float | None  # largest age of a usable value [s]; None where age is an input itself or has no meaning
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,7 @@ class Command:
 
     type: str
     unit: str
-    limit: float
-    """Largest length of the velocity [m/s]; of attitude and motor commands the largest limit of a channel."""
+    limit: float  # largest length of the velocity [m/s]; of attitude and motor commands the largest limit of a channel
     limits: tuple[tuple[float, float], ...] = field(default=(), metadata=OPTIONAL)
     """Lowest and highest value by channel; of a velocity only that of the yaw rate, where there is one."""
 
@@ -90,26 +86,18 @@ class Contract:
     version: str
     scenario: str
     robot: str
-    robot_spec: dict[str, Any]
-    """`RobotSpec.to_dict()` of the robot that the policy was trained for."""
+    robot_spec: dict[str, Any]  # `RobotSpec.to_dict()` of the robot that the policy was trained for
     robot_sha256: str
     dimension: int
-    signals: tuple[Signal, ...]
-    """Inputs of the graph without the hidden state."""
+    signals: tuple[Signal, ...]  # inputs of the graph without the hidden state
     command: Command
-    hidden_size: int
-    """Length of `hidden` and `hidden_next`; 0 is a policy without memory."""
-    control_period_s: float
-    """Period of the shield."""
-    decision_ticks: int
-    """Number of control ticks between runs of the policy."""
-    hold_rule: str
-    """The nominal command between decisions."""
-    dead_man_s: float
-    """Time without commands after which the driver stops the robot (T_dm)."""
+    hidden_size: int  # length of `hidden` and `hidden_next`; 0 is a policy without memory
+    control_period_s: float  # period of the shield
+    decision_ticks: int  # number of control ticks between runs of the policy
+    hold_rule: str  # the nominal command between decisions
+    dead_man_s: float  # time without commands after which the driver stops the robot (T_dm)
     arena: Arena | None
-    team_size: int
-    """Robots in training; the file runs with any number."""
+    team_size: int  # robots in training; the file runs with any number
     shield: ProjectionParameters
     provenance: dict[str, Any] = field(repr=False)
     evaluation: dict[str, Any] = field(repr=False)

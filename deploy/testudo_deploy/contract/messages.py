@@ -3,8 +3,6 @@
 Both are JSON in a `std_msgs/UInt8MultiArray`, one object with a ``schema`` key, floats at full precision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -16,8 +14,7 @@ import msgspec
 from testudo_hardware.errors import TestudoError
 
 Vector = tuple[float, ...]
-SegmentEnds = tuple[Vector, Vector]
-"""Both ends (D,) [m] of a reserved segment, see `shield/reservations.py`."""
+SegmentEnds = tuple[Vector, Vector]  # both ends (D,) [m] of a reserved segment, see `shield/reservations.py`
 
 
 class EnvelopeError(TestudoError):
@@ -94,27 +91,17 @@ class PeerMessage(Envelope):
     OLDER = {"testudo/peer/2": _RENAMED}  # noqa: RUF012
 
     robot: str
-    epoch: str
-    """New at each start of the process; sequence numbers count within it."""
+    epoch: str  # new at each start of the process; sequence numbers count within it
     sequence: int
-    stamp_s: float
-    """Sender's steady clock at sending."""
-    sample_age_s: float
-    """Age of the pose behind the announcement, at sending."""
-    control_point_world: Vector
-    """(D,) [m]: predicted stopping point of the control point, pending commands included."""
-    control_velocity_world: Vector
-    """(D,) [m/s]: velocity of that point under the command just sent."""
-    position_world: Vector
-    """(D,) [m]."""
-    yaw: float
-    """[rad]."""
-    contract: str
-    """Hash of shield parameters and timing; peers with another one are not trusted."""
-    reserved_segment_world: SegmentEnds
-    """The robot's centre stays in it in every case."""
-    requested_segment_world: SegmentEnds
-    """Requested segment; a point of its own segment if there is no request."""
+    stamp_s: float  # sender's steady clock at sending
+    sample_age_s: float  # age of the pose behind the announcement, at sending
+    control_point_world: Vector  # (D,) [m]: predicted stopping point of the control point, pending commands included
+    control_velocity_world: Vector  # (D,) [m/s]: velocity of that point under the command just sent
+    position_world: Vector  # (D,) [m]
+    yaw: float  # [rad]
+    contract: str  # hash of shield parameters and timing; peers with another one are not trusted
+    reserved_segment_world: SegmentEnds  # the robot's centre stays in it in every case
+    requested_segment_world: SegmentEnds  # requested segment; a point of its own segment if there is no request
     echoes: dict[str, tuple[str, float, int]]
     """By peer: epoch, stamp and sequence of the last message received from it, on that peer's clock."""
 
@@ -135,30 +122,23 @@ class TickRecord(Envelope):
 
     robot: str
     sequence: int
-    stamp_s: float
-    """Steady clock at the start of the tick."""
-    late_s: float
-    """Delay of the start of the tick."""
-    duration_s: float
-    """From the start of the tick to the command being ready."""
-    pose_stamp_s: float | None
-    """Of the pose used; None if there was none."""
+    stamp_s: float  # steady clock at the start of the tick
+    late_s: float  # delay of the start of the tick
+    duration_s: float  # from the start of the tick to the command being ready
+    pose_stamp_s: float | None  # of the pose used; None if there was none
     measured_position_world: Vector | None
     measured_yaw: float | None
     measured_velocity: Vector | None
     pending_commands: tuple[Vector, ...]
     """Effective commands that act between the pose and this tick's command, newest first."""
-    pending_time_s: Vector
-    """Duration of each."""
-    estimate_position_world: Vector | None
-    """The state when this tick's command begins to act."""
+    pending_time_s: Vector  # duration of each
+    estimate_position_world: Vector | None  # the state when this tick's command begins to act
     estimate_yaw: float | None
     estimate_velocity: Vector | None
     control_point_world: Vector | None
     goal_world: Vector
     neighbour_names: tuple[str, ...]
-    neighbour_control_point_world: tuple[Vector, ...]
-    """By slot, then axis."""
+    neighbour_control_point_world: tuple[Vector, ...]  # by slot, then axis
     neighbour_control_velocity_world: tuple[Vector, ...]
     neighbour_age_s: Vector
     neighbour_valid: tuple[bool, ...]
@@ -166,31 +146,20 @@ class TickRecord(Envelope):
     """Treated as a body without a contract; its control point is its measured position."""
     neighbour_reserved_segment_world: tuple[SegmentEnds, ...]
     neighbour_requested_segment_world: tuple[SegmentEnds, ...]
-    neighbour_acknowledged: tuple[int, ...]
-    """Sequence of the newest own message that each peer received; -1 for none."""
+    neighbour_acknowledged: tuple[int, ...]  # sequence of the newest own message that each peer received; -1 for none
     neighbour_silent: tuple[bool, ...]
-    reserved_segment_world: SegmentEnds | None
-    """At the start of the tick."""
+    reserved_segment_world: SegmentEnds | None  # at the start of the tick
     requested_segment_world: SegmentEnds | None
     request_pending: bool
-    requested_since: int
-    """Sequence of the first message with the request."""
-    decided: bool
-    """The policy ran in this tick; otherwise its last command was held."""
+    requested_since: int  # sequence of the first message with the request
+    decided: bool  # the policy ran in this tick; otherwise its last command was held
     hidden_before: Vector
     hidden_after: Vector
-    nominal_world: Vector | None
-    """(D,) [m/s]: control-point velocity of the policy."""
-    shielded_world: Vector | None
-    """(D,) [m/s]: control-point velocity after the shield."""
-    sent_command: Vector
-    """(D,): actuator command that was sent."""
+    nominal_world: Vector | None  # (D,) [m/s]: control-point velocity of the policy
+    shielded_world: Vector | None  # (D,) [m/s]: control-point velocity after the shield
+    sent_command: Vector  # (D,): actuator command that was sent
     change_m_s: float
-    status: str
-    """passed, projected, gated, waiting or braked."""
-    reason: str
-    """Code of the brake reason; empty if the robot was not braked."""
-    nominal_yaw_rate: float = 0.0
-    """[rad/s], from the policy; 0 if it commands none, or there is no nominal command."""
-    sent_yaw_rate: float = 0.0
-    """[rad/s], within the limits of the contract; 0 whenever the robot is braked."""
+    status: str  # passed, projected, gated, waiting or braked
+    reason: str  # code of the brake reason; empty if the robot was not braked
+    nominal_yaw_rate: float = 0.0  # [rad/s], from the policy; 0 if it commands none, or there is no nominal command
+    sent_yaw_rate: float = 0.0  # [rad/s], within the limits of the contract; 0 whenever the robot is braked

@@ -4,8 +4,6 @@ The header is read here by hand because the runtime refuses newer files without 
 file is one protobuf message (ModelProto), of which only the top-level fields are parsed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,8 +31,7 @@ class OnnxHeader:
     """Versions and metadata of an ONNX file."""
 
     ir_version: int
-    opsets: dict[str, int]
-    """Version by domain; the standard operators have the empty domain."""
+    opsets: dict[str, int]  # version by domain; the standard operators have the empty domain
     metadata: dict[str, str]
 
 
@@ -114,8 +111,7 @@ _SUPPORTED = (  # texts of the runtime about what it supports
 )
 
 Shapes = Mapping[str, tuple[int | str, ...]]
-Session = Any
-"""An `onnxruntime.InferenceSession`; the package has no types."""
+Session = Any  # an `onnxruntime.InferenceSession`; the package has no types
 _RUNTIME: Any = onnxruntime
 RUNTIME = f"onnxruntime {_RUNTIME.__version__}"
 
@@ -201,10 +197,8 @@ class _IoBuffers:
     """Buffers and binding for one number of neighbours."""
 
     binding: Any
-    memory: np.ndarray
-    """All inputs in one array, to check at once whether all are finite."""
-    inputs: tuple[tuple[str, tuple[int, ...], np.ndarray], ...]
-    """Name, shape without the batch axis, and its buffer."""
+    memory: np.ndarray  # all inputs in one array, to check at once whether all are finite
+    inputs: tuple[tuple[str, tuple[int, ...], np.ndarray], ...]  # name, shape without the batch axis, and its buffer
     hidden: np.ndarray | None
     command: np.ndarray
     hidden_next: np.ndarray

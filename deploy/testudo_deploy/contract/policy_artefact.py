@@ -3,8 +3,6 @@
 A `PolicyArtefact` has passed all checks: hash, versions, contract, robot, graph and test vector.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -36,12 +34,10 @@ class PolicyArtefact:
     """A valid policy file. `step` uses its own buffers: one thread at a time."""
 
     path: Path
-    sha256: str
-    """Of the file's bytes."""
+    sha256: str  # of the file's bytes
     header: OnnxHeader
     contract: Contract
-    replay_error: float
-    """Largest deviation from the test vector, measured at load."""
+    replay_error: float  # largest deviation from the test vector, measured at load
     _runner: PolicyStepRunner
 
     @classmethod

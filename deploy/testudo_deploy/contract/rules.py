@@ -1,7 +1,5 @@
 """Reads and checks the contract of a policy file: version, keys, types, hash, consistency, and the robot."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping
 from operator import attrgetter
@@ -29,8 +27,7 @@ from testudo_hardware.spec import RobotSpec, parse_robot
 from testudo_hardware.strict_files import is_table, read_as
 
 HIDDEN, HIDDEN_NEXT, COMMAND = "hidden", "hidden_next", "command"
-TASK_SIGNALS = ("goal_world",)
-"""Task signals that a fleet file can provide."""
+TASK_SIGNALS = ("goal_world",)  # task signals that a fleet file can provide
 
 
 def graph_inputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:

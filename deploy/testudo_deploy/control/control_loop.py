@@ -4,8 +4,6 @@ Pure logic on one injected steady clock, without ROS. Any fault ends in a brake 
 `tick` never raises.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable
@@ -43,12 +41,9 @@ from testudo_hardware.motion import MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
-_CLOCK_TOLERANCE_S = 0.002
-"""A stamp this far in the future is a clock problem, not rounding."""
-_CLOSER_M = 0.001
-"""Segments this much closer than the clearance are not a matter of rounding."""
-_LARGEST = 1e12
-"""Larger SI numbers are not measurements, and their squares may not be finite."""
+_CLOCK_TOLERANCE_S = 0.002  # a stamp this far in the future is a clock problem, not rounding
+_CLOSER_M = 0.001  # segments this much closer than the clearance are not a matter of rounding
+_LARGEST = 1e12  # larger SI numbers are not measurements, and their squares may not be finite
 
 
 class BrakeReason(Exception):  # noqa: N818 -- not an error: a reason to brake

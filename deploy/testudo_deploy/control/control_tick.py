@@ -1,7 +1,5 @@
 """One control tick: when it is due, what it reads and computes, and its record."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,8 +19,7 @@ class PoseSample:
     stamp_s: float
     position_world: tuple[float, ...]
     yaw: float
-    velocity: tuple[float, ...]
-    """(D,): command channels, see `MotionState.velocity`."""
+    velocity: tuple[float, ...]  # (D,): command channels, see `MotionState.velocity`
 
 
 @dataclass(frozen=True)
@@ -31,8 +28,7 @@ class FlightPhase:
 
     flown_by_itself: bool = False
     """The vehicle's own planner moves it, so that its motion is not compared with the commands."""
-    climbs: bool = False
-    """It takes off; any robot that enters its column ends that."""
+    climbs: bool = False  # it takes off; any robot that enters its column ends that
     take_off_to_m: float | None = None
     """Height [m] to which a vehicle on the ground is to climb; the column below it is reserved as well."""
     lands_to_m: float | None = None
@@ -51,8 +47,7 @@ class Tick:
 
     now_s: float
     late_s: float
-    goal_world: tuple[float, ...] = ()
-    """(D,) [m]."""
+    goal_world: tuple[float, ...] = ()  # (D,) [m]
     pose: PoseSample | None = None
     pending: tuple[np.ndarray, ...] = ()
     pending_s: tuple[float, ...] = ()
@@ -60,14 +55,11 @@ class Tick:
     stop: StoppingPoint | None = None
     table: PeerTable | None = None
     peers: PeerReservations | None = None
-    space: ReservedSpace | None = None
-    """What the robot had reserved when the tick began."""
+    space: ReservedSpace | None = None  # what the robot had reserved when the tick began
     decided: bool = False
     result: ShieldResult | None = None
-    nominal_yaw_rate: float = 0.0
-    """[rad/s], of a policy that commands one."""
-    yaw_rate: float = 0.0
-    """[rad/s] that is sent."""
+    nominal_yaw_rate: float = 0.0  # [rad/s], of a policy that commands one
+    yaw_rate: float = 0.0  # [rad/s] that is sent
     reason: str = ""
     echoes: dict[str, tuple[str, float, int]] = field(default_factory=dict)
     """As received when the tick began: a later echo would make the announcement look younger."""
@@ -217,16 +209,11 @@ def segment_ends(segment_world: np.ndarray) -> SegmentEnds:
     return tuple(first), tuple(last)
 
 
-LATE_S = 0.01
-"""A tick that begins later than this after its time counts as late."""
-EARLY_SHARE = 0.25
-"""A pose that is early by at most this share of the period begins a tick."""
-WAIT_SHARE = 0.25
-"""A tick waits for a pose for this share of the period."""
-_BACK_PERIODS = 3
-"""A tick is due within this many periods."""
-_FOLLOW = 0.2
-"""Share of its offset from the poses by which the grid of ticks follows them."""
+LATE_S = 0.01  # a tick that begins later than this after its time counts as late
+EARLY_SHARE = 0.25  # a pose that is early by at most this share of the period begins a tick
+WAIT_SHARE = 0.25  # a tick waits for a pose for this share of the period
+_BACK_PERIODS = 3  # a tick is due within this many periods
+_FOLLOW = 0.2  # share of its offset from the poses by which the grid of ticks follows them
 
 
 class TickPacer:

@@ -4,8 +4,6 @@ Age is bounded by echo, without a shared clock: a peer's message names our own l
 heard, so that it was sent after that moment (shield.md, "Age").
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,15 +15,13 @@ from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace
 
-_STALE_ECHO_S = 5.0
-"""An echo of an older stamp is ignored: the peer stays unheard."""
+_STALE_ECHO_S = 5.0  # an echo of an older stamp is ignored: the peer stays unheard
 
 
 @dataclass
 class _Heard:
     message: PeerMessage
-    bound_s: float
-    """Own clock at the moment after which the message was sent."""
+    bound_s: float  # own clock at the moment after which the message was sent
 
 
 @dataclass
@@ -41,10 +37,8 @@ class _Newest:
 class PeerMeasurement:
     """The centre of a body as a tracking system measured it."""
 
-    stamp_s: float
-    """Own steady clock."""
-    position_world: tuple[float, ...]
-    """(D,) [m]."""
+    stamp_s: float  # own steady clock
+    position_world: tuple[float, ...]  # (D,) [m]
 
 
 class PeerTracker:

@@ -5,8 +5,6 @@ stands, all poses of `STEADY_S` have to agree with the first of them, propagated
 valid, and the robot starts from there. After repeated jumps an operator has to check the robot.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 
@@ -26,16 +24,12 @@ from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
-STEADY_S = 1.0
-"""A new place is valid after poses agree for this time."""
-JUMPS, JUMPS_S = 3, 10.0
-"""After this many jumps within this time an operator has to check the robot."""
+STEADY_S = 1.0  # a new place is valid after poses agree for this time
+JUMPS, JUMPS_S = 3, 10.0  # after this many jumps within this time an operator has to check the robot
 _STANDS_M_S, _STANDS_RAD_S = 0.05, 0.2
 """A slower robot counts as standing; velocities filtered from poses are as noisy as this."""
-_WAY_M, _TURN_RAD = 0.01, 0.05
-"""Error of path and turn in one tick computed from the mean of two velocities."""
-_FORGET_S = 0.5
-"""After a gap this long between two poses the commands of the time between are not all kept."""
+_WAY_M, _TURN_RAD = 0.01, 0.05  # error of path and turn in one tick computed from the mean of two velocities
+_FORGET_S = 0.5  # after a gap this long between two poses the commands of the time between are not all kept
 _GUARD_FRESH_S = 0.15
 """After a longer silence the guard, which reports ten times a second, may be gone and the robot braked."""
 

@@ -4,8 +4,6 @@ A pose of age A and a command delay mean that the commands of the last A + delay
 model rolls them out. Simulation and robot call the same functions.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -51,8 +49,7 @@ def estimate_state(
     return predict_state(model, measured, np.stack(pending), responses)
 
 
-_KEEP = 32
-"""Number of commands kept; more than any pose age plus delay spans."""
+_KEEP = 32  # number of commands kept; more than any pose age plus delay spans
 
 
 class PendingCommands:

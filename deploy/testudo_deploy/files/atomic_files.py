@@ -1,7 +1,5 @@
 """Dated folders, and files that are replaced atomically: readers see the old or the new content."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ The folder is readable at any moment: `metadata.yaml` exists from the start and 
 written to disk twice a second.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
@@ -19,8 +17,7 @@ from mcap.writer import CompressionType, Writer
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 
-BAG_VERSION = 9
-"""Of rosbag2's metadata."""
+BAG_VERSION = 9  # of rosbag2's metadata
 BAG_FILE = "run_0.mcap"
 METADATA_FILE = "metadata.yaml"
 CLOSED_KEY = "testudo_closed"
@@ -37,12 +34,9 @@ class RecordedTopic:
     """One topic and the format of its messages."""
 
     name: str
-    type: str
-    """For example `nav_msgs/msg/Odometry`."""
-    definition: str
-    """The message definition with its dependencies, in the form `ros2msg`."""
-    type_hash: str
-    """`RIHS01_` and 64 digits; empty if unknown."""
+    type: str  # for example `nav_msgs/msg/Odometry`
+    definition: str  # the message definition with its dependencies, in the form `ros2msg`
+    type_hash: str  # `RIHS01_` and 64 digits; empty if unknown
     reliable: bool
     transient_local: bool
     depth: int
@@ -53,8 +47,7 @@ class Enclosed:
     """A file of the folder that is also attached to the bag: bags are copied without other files."""
 
     name: str
-    kind: str
-    """Its media type."""
+    kind: str  # its media type
 
 
 class BagWriter:

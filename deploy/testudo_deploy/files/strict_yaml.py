@@ -1,7 +1,5 @@
 """YAML files: one document, text keys, no key twice; of third-party files also the line of every key, for errors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,8 +83,7 @@ class LinedYaml:
 
     file: Path
     values: Mapping[str, Any]
-    lines: Mapping[Keys, int]
-    """By the keys of a value."""
+    lines: Mapping[Keys, int]  # by the keys of a value
 
     def get(self, *keys: str) -> Any:
         """Return a value; None where a key is missing."""

@@ -5,8 +5,6 @@ performance of the radio. Settings of a drone override those of its type, and th
 are refused: they may change how a drone flies.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -33,14 +31,10 @@ from testudo_hardware.spec import RobotSpec
 from testudo_hardware.strict_files import is_list, is_table
 
 FILE_VERSION = 3
-PID, KALMAN = 1, 2
-"""Of the firmware's parameters `stabilizer.controller` and `stabilizer.estimator`."""
-LOWEST_M = -0.1
-"""Lowest start: the floor."""
-POSES_HZ = 100.0
-"""Rate of poses in the link profiles: of motion capture, or of logged poses without it."""
-STATUS_HZ = 5.0
-"""Battery and state are checked twice a second, for the check-list and low batteries."""
+PID, KALMAN = 1, 2  # of the firmware's parameters `stabilizer.controller` and `stabilizer.estimator`
+LOWEST_M = -0.1  # lowest start: the floor
+POSES_HZ = 100.0  # rate of poses in the link profiles: of motion capture, or of logged poses without it
+STATUS_HZ = 5.0  # battery and state are checked twice a second, for the check-list and low batteries
 _MOCAP = ("/motion_capture_tracking", "ros__parameters")
 _SERVER = ("/crazyflie_server", "ros__parameters", "warnings", "communication", "max_unicast_latency")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -72,10 +66,8 @@ class SwarmRobot:
 
     name: str
     type: str
-    position_world: tuple[float, float, float]
-    """Its start [m]."""
-    tracked: bool
-    """Its poses come from motion capture; otherwise from its log."""
+    position_world: tuple[float, float, float]  # its start [m]
+    tracked: bool  # its poses come from motion capture; otherwise from its log
 
 
 @dataclass(frozen=True)
@@ -84,8 +76,7 @@ class Swarm:
 
     file: Path
     robots: tuple[SwarmRobot, ...]
-    frame: str
-    """Of the poses."""
+    frame: str  # of the poses
 
 
 @dataclass(frozen=True)

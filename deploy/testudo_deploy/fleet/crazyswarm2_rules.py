@@ -1,7 +1,5 @@
 """Rules for the entries of crazyflies.yaml: switches, addresses, rates; each violation names the line to change."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +8,7 @@ from typing import Any
 from testudo_deploy.files.strict_yaml import LinedYaml
 from testudo_hardware.strict_files import is_table
 
-MOST_HZ = 100
-"""The server uses a period of 100 / frequency, a whole number of 10 ms: above 100 Hz that is 0."""
+MOST_HZ = 100  # the server uses a period of 100 / frequency, a whole number of 10 ms: above 100 Hz that is 0
 _RADIO = re.compile(r"radio://(\*|\w+)/(\d{1,3})/(250K|1M|2M)/([0-9A-Fa-f]{10})(\?[\w=&]+)?")
 _OTHER_URI = re.compile(r"(usb|udp|tcp|serial)://[\w.:/-]+")
 _MOST_CHANNEL = 125

@@ -42,8 +42,7 @@ from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_hardware.strict_files import OPTIONAL, read_as
 
 FILE_VERSION = 1
-FARTHEST_M = 10_000.0
-"""Largest coordinate of a position in the shared frame."""
+FARTHEST_M = 10_000.0  # largest coordinate of a position in the shared frame
 _TURN_RAD = 2 * math.pi
 _EXPECTED = "fileversion: 1, policy, policy_sha256 and robots, as in the example of docs/hardware.md"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -55,27 +54,17 @@ _RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers"
 class FleetRobot:
     """One robot; positions in the fleet's shared world frame."""
 
-    name: str
-    """Also its namespace on ROS 2."""
-    type: str
-    """A registered robot, or the path of a .toml file, relative to the fleet file."""
-    initial_position_world: tuple[float, ...]
-    """(D,) [m]."""
-    initial_yaw: float
-    """[rad]."""
-    goal_world: tuple[float, ...]
-    """(D,) [m]; of a following robot while its leader is at its start."""
+    name: str  # also its namespace on ROS 2
+    type: str  # a registered robot, or the path of a .toml file, relative to the fleet file
+    initial_position_world: tuple[float, ...]  # (D,) [m]
+    initial_yaw: float  # [rad]
+    goal_world: tuple[float, ...]  # (D,) [m]; of a following robot while its leader is at its start
     spec: RobotSpec = field(repr=False)
-    untrusted: bool = False
-    """Peers ignore its messages and avoid its tracked position."""
-    host: str = ""
-    """Computer of its nodes; empty for the one where they are started."""
-    link: LinkChoice = field(default_factory=default_link)
-    """Link to its driver."""
-    pose: PoseSource = _NO_POSE
-    """Source of its poses; left out, it is `default_pose`."""
-    follows: Follow | None = None
-    """The robot that it follows; None has a fixed goal."""
+    untrusted: bool = False  # peers ignore its messages and avoid its tracked position
+    host: str = ""  # computer of its nodes; empty for the one where they are started
+    link: LinkChoice = field(default_factory=default_link)  # link to its driver
+    pose: PoseSource = _NO_POSE  # source of its poses; left out, it is `default_pose`
+    follows: Follow | None = None  # the robot that it follows; None has a fixed goal
 
     def __post_init__(self) -> None:
         if self.pose is _NO_POSE:
@@ -91,15 +80,11 @@ class FleetRobot:
 class Fleet:
     """The robots of one run and their policies."""
 
-    file: Path
-    """The fleet file."""
-    policy: Path
-    """The policy file, absolute."""
-    policy_sha256: str
-    """Required hash of the policy file."""
+    file: Path  # the fleet file
+    policy: Path  # the policy file, absolute
+    policy_sha256: str  # required hash of the policy file
     robots: tuple[FleetRobot, ...]
-    tracking: bool = False
-    """A tracking system provides the poses of all robots."""
+    tracking: bool = False  # a tracking system provides the poses of all robots
     policies: Mapping[str, PolicyGroup] = field(default_factory=dict[str, PolicyGroup])
     """By type of robot, where it is not `policy`."""
 

@@ -1,7 +1,5 @@
 """Writes a fleet file, with the paths in it relative to its folder."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

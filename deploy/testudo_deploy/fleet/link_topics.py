@@ -1,7 +1,5 @@
 """Checks the topics of a fleet's links, so that no robot receives or commands what belongs to another one; pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

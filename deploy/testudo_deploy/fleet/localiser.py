@@ -5,8 +5,6 @@ of switch-on is placed in the shared frame: once, at the robot's initial pose, o
 `amcl_pose`. Poses without odometry get their velocity from `pose_velocity`.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import replace
@@ -20,8 +18,7 @@ from testudo_hardware.links.wire import Measurement, OdometryReading, PoseReadin
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
-TRANSFORM_MAX_AGE_S = 1.0
-"""Largest age of a transform; localisations repeat it."""
+TRANSFORM_MAX_AGE_S = 1.0  # largest age of a transform; localisations repeat it
 AHEAD_S = 1.0
 """A localisation may stamp a correction ahead by its tolerance (amcl: 1 s); further ahead its clock is wrong."""
 UNCORRECTED_WAY_M = 1.0

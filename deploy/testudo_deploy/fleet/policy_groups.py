@@ -5,8 +5,6 @@ each other's messages, so they are separated by height: robots on the ground bel
 that no robot on the ground reaches.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,10 +27,8 @@ HEADROOM_M = 0.1
 class PolicyGroup:
     """A policy file with its hash."""
 
-    path: Path
-    """Absolute."""
-    sha256: str
-    """Required hash."""
+    path: Path  # absolute
+    sha256: str  # required hash
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,7 @@ class PolicyEntry:
 class Follow:
     """Goal of a robot that follows another one: a position relative to it, in the axes of the world."""
 
-    robot: str
-    """The leader's name."""
+    robot: str  # the leader's name
     offset: tuple[float, ...] = field(default=(), metadata=OPTIONAL)
     """(D,) [m] from the leader's position; zero if left out."""
 

@@ -5,8 +5,6 @@ A station hears odometry in the shared frame directly. Poses of other sources ar
 publishes the pose that it used in the record of each tick.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,10 +23,8 @@ TRANSFORM_TYPE = "tf2_msgs/msg/TFMessage"
 class SensedTopic:
     """One topic of a robot's pose source."""
 
-    kind: str
-    """`odom`, `pose` or `amcl_pose`: selects the quality of service."""
-    name: str
-    """On the robot; relative to its namespace unless it begins with a slash."""
+    kind: str  # `odom`, `pose` or `amcl_pose`: selects the quality of service
+    name: str  # on the robot; relative to its namespace unless it begins with a slash
     wire: MeasurementWire
 
     @property
@@ -105,10 +101,8 @@ def sensed_topics(robot: FleetRobot) -> tuple[SensedTopic, ...]:
     return (odometry, SensedTopic("amcl_pose", link.remappings.get(wire.topic, wire.topic), wire))
 
 
-_SAME_CLOCK_S = 1.0
-"""A record older than this at arrival comes from another clock."""
-_TOLERANCE_S = 0.002
-"""Rounding of stamps."""
+_SAME_CLOCK_S = 1.0  # a record older than this at arrival comes from another clock
+_TOLERANCE_S = 0.002  # rounding of stamps
 
 
 def shared_odometry(robot: FleetRobot) -> tuple[str, tuple[str, str]] | None:

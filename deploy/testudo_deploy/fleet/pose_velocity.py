@@ -9,8 +9,6 @@ Gain: white noise of sigma [m] on n even samples of period T leaves sigma * sqrt
 velocity. In a turn of rate w at constant speed the speed is too low by the share (w * span / 2)^2 / 10.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import dataclass
@@ -22,15 +20,12 @@ from testudo_hardware.links.wire import OdometryReading, PoseReading
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
-WINDOW_S = 0.06
-"""Shortest span of the fit: 30 ms of delay, and 2 mm of noise at 100 Hz leave 0.04 m/s."""
+WINDOW_S = 0.06  # shortest span of the fit: 30 ms of delay, and 2 mm of noise at 100 Hz leave 0.04 m/s
 NOISE_SHARE, DELAY_SHARE = 0.05, 1 / 3
 """The span grows until the noise is this share of the top speed, or the delay this share of the age limit."""
 _FEWEST = 3
-_HELD_TURN_RATE_RAD_S = 3.5
-"""Largest plausible turn rate of a robot that holds its heading."""
-_LARGEST_GAIN = 2.0
-"""Largest noise gain of the value, or of the slope per half span: more uneven stamps give no result."""
+_HELD_TURN_RATE_RAD_S = 3.5  # largest plausible turn rate of a robot that holds its heading
+_LARGEST_GAIN = 2.0  # largest noise gain of the value, or of the slope per half span: more uneven stamps give no result
 _LARGEST = 1e12
 
 
@@ -38,10 +33,8 @@ _LARGEST = 1e12
 class FilteredPose:
     """Pose and velocity of a robot in the fleet's shared frame."""
 
-    reading: OdometryReading
-    """All of the moment of its stamp, so that its age includes the delay."""
-    age_s: float
-    """Age of that moment relative to the newest sample."""
+    reading: OdometryReading  # all of the moment of its stamp, so that its age includes the delay
+    age_s: float  # age of that moment relative to the newest sample
 
 
 def filter_window_s(spec: RobotSpec, rate_hz: float, sigma_m: float, max_age_s: float) -> float:

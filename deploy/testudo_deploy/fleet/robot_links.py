@@ -4,8 +4,6 @@ The defaults are a robot that a driver of this project or the plant moves on thi
 `world`, which the whole fleet shares.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Mapping
@@ -21,8 +19,7 @@ from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.spec import RobotSpec
 from testudo_hardware.strict_files import OPTIONAL, is_table
 
-DRIVER_FILES = ("crazyflies", "motion_capture", "server")
-"""Files of a Crazyswarm2 configuration; the first is required."""
+DRIVER_FILES = ("crazyflies", "motion_capture", "server")  # files of a Crazyswarm2 configuration; the first is required
 Source = Literal["odom", "odom+initial", "tf", "amcl_pose", "mocap"]
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _URI = re.compile(r"(radio|usb|udp|tcp|serial)://[\w.:/?=&-]+")
@@ -39,20 +36,16 @@ class PoseSource:
     """Source of a robot's poses."""
 
     source: Source
-    frame: str
-    """Frame of the fleet's positions: one for the whole fleet."""
-    sigma_m: float
-    """Standard deviation of the position; the shield uses three of them."""
-    max_age_s: float
-    """The robot brakes on an older pose."""
+    frame: str  # frame of the fleet's positions: one for the whole fleet
+    sigma_m: float  # standard deviation of the position; the shield uses three of them
+    max_age_s: float  # the robot brakes on an older pose
 
 
 @dataclass(frozen=True)
 class LinkChoice:
     """Link of a robot."""
 
-    name: str
-    """Of a known profile, or the path of a .toml file, relative to the fleet file."""
+    name: str  # of a known profile, or the path of a .toml file, relative to the fleet file
     profile: LinkProfile = field(repr=False)
     remappings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Topic names of the profile, and their names on this robot."""
@@ -60,10 +53,8 @@ class LinkChoice:
     """Configuration files of its driver by kind (`DRIVER_FILES`), relative to the fleet file."""
     types: tuple[str, ...] = ()
     """Robot types of that configuration that the robot file describes, given at import; empty: unknown."""
-    uri: str = ""
-    """Address of the robot's radio, for profiles with a driver of this project."""
-    onboard_brake: bool = False
-    """The user confirms that the vehicle brakes by itself when its radio is silent."""
+    uri: str = ""  # address of the robot's radio, for profiles with a driver of this project
+    onboard_brake: bool = False  # the user confirms that the vehicle brakes by itself when its radio is silent
 
     @property
     def topics(self) -> dict[str, str]:

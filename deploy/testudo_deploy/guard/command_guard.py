@@ -16,12 +16,9 @@ if TYPE_CHECKING:  # the guard's process starts without NumPy
 
 HEALTHY_S = 1.0
 """Commands must be valid for this time before they are passed on again (fault matrix: "latched until healthy 1 s")."""
-EARLY_S = 0.01
-"""The brake must reach the actuators before the dead-man time ends: it is sent this much earlier."""
-CLOCK_TOLERANCE_S = 0.002
-"""A stamp at most this far in the future is rounding."""
-_ROUNDING = 1e-6
-"""Tolerance of a yaw rate at its limit [rad/s]."""
+EARLY_S = 0.01  # the brake must reach the actuators before the dead-man time ends: it is sent this much earlier
+CLOCK_TOLERANCE_S = 0.002  # a stamp at most this far in the future is rounding
+_ROUNDING = 1e-6  # tolerance of a yaw rate at its limit [rad/s]
 
 SENTENCES = {
     "": "commands are passed on",

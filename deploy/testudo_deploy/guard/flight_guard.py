@@ -7,8 +7,6 @@ After a restart the guard sends nothing until its policy or the vehicle reports 
 Only the guard sends requests to the vehicle. Without a policy the vehicle hovers for `ALONE_S` and lands.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from enum import StrEnum
@@ -17,34 +15,26 @@ from testudo_deploy.guard.command_guard import GuardReply
 from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest, VehicleState
 
-ORDER_SILENT_S = 0.5
-"""The supervisor sends orders ten times a second."""
+ORDER_SILENT_S = 0.5  # the supervisor sends orders ten times a second
 ALONE_S = 10.0
 """A vehicle that hovers because its policy is gone lands after this time, straight down: otherwise it would fall when
 its battery is empty."""
-HOVER_S = 2.0
-"""In an emergency stop no command passes for this time; after it, commands to descend pass."""
-DESCENT_M_S, ASIDE_M_S = 0.35, 0.1
-"""Largest downward and sideways speed of a command to descend."""
-REPEAT_S = 1.0
-"""A request without effect is repeated after this time."""
+HOVER_S = 2.0  # in an emergency stop no command passes for this time; after it, commands to descend pass
+DESCENT_M_S, ASIDE_M_S = 0.35, 0.1  # largest downward and sideways speed of a command to descend
+REPEAT_S = 1.0  # a request without effect is repeated after this time
 LAND_REPEAT_S = 3.0
 """The same for a landing, after its end: the firmware reports for two seconds after its motors ran that it flies, and a
 request to land on the ground starts them again."""
-ARM_REPEAT_S = 0.5
-"""The same for arming."""
-LIFTS_S = 0.5
-"""After a take-off request a vehicle may report for this time that it stands."""
-REMAIN_VALID_S = 0.1
-"""Time for which the last set-point is valid while the vehicle's own planner takes over."""
+ARM_REPEAT_S = 0.5  # the same for arming
+LIFTS_S = 0.5  # after a take-off request a vehicle may report for this time that it stands
+REMAIN_VALID_S = 0.1  # time for which the last set-point is valid while the vehicle's own planner takes over
 SETTLE_S, SHOWS_S, BRIDGE_S = 0.1, 0.4, 0.2
 """Times after a landing request: reports before the first are older than the request; by the second the planner must
 be active, otherwise set-points are sent again for the third, before 0.5 s of silence, and the request is repeated."""
 TRIES = 5
 """After this many the end of the set-points is sent anyway: a vehicle that hovers until its battery is empty falls."""
 LATE_S = 3.0
-LAST_S = 2.0
-"""Longest time for which a guard that ends waits for the planner; its parent process kills it after 4 s."""
+LAST_S = 2.0  # longest time for which a guard that ends waits for the planner; its parent process kills it after 4 s
 
 
 _END = FlightRequest(FlightAct.NOTIFY_SETPOINTS_STOP, remain_valid_s=REMAIN_VALID_S)
@@ -55,14 +45,10 @@ class GuardPhase(StrEnum):
 
     UNKNOWN = "unknown"
     GROUND = "ground"
-    TAKE_OFF = "take_off"
-    """The vehicle climbs by its own planner, which a set-point would end."""
-    FLY = "fly"
-    """Set-points are sent at every tick."""
-    LAND = "land"
-    """The vehicle lands by its own planner; this is final."""
-    OFF = "off"
-    """An operator switched the motors off, at any place."""
+    TAKE_OFF = "take_off"  # the vehicle climbs by its own planner, which a set-point would end
+    FLY = "fly"  # set-points are sent at every tick
+    LAND = "land"  # the vehicle lands by its own planner; this is final
+    OFF = "off"  # an operator switched the motors off, at any place
 
 
 class FlightGuard:

@@ -1,7 +1,5 @@
 """Flight messages: orders of the supervisor to the guard, requests to the vehicle, and the vehicle's state."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -15,14 +13,10 @@ from testudo_hardware.links.flight_link import FlightAct, FlightRequest, Vehicle
 class DesiredFlightState(StrEnum):
     """The state of flight that the supervisor wants; a level that is sent repeatedly."""
 
-    GROUND = "ground"
-    """On the ground, motors off; no set-point is sent."""
-    TAKE_OFF = "take_off"
-    """Climb to ``height_m`` by the vehicle's own planner; set-points begin there."""
-    FLY = "fly"
-    """Set-points without gaps."""
-    LAND = "land"
-    """The last descent, straight down by the vehicle's own planner."""
+    GROUND = "ground"  # on the ground, motors off; no set-point is sent
+    TAKE_OFF = "take_off"  # climb to ``height_m`` by the vehicle's own planner; set-points begin there
+    FLY = "fly"  # set-points without gaps
+    LAND = "land"  # the last descent, straight down by the vehicle's own planner
 
 
 @functools.cache
@@ -57,18 +51,12 @@ class FlightOrder(FlightEnvelope):
     SCHEMA = "testudo/flight_order/1"
 
     robot: str
-    stamp_s: float
-    """Steady clock at sending."""
-    wanted: str
-    """A `DesiredFlightState`."""
-    top_m: float
-    """Height of the end of a take-off, above the origin of the world."""
-    climb_s: float
-    """Duration of the take-off, above 0."""
-    ground_m: float
-    """Height of the body on the ground."""
-    down_s: float
-    """How long the vehicle may take from where it is to the ground, above 0."""
+    stamp_s: float  # steady clock at sending
+    wanted: str  # a `DesiredFlightState`
+    top_m: float  # height of the end of a take-off, above the origin of the world
+    climb_s: float  # duration of the take-off, above 0
+    ground_m: float  # height of the body on the ground
+    down_s: float  # how long the vehicle may take from where it is to the ground, above 0
 
     def __post_init__(self) -> None:
         """Refuse values of a wrong type or out of range, by `EnvelopeError`."""
@@ -88,12 +76,9 @@ class FlightRequestMessage(FlightEnvelope):
     SCHEMA = "testudo/flight_request/1"
 
     robot: str
-    sequence: int
-    """Increases with every request; a repeated number is the same request."""
-    stamp_s: float
-    """Steady clock at sending."""
-    act: str
-    """A `FlightAct`."""
+    sequence: int  # increases with every request; a repeated number is the same request
+    stamp_s: float  # steady clock at sending
+    act: str  # a `FlightAct`
     height_m: float
     duration_s: float
     remain_valid_s: float
@@ -132,8 +117,7 @@ class VehicleMessage(FlightEnvelope):
     SCHEMA = "testudo/vehicle_state/2"
 
     robot: str
-    stamp_s: float
-    """Time of the state, on the steady clock of the computer on which driver, policy and guard run."""
+    stamp_s: float  # time of the state, on the steady clock of the computer on which driver, policy and guard run
     battery_v: float | None
     armed: bool | None
     can_fly: bool | None

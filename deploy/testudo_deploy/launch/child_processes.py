@@ -1,7 +1,5 @@
 """Starts the processes of a plan on this machine in one ROS domain, reads their events, and ends all of them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -22,8 +20,7 @@ from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE, ProcessPlan, 
 from testudo_hardware.errors import TestudoError
 
 _DOMAINS = range(233)
-_FREE_DOMAINS = range(1, 102)
-"""Above these, DDS ports overlap those that the system gives to clients."""
+_FREE_DOMAINS = range(1, 102)  # above these, DDS ports overlap those that the system gives to clients
 PROFILE = str(Path(__file__).with_name("fastdds_localhost.xml"))
 _FAST_DDS_2 = ("humble", "iron", "jazzy")
 """ROS distributions with Fast DDS 2, which reads the profile by the old name of the variable."""
@@ -54,10 +51,8 @@ while os.getppid() == {parent}:
 class ProcessEvent:
     """An event that a process reported."""
 
-    process: str
-    """Label in the plan: `plant`, `recorder`, `r0/policy`."""
-    kind: str
-    """As reported by the process; or `error_line` (on standard error) or `ended`."""
+    process: str  # label in the plan: `plant`, `recorder`, `r0/policy`
+    kind: str  # as reported by the process; or `error_line` (on standard error) or `ended`
     values: Mapping[str, Any]
 
 

@@ -18,8 +18,7 @@ from testudo_hardware.errors import TestudoError
 
 _LISTEN_S = 0.1
 _KEPT_LINES = 50
-_SILENCE_S = 45.0
-"""A plant that reports nothing for this time hangs; it needs some seconds to start."""
+_SILENCE_S = 45.0  # a plant that reports nothing for this time hangs; it needs some seconds to start
 _END_EVENTS_S = 0.5
 
 
@@ -44,28 +43,20 @@ class FleetRunState:
     outcome: str = ""
     """Empty during the run; then arrived, timeout, not_started, plant_died, plant_silent,
     stalled (in lock-step a node did not answer) or interrupted."""
-    time_s: float = 0.0
-    """Since the start; after the end the time at which the last robot arrived."""
-    distance_m: dict[str, float] = field(default_factory=dict)
-    """Distance to the goal."""
+    time_s: float = 0.0  # since the start; after the end the time at which the last robot arrived
+    distance_m: dict[str, float] = field(default_factory=dict)  # distance to the goal
     contacts: int = 0
-    separation_m: float = math.inf
-    """Smallest distance between the centres of two robots so far."""
-    closest: tuple[str, ...] = ()
-    """The two robots with this distance."""
+    separation_m: float = math.inf  # smallest distance between the centres of two robots so far
+    closest: tuple[str, ...] = ()  # the two robots with this distance
     braked: dict[str, str] = field(default_factory=dict)
     """Reason for which a robot brakes now; robots that drive are left out."""
     ticks: dict[str, int] = field(default_factory=dict)
-    late_ticks: dict[str, int] = field(default_factory=dict)
-    """Ticks that began more than 10 ms late or not at all."""
-    cpu_share: dict[str, float] = field(default_factory=dict)
-    """Share of one core, by process, start-up included."""
+    late_ticks: dict[str, int] = field(default_factory=dict)  # ticks that began more than 10 ms late or not at all
+    cpu_share: dict[str, float] = field(default_factory=dict)  # share of one core, by process, start-up included
     recorded_messages: int = 0
-    real_time_factor: float | None = None
-    """Simulated time over real time, from the start of the plant to its end."""
+    real_time_factor: float | None = None  # simulated time over real time, from the start of the plant to its end
     run_folder: Path | None = None
-    lines: list[str] = field(default_factory=list)
-    """Lines that the processes wrote on standard error."""
+    lines: list[str] = field(default_factory=list)  # lines that the processes wrote on standard error
     domain_id: int = 0
 
     @property

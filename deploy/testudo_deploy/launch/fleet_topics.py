@@ -3,8 +3,6 @@
 Names are absolute. A test compares the interfaces with those of running nodes, in both directions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,8 +22,7 @@ from testudo_hardware.links.topics import CommandWire
 
 EVENTS_TOPIC = "/plant/events"
 DIAGNOSTICS_TOPIC = "/diagnostics"
-ESTOP_TOPIC = "/estop"
-"""`std_msgs/Bool`, a level: true stops the whole fleet. A robot's own `estop` stops that robot."""
+ESTOP_TOPIC = "/estop"  # `std_msgs/Bool`, a level: true stops the whole fleet. A robot's own `estop` stops that robot
 MARKERS_TOPIC = "/fleet/markers"
 """`visualization_msgs/MarkerArray` in the frame that the fleet shares; for viewers only, not recorded."""
 SCORE_TOPIC = "/task/score"
@@ -33,24 +30,18 @@ SCORE_TOPIC = "/task/score"
 SCORE_SCHEMA = "testudo/score/1"
 GOALS_TOPIC = "/task/goals"
 """`visualization_msgs/MarkerArray` in the frame that the fleet shares: goals, and measured bodies."""
-PEER_TOPIC = "peer_state"
-"""Topic of each robot with its state and reservations for its peers."""
+PEER_TOPIC = "peer_state"  # topic of each robot with its state and reservations for its peers
 
 
 @dataclass(frozen=True)
 class TopicPlan:
     """One topic of a fleet."""
 
-    name: str
-    """Absolute."""
-    type: str
-    """For example `nav_msgs/msg/Odometry`."""
-    robot: str
-    """The robot of the topic; empty for the whole fleet."""
-    kind: str
-    """Name of the topic in our nodes, which a link may remap: `cmd_vel`, `odom`, `pose`."""
-    reliable: bool = True
-    """False: a publisher may offer best effort only, which a reliable subscription does not match."""
+    name: str  # absolute
+    type: str  # for example `nav_msgs/msg/Odometry`
+    robot: str  # the robot of the topic; empty for the whole fleet
+    kind: str  # name of the topic in our nodes, which a link may remap: `cmd_vel`, `odom`, `pose`
+    reliable: bool = True  # false: a publisher may offer best effort only, which a reliable subscription does not match
 
 
 def body_topic(body: str) -> str:
@@ -111,8 +102,7 @@ OPERATOR = "operator"
 """The user of `testudo status`, `testudo estop` and of services by hand; not a process of the plan."""
 DRIVER = "driver"
 """The other end of a robot's link; on real robots in the plan only if the profile has a driver of ours."""
-TOOL_NODES = "testudo_tool"
-"""Prefix of the names of nodes that command-line verbs create; their process id follows."""
+TOOL_NODES = "testudo_tool"  # prefix of the names of nodes that command-line verbs create; their process id follows
 
 _EVERY_NODE = ("/rosout", "/parameter_events")
 _PARAMETER_SERVICES = (
@@ -141,8 +131,7 @@ class Interfaces:
     subscribes: frozenset[str] = frozenset()
     serves: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()
-    """Subscriptions that exist only at some times, or only with some policies."""
+    optional: frozenset[str] = frozenset()  # subscriptions that exist only at some times, or only with some policies
 
 
 def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:

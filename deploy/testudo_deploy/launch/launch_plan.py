@@ -1,7 +1,5 @@
 """The processes that a fleet needs; pure. `testudo up`, the launch files and the tests start what `plan` returns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +12,7 @@ _ROOMS = {"policy": "robot", "guard": "robot", "driver": "robot", "plant": "plan
 """Sub-package of each kind of node; all other kinds are in `station`."""
 SUPERVISOR_VARIABLE = "TESTUDO_SUPERVISOR"
 """Environment variable that holds the process id of the supervisor that started a node."""
-ENCLAVES = "/testudo"
-"""Parent of all sros2 enclaves of a fleet."""
+ENCLAVES = "/testudo"  # parent of all sros2 enclaves of a fleet
 BACKENDS = ("sim", "hw")
 LEVELS = ("debug", "info", "warn", "error")
 WATCHERS = ("task", "markers")
@@ -25,24 +22,20 @@ MOST_SEED = 2**31 - 1
 LEAST_DURATION_S, MOST_DURATION_S = 0.1, 86400.0
 
 ParameterValue = bool | int | float | str
-_Node = tuple[str, str, dict[str, ParameterValue]]
-"""Kind, namespace and own parameters of a node."""
+_Node = tuple[str, str, dict[str, ParameterValue]]  # kind, namespace and own parameters of a node
 
 
 @dataclass(frozen=True)
 class ProcessPlan:
     """One process: a node of a ROS 2 package that is also a Python module."""
 
-    name: str
-    """Node name, unique in the plan together with the namespace."""
+    name: str  # node name, unique in the plan together with the namespace
     package: str
     executable: str
     module: str
-    namespace: str
-    """Without a leading slash; empty for the root."""
+    namespace: str  # without a leading slash; empty for the root
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict[str, ParameterValue])
-    arguments: tuple[str, ...] = ()
-    """Further words after `--ros-args`."""
+    arguments: tuple[str, ...] = ()  # further words after `--ros-args`
 
     @property
     def label(self) -> str:

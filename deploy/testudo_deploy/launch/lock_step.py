@@ -7,8 +7,6 @@ each topic were sent: every node waits for exactly those. A fleet therefore does
 seed, at any speed of the machine.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,14 +17,10 @@ from typing import Any, cast
 from testudo_deploy.contract.messages import Envelope, EnvelopeError
 from testudo_hardware.errors import TestudoError
 
-START_S = 1.0
-"""Simulated time at the start; some tools read a stamp of zero as "the newest"."""
-ANSWER_TIMEOUT_S = 20.0
-"""A node that does not answer for this time, in real time, ends the run."""
-START_TIMEOUT_S = 40.0
-"""The same before the first round: processes need some seconds to start."""
-OPTIONAL_NODES = ("recorder", "task")
-"""Nodes that control does not need."""
+START_S = 1.0  # simulated time at the start; some tools read a stamp of zero as "the newest"
+ANSWER_TIMEOUT_S = 20.0  # a node that does not answer for this time, in real time, ends the run
+START_TIMEOUT_S = 40.0  # the same before the first round: processes need some seconds to start
+OPTIONAL_NODES = ("recorder", "task")  # nodes that control does not need
 OPTIONAL_TIMEOUT_S = 5.0
 """After this time, in real time, the run continues without an optional node that does not answer."""
 STAGE_TOPIC, DONE_TOPIC, CLOCK_TOPIC = "/lock_step/turn", "/lock_step/done", "/clock"
@@ -61,12 +55,10 @@ class StageStart(Envelope):
 
     SCHEMA = "testudo/lock_step_turn/1"
 
-    number: int
-    """Of the round, from 0."""
+    number: int  # of the round, from 0
     stage: str
     time_s: float
-    sent: dict[str, int]
-    """By absolute topic: messages sent so far, which every node receives before it acts."""
+    sent: dict[str, int]  # by absolute topic: messages sent so far, which every node receives before it acts
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -86,11 +78,9 @@ class StageDone(Envelope):
 
     SCHEMA = "testudo/lock_step_done/1"
 
-    node: str
-    """Label in the plan."""
+    node: str  # label in the plan
     number: int
-    sent: dict[str, int]
-    """By absolute topic: messages that this node has sent so far."""
+    sent: dict[str, int]  # by absolute topic: messages that this node has sent so far
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -1,7 +1,5 @@
 """Writes a run folder: a bag, and beside it the fleet file, the policy and the versions."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import platform

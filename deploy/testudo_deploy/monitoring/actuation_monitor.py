@@ -33,8 +33,6 @@ A robot that stands, or that its guard brakes, has no shortfall, so it may be ca
 fixed object has one, and counts as broken.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,36 +46,27 @@ from testudo_hardware.motion.motion_state import TINY, length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
-_LARGEST_BEND_RAD = 0.6
-"""Largest angle between the heading and the direction in which a forward path is measured."""
-LONGEST_GAP_S = 0.2
-"""Paths between two poses further apart in time are not compared with the commands."""
+_LARGEST_BEND_RAD = 0.6  # largest angle between the heading and the direction in which a forward path is measured
+LONGEST_GAP_S = 0.2  # paths between two poses further apart in time are not compared with the commands
 
 
 @dataclass(frozen=True)
 class ActuationLimits:
     """Limits of a robot; arrays (2 D, 1...), both directions of each channel."""
 
-    turns: bool
-    """It is a differential drive."""
+    turns: bool  # it is a differential drive
     lags_s: tuple[float, float]
-    low: Array
-    """Least scale of a command, over the nominal one."""
-    high: Array
-    """Greatest."""
-    acceleration: Array
-    """[m/s^2], [rad/s^2]."""
+    low: Array  # least scale of a command, over the nominal one
+    high: Array  # greatest
+    acceleration: Array  # [m/s^2], [rad/s^2]
     reach: Array
     """Acceleration times the greatest lag: the greatest difference from a command that it follows as a pure lag."""
     crosstalk: Array
     """Share of the speed asked for by which a channel may differ from its own command beside the scale: a twist that
     is turned by the error of the yaw, a wheel's scale at one end of the interval and the other's at the other end."""
-    drift: Array
-    """[m/s] by which a channel may differ from its command whatever that is, see `hover_drift_m_s`."""
-    fastest: Array
-    """Greatest speed."""
-    allowed: Array
-    """Error of two poses."""
+    drift: Array  # [m/s] by which a channel may differ from its command whatever that is, see `hover_drift_m_s`
+    fastest: Array  # greatest speed
+    allowed: Array  # error of two poses
     yaw_error_rad: float
     turn_acceleration: float
 
@@ -86,22 +75,14 @@ class ActuationLimits:
 class ActuationMonitorState:
     """State of the monitor after a pose (...)."""
 
-    position_world: Array
-    """(D, ...) [m] of that pose."""
-    yaw: Array
-    """(...) [rad]."""
-    located: Array
-    """(...) bool: it is valid."""
-    direction_world: Array
-    """(2, ...): unit vector along which forward ways are measured."""
-    bend: Array
-    """(...) [rad] from there to the heading."""
-    speed: Array
-    """(2 D, ...): least speed of each direction."""
-    late: Array
-    """(2 D, ...): by how much the last way fell short."""
-    short: Array
-    """(2 D, ...) [m], [rad]: greatest sum of those up to now, from any pose on."""
+    position_world: Array  # (D, ...) [m] of that pose
+    yaw: Array  # (...) [rad]
+    located: Array  # (...) bool: it is valid
+    direction_world: Array  # (2, ...): unit vector along which forward ways are measured
+    bend: Array  # (...) [rad] from there to the heading
+    speed: Array  # (2 D, ...): least speed of each direction
+    late: Array  # (2 D, ...): by how much the last way fell short
+    short: Array  # (2 D, ...) [m], [rad]: greatest sum of those up to now, from any pose on
 
 
 def actuation_limits(spec: RobotSpec, like: Array) -> ActuationLimits:

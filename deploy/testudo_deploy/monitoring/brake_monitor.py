@@ -4,8 +4,6 @@ While the commands ask a robot to slow down, its path since the braking began is
 parameters within its intervals allow. The shield's assumption on the brakes is wrong for a robot that gets further.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +19,7 @@ from testudo_hardware.spec import RobotSpec
 
 _SLOWER, _STOPPED = 0.9, 0.1
 """A command brakes if it is below this share of the own speed, or of the speed at which the braking began."""
-_LONGEST_TICKS = 2.5
-"""For more periods between two poses one step of the model is not the sum of its parts."""
+_LONGEST_TICKS = 2.5  # for more periods between two poses one step of the model is not the sum of its parts
 
 
 _NOT_WATCHED_M_S = 1e6
@@ -34,22 +31,14 @@ Piece = tuple[Array, Sequence[Array]]
 class BrakeMonitorState:
     """A braking that is monitored; of a robot that does not brake, the last pose."""
 
-    position_world: Array
-    """(D, ...) [m]: where it began."""
-    direction_world: Array
-    """(D, ...): unit vector of the velocity then; zero if the robot stood or was not located."""
-    direction: Array
-    """(D, ...): the same in the channels of the commands."""
-    began_m_s: Array
-    """(...): speed then."""
-    speed_m_s: Array
-    """(...): highest speed along that direction that the robot can have now."""
-    way_m: Array
-    """(...): longest way along it since then."""
-    across_m_s: Array
-    """(...): highest speed across it that was asked for since then."""
-    time_s: Array
-    """(...): since then."""
+    position_world: Array  # (D, ...) [m]: where it began
+    direction_world: Array  # (D, ...): unit vector of the velocity then; zero if the robot stood or was not located
+    direction: Array  # (D, ...): the same in the channels of the commands
+    began_m_s: Array  # (...): speed then
+    speed_m_s: Array  # (...): highest speed along that direction that the robot can have now
+    way_m: Array  # (...): longest way along it since then
+    across_m_s: Array  # (...): highest speed across it that was asked for since then
+    time_s: Array  # (...): since then
 
 
 def brake_margin_terms(spec: RobotSpec) -> tuple[MarginTerm, ...]:

@@ -3,8 +3,6 @@
 `diagnostic_msgs/DiagnosticStatus` carries it; the stable code of a stop is the value `code`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -24,14 +22,10 @@ class Status:
     """One status."""
 
     level: Level
-    name: str
-    """The process: `r0: policy`, `r0: guard`."""
-    hardware_id: str
-    """The robot."""
-    message: str
-    """One sentence."""
-    values: Mapping[str, str]
-    """In the order to show."""
+    name: str  # the process: `r0: policy`, `r0: guard`
+    hardware_id: str  # the robot
+    message: str  # one sentence
+    values: Mapping[str, str]  # in the order to show
 
 
 def diagnostic_text(value: float | str | bool | None) -> str:

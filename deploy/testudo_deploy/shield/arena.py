@@ -4,8 +4,6 @@ Obstacles are balls (discs in the plane), capsules and boxes, all of them convex
 obstacle itself is plain numbers, so that it can be a constant of a compiled program.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, field
@@ -21,18 +19,15 @@ from testudo_hardware.motion import StoppingPoint
 from testudo_hardware.motion.motion_state import TINY, length
 from testudo_hardware.strict_files import OPTIONAL, read_as
 
-_SURFACE_M = 1e-6
-"""Nearer to a box than this, the direction to its nearest point is rounding: its nearest face counts."""
-_HULL_ROUNDS = 2
-"""Directions that are tried to part a hull from an obstacle; the first is nearly always enough."""
+_SURFACE_M = 1e-6  # nearer to a box than this, the direction to its nearest point is rounding: its nearest face counts
+_HULL_ROUNDS = 2  # directions that are tried to part a hull from an obstacle; the first is nearly always enough
 
 
 @dataclass(frozen=True)
 class Ball:
     """A ball; in the plane a disc."""
 
-    centre_world: tuple[float, ...]
-    """(D,) [m]."""
+    centre_world: tuple[float, ...]  # (D,) [m]
     radius_m: float
     kind: Literal["ball"] = "ball"
 
@@ -41,10 +36,8 @@ class Ball:
 class Capsule:
     """All that is within a radius of a segment."""
 
-    start_world: tuple[float, ...]
-    """(D,) [m]."""
-    end_world: tuple[float, ...]
-    """(D,) [m]."""
+    start_world: tuple[float, ...]  # (D,) [m]
+    end_world: tuple[float, ...]  # (D,) [m]
     radius_m: float
     kind: Literal["capsule"] = "capsule"
 
@@ -53,12 +46,9 @@ class Capsule:
 class Block:
     """A box, turned about the vertical axis."""
 
-    centre_world: tuple[float, ...]
-    """(D,) [m]."""
-    half_size_m: tuple[float, ...]
-    """(D,): half of its length, width and, in space, height."""
-    yaw: float
-    """[rad]."""
+    centre_world: tuple[float, ...]  # (D,) [m]
+    half_size_m: tuple[float, ...]  # (D,): half of its length, width and, in space, height
+    yaw: float  # [rad]
     kind: Literal["box"] = "box"
 
 
@@ -244,12 +234,9 @@ _OUTWARD = {size: np.concatenate([np.eye(size), -np.eye(size)], axis=1) for size
 class Arena:
     """The box that robots stay in, and the obstacles in it; None is a world without either."""
 
-    low_world: tuple[float, ...]
-    """(D,) [m]."""
-    high_world: tuple[float, ...]
-    """(D,) [m]."""
-    obstacles: tuple[Obstacle, ...] = field(default=(), metadata=OPTIONAL)
-    """Bodies that robots must not touch."""
+    low_world: tuple[float, ...]  # (D,) [m]
+    high_world: tuple[float, ...]  # (D,) [m]
+    obstacles: tuple[Obstacle, ...] = field(default=(), metadata=OPTIONAL)  # bodies that robots must not touch
 
     def corners(self, like: Array) -> tuple[Array, Array]:
         """Return the low and the high corner [m] in the shape that goes with ``like`` (D, ...): (D, 1, ...) each."""

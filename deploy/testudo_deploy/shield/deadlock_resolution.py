@@ -5,8 +5,6 @@ been blocked for a while turns its nominal velocity to the right, as all others 
 can move, and back towards its goal as soon as that direction is free.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -16,33 +14,24 @@ from testudo_deploy.shield.velocity_projection import PeerTable, extrapolated
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion.motion_state import TINY, length
 
-BLOCKED_SHARE = 0.3
-"""Below this share of the wanted speed a robot counts as blocked."""
-FREE_SHARE = 0.6
-"""Above this share a direction counts as free."""
-MEMORY_S = 0.7
-"""Time constant of the mean progress; single ticks are noise."""
-STUCK_S = 5.0
-"""A robot that is blocked for longer counts as deadlocked."""
+BLOCKED_SHARE = 0.3  # below this share of the wanted speed a robot counts as blocked
+FREE_SHARE = 0.6  # above this share a direction counts as free
+MEMORY_S = 0.7  # time constant of the mean progress; single ticks are noise
+STUCK_S = 5.0  # a robot that is blocked for longer counts as deadlocked
 TURN_RATE_RAD_S = math.radians(60)
 LARGEST_TURN_RAD = math.radians(70)
 _LOOK_RAD = math.radians(20)
-_STEEP_SHARE = 0.5
-"""A velocity is steep if its horizontal part is less than this share of its vertical part."""
+_STEEP_SHARE = 0.5  # a velocity is steep if its horizontal part is less than this share of its vertical part
 
 
 @dataclass(frozen=True)
 class DeadlockState:
     """State of the deadlock detection; batch (...)."""
 
-    progress: Array
-    """Mean share of the nominal velocity that the robot reached."""
-    free: Array
-    """Mean share that layer 1's rows leave of the nominal velocity, turned back a little."""
-    turn_rad: Array
-    """Angle by which it turns its nominal velocity to the right."""
-    stuck_s: Array
-    """Time for which it has been blocked although its nominal velocity is not zero."""
+    progress: Array  # mean share of the nominal velocity that the robot reached
+    free: Array  # mean share that layer 1's rows leave of the nominal velocity, turned back a little
+    turn_rad: Array  # angle by which it turns its nominal velocity to the right
+    stuck_s: Array  # time for which it has been blocked although its nominal velocity is not zero
 
 
 def initial_deadlock_state(like: Array) -> DeadlockState:

@@ -71,10 +71,8 @@ def unknown_robots_near(spec: RobotSpec, space: StopTubeParameters, segment_worl
 class ClimbVolume:
     """Where a column may be; the shield does not check a climb by the vehicle's own planner."""
 
-    arena: Arena | None
-    """None: a world without walls and obstacles."""
-    wall_m: float
-    """Distance kept from walls and obstacles: `StopTubeParameters.wall_m`."""
+    arena: Arena | None  # none: a world without walls and obstacles
+    wall_m: float  # distance kept from walls and obstacles: `StopTubeParameters.wall_m`
 
     def fault(self, foot_world: Sequence[float], top_m: float) -> str:
         """Return why the vehicle must not climb straight up from a place (3,) [m] to a height [m]; empty if it may.
@@ -108,8 +106,7 @@ def landing_shield(shield: Shield) -> Shield:
     return replace(shield, arena=replace(arena, low_world=low))
 
 
-_SHARE = 0.5
-"""Share of the error of a tube; the rest is for the time until the vehicle rests again."""
+_SHARE = 0.5  # share of the error of a tube; the rest is for the time until the vehicle rests again
 
 
 @dataclass(frozen=True)
@@ -117,12 +114,9 @@ class ClimbLimits:
     """How far a climbing vehicle may be from its column."""
 
     beside_m: float
-    above_m: float
-    """Above the end of the column, where it comes to rest."""
-    highest_m: float
-    """Height at which it has to rest under the ceiling of its arena; infinite without one."""
-    reaction_s: float
-    """Time for which a climb continues unchanged after a brake was sent."""
+    above_m: float  # above the end of the column, where it comes to rest
+    highest_m: float  # height at which it has to rest under the ceiling of its arena; infinite without one
+    reaction_s: float  # time for which a climb continues unchanged after a brake was sent
     deceleration_m_s2: float
 
     @staticmethod

@@ -4,8 +4,6 @@ Arrays (D, ...), any batch, one body. The clamped closed form for two segments i
 Detection (2005), 5.1.9.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -15,16 +13,13 @@ from testudo_hardware.arrays import Array, array_namespace, is_numpy, stacked
 from testudo_hardware.motion.motion_state import length, sum_terms
 
 _HUGE = 1e6
-_STEEP = 1e9
-"""Cost per unit by which a candidate breaks a row: far above all distances."""
-_VOID = 1e-7
-"""Normals shorter than this are zero."""
+_STEEP = 1e9  # cost per unit by which a candidate breaks a row: far above all distances
+_VOID = 1e-7  # normals shorter than this are zero
 _DOUBLE_PARALLEL, _DOUBLE_SLACK = 1e-9, 1e-9
 _SINGLE_PARALLEL, _SINGLE_SLACK = 2e-6, 8e-6
 """Sine below which rows of length one are parallel; by how much the result may break a row [same unit as b]."""
 _ROUNDINGS = 8
-_SURE = 3
-"""A candidate that breaks a row by no more than so many roundings keeps it."""
+_SURE = 3  # a candidate that breaks a row by no more than so many roundings keeps it
 _TINY = 1e-12
 
 

@@ -5,8 +5,6 @@ these margins and the reach of the peer since its message. What a peer does with
 not part of the reach: layers 2 and 3 and the distance between these margins and contact cover that.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,8 +15,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
 SHIELD_VERSION = 3
-GAP_SHARE = 0.9
-"""The pair lemma holds for it with asynchronous ticks of up to a third of T_hold."""
+GAP_SHARE = 0.9  # the pair lemma holds for it with asynchronous ticks of up to a third of T_hold
 
 
 @dataclass(frozen=True)
@@ -35,31 +32,21 @@ class ProjectionParameters:
     """Parameters of layer 1 beyond the motion model; lengths m, times s. Part of the contract."""
 
     version: int
-    gap_share: float
-    """Share of the gap that a pair may use per hold (gamma)."""
-    hold_s: float
-    """Longest time that one command can act (T_hold)."""
-    direction_factor: float
-    """Factor of position errors that includes the uncertain direction (kappa)."""
+    gap_share: float  # share of the gap that a pair may use per hold (gamma)
+    hold_s: float  # longest time that one command can act (T_hold)
+    direction_factor: float  # factor of position errors that includes the uncertain direction (kappa)
     separation_m: float
     """Distance of control points that is kept from a peer at rest and of age zero: the sum of `terms`."""
-    wall_m: float
-    """Distance of the control point that is kept from a wall."""
-    peer_speed_m_s: float
-    """Highest speed of a peer's control point."""
-    peer_acceleration_m_s2: float
-    """Highest acceleration of a peer."""
-    peer_lag_s: float
-    """Velocity lag of a peer."""
-    peer_period_s: float
-    """Control tick of a peer: during it the peer moves as announced."""
-    neighbour_rows: int
-    """How many nearest neighbours get a row (K); the rest are covered by a cap on the speed."""
+    wall_m: float  # distance of the control point that is kept from a wall
+    peer_speed_m_s: float  # highest speed of a peer's control point
+    peer_acceleration_m_s2: float  # highest acceleration of a peer
+    peer_lag_s: float  # velocity lag of a peer
+    peer_period_s: float  # control tick of a peer: during it the peer moves as announced
+    neighbour_rows: int  # how many nearest neighbours get a row (K); the rest are covered by a cap on the speed
     terms: tuple[MarginTerm, ...]
     height_ratio: float = 1.0
     """Heights between robots count 1/this (`geometry.squeezed`); so do all distances to peers above."""
-    coast_s: float = 0.0
-    """Time for which a robot that lost its link moves without a brake after the hold."""
+    coast_s: float = 0.0  # time for which a robot that lost its link moves without a brake after the hold
 
     @property
     def reach_s(self) -> float:

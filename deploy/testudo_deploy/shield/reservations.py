@@ -6,8 +6,6 @@ docs/shield.md proves that two robots never reserve segments that are too close;
 A tick takes the granted segment, chooses a command by the stop-tube check, releases space, and requests more.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from testudo_deploy.shield.arena import Arena, segment_clearance
@@ -34,46 +32,34 @@ from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import hover_drift_m_s
 from testudo_hardware.motion.motion_state import TINY, length, sum_terms
 
-NOTHING_HEARD = -1
-"""Number of a message where there is none."""
-_SHARES = (1.0, 0.6, 0.3, 0.12)
-"""Shares of the wanted segment's length that are tried."""
-_LONGEST_TRIP_S = 0.6
-"""Older messages do not make segments longer."""
-_TICKS_MORE = 2
-"""Ticks by which a segment must reach further than the round trip."""
+NOTHING_HEARD = -1  # number of a message where there is none
+_SHARES = (1.0, 0.6, 0.3, 0.12)  # shares of the wanted segment's length that are tried
+_LONGEST_TRIP_S = 0.6  # older messages do not make segments longer
+_TICKS_MORE = 2  # ticks by which a segment must reach further than the round trip
 
 
 @dataclass(frozen=True)
 class ReservedSpace:
     """What a robot reserves and requests; batch (...)."""
 
-    owned_world: Array
-    """(2, D, ...) [m]: both ends of the reserved segment (E)."""
+    owned_world: Array  # (2, D, ...) [m]: both ends of the reserved segment (E)
     announced_world: Array
     """(2, D, ...) [m]: both ends of the requested segment (P); a point of the reserved one if there is none."""
-    pending: Array
-    """(...) bool: there is a request."""
-    since: Array
-    """(...) number of the first message that carried the request."""
+    pending: Array  # (...) bool: there is a request
+    since: Array  # (...) number of the first message that carried the request
 
 
 @dataclass(frozen=True)
 class PeerReservations:
     """Reservations in the newest message of each peer; slots (K, ...)."""
 
-    owned_world: Array
-    """(2, D, K, ...) [m]."""
-    announced_world: Array
-    """(2, D, K, ...) [m]."""
+    owned_world: Array  # (2, D, K, ...) [m]
+    announced_world: Array  # (2, D, K, ...) [m]
     acknowledged: Array
     """(K, ...) number of the newest own message that the peer had received when it sent this; -1 for none."""
-    silent: Array
-    """(K, ...) bool: no message arrived for `StopTubeParameters.silence_s`."""
-    first: Array
-    """(K, ...) bool: the own robot has priority: its name is before the peer's in the order of the fleet."""
-    reserves: Array
-    """(K, ...) bool: the peer takes part; False for an untrusted one, which rule R5 keeps clear of."""
+    silent: Array  # (K, ...) bool: no message arrived for `StopTubeParameters.silence_s`
+    first: Array  # (K, ...) bool: the own robot has priority: its name is before the peer's in the order of the fleet
+    reserves: Array  # (K, ...) bool: the peer takes part; False for an untrusted one, which rule R5 keeps clear of
 
 
 def reserved_at_rest(position_world: Array) -> ReservedSpace:
@@ -87,10 +73,8 @@ def reserved_at_rest(position_world: Array) -> ReservedSpace:
 class GrantDecision:
     """What the peers' messages say of the own announcement; batch (...)."""
 
-    granted: Array
-    """bool: it may be taken."""
-    lost: Array
-    """bool: it must be dropped."""
+    granted: Array  # bool: it may be taken
+    lost: Array  # bool: it must be dropped
 
 
 def decide_grant(own: ReservedSpace, peers: PeerReservations, clearance_m: float, height_ratio: float) -> GrantDecision:
@@ -164,16 +148,11 @@ def conflicts(
 class StopTubeCheckResult:
     """The command that passes the stop-tube check; batch (...)."""
 
-    velocity_world: Array
-    """(D, ...) [m/s]: of the control point."""
-    command: Array
-    """(D, ...): for the actuators."""
-    factor: Array
-    """(...) share of the velocity that passed; 0 is the brake."""
-    clear: Array
-    """(...) bool: only reservations prevent full speed, not walls or untrusted neighbours."""
-    space: ReservedSpace
-    """What the robot reserves and requests from now on."""
+    velocity_world: Array  # (D, ...) [m/s]: of the control point
+    command: Array  # (D, ...): for the actuators
+    factor: Array  # (...) share of the velocity that passed; 0 is the brake
+    clear: Array  # (...) bool: only reservations prevent full speed, not walls or untrusted neighbours
+    space: ReservedSpace  # what the robot reserves and requests from now on
 
 
 @dataclass(frozen=True)
@@ -240,8 +219,7 @@ class _Chosen:
     command: Array
     tube_world: Array
     factor: Array
-    fits: Array
-    """(...) bool: its tube is clear and reserved; False for a brake that may leave the segment by noise."""
+    fits: Array  # (...) bool: its tube is clear and reserved; False for a brake that may leave the segment by noise
 
 
 def _first(passes: Array, tried: CommandCandidates) -> _Chosen:

@@ -1,7 +1,5 @@
 """The shield: projection, stop-tube check and reservations give one command, one status and the reserved space."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,8 +18,7 @@ from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.motion.motion_state import length, shorten
 
 _MOVING_M_S = 1e-3
-_BEYOND = 1e-3
-"""Excess of a command over the robot's limits from which it is clipped [its unit]; less is rounding."""
+_BEYOND = 1e-3  # excess of a command over the robot's limits from which it is clipped [its unit]; less is rounding
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,7 @@ class Shield:
     parameters: ProjectionParameters
     space: StopTubeParameters
     arena: Arena | None
-    project: bool = True
-    """False leaves layer 1 out: layers 2 and 3 alone carry the guarantee, which tests show."""
+    project: bool = True  # false leaves layer 1 out: layers 2 and 3 alone carry the guarantee, which tests show
 
     def step(
         self, inputs: ShieldInputs, own: ReservedSpace, nominal_world: Array, number: Array

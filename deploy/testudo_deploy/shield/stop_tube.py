@@ -6,8 +6,6 @@ whose convex hull holds the path: where the body was measured, where it is after
 rests from each of them.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import asdict, dataclass
@@ -22,8 +20,7 @@ from testudo_hardware.motion.motion_model import turn_slip_m_s
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
-_MOST_SAMPLES = 6
-"""Largest number of samples in the tube of a command that acts for long."""
+_MOST_SAMPLES = 6  # largest number of samples in the tube of a command that acts for long
 SEGMENT_SHARE_OF_BODY = 0.25
 """Half-width of a reserved segment over the radius that is kept free: room for turning and noise."""
 
@@ -32,31 +29,20 @@ SEGMENT_SHARE_OF_BODY = 0.25
 class StopTubeParameters:
     """Parameters of the stop-tube check and the reservations beyond the motion model; lengths m, times s."""
 
-    hold_ticks: int
-    """Number of samples of a tube during which a command can act: T_hold in `sample_ticks`, rounded up."""
-    lane_m: float
-    """Half-width of a reserved segment: the estimated body centre stays within it."""
-    tube_error_m: float
-    """Largest distance of the body from its tube: the sum of `terms`."""
-    clearance_m: float
-    """Least distance of the middle lines of two robots' segments."""
-    beside_m: float
-    """Largest distance of a peer's control point from the middle line of its segment."""
-    wall_m: float
-    """Least distance of a tube, and of the middle line of a requested segment, from walls and obstacles."""
-    untrusted_m: float
-    """Least distance of a tube from the places where the centre of an untrusted body can be."""
-    untrusted_speed_m_s: float
-    """Highest speed of an untrusted neighbour."""
-    noise_m: float
-    """By how much two estimates of one place can differ."""
-    silence_s: float
-    """After this time without a message a peer counts as silent."""
+    hold_ticks: int  # number of samples of a tube during which a command can act: T_hold in `sample_ticks`, rounded up
+    lane_m: float  # half-width of a reserved segment: the estimated body centre stays within it
+    tube_error_m: float  # largest distance of the body from its tube: the sum of `terms`
+    clearance_m: float  # least distance of the middle lines of two robots' segments
+    beside_m: float  # largest distance of a peer's control point from the middle line of its segment
+    wall_m: float  # least distance of a tube, and of the middle line of a requested segment, from walls and obstacles
+    untrusted_m: float  # least distance of a tube from the places where the centre of an untrusted body can be
+    untrusted_speed_m_s: float  # highest speed of an untrusted neighbour
+    noise_m: float  # by how much two estimates of one place can differ
+    silence_s: float  # after this time without a message a peer counts as silent
     terms: tuple[MarginTerm, ...]
     height_ratio: float = 1.0
     """Heights between robots count 1/this (`geometry.squeezed`): in segments, clearances and distances."""
-    sample_ticks: int = 1
-    """Control ticks from one point of a tube to the next."""
+    sample_ticks: int = 1  # control ticks from one point of a tube to the next
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""

@@ -1,7 +1,5 @@
 """The stop-tube check (layer 2): the first of a command and shorter ones whose stop tube is clear, or a brake."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +15,7 @@ from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
-FACTORS = (1.0, 0.6, 0.3, 0.1, 0.0)
-"""Shares of the velocity that are tried in this order; the last is the brake."""
+FACTORS = (1.0, 0.6, 0.3, 0.1, 0.0)  # shares of the velocity that are tried in this order; the last is the brake
 _AWAY = 0.2
 """A robot too near to a wall moves away by at least this share of its path: no direction is wrong by 11 degrees."""
 
@@ -27,12 +24,9 @@ _AWAY = 0.2
 class CommandCandidates:
     """The commands that are tried; C is the number of `FACTORS`."""
 
-    velocity_world: Array
-    """(D, C, ...) [m/s]: of the control point."""
-    command: Array
-    """(D, C, ...): for the actuators."""
-    tube_world: Array
-    """(D, P, C, ...) [m]: see `stop_tube`."""
+    velocity_world: Array  # (D, C, ...) [m/s]: of the control point
+    command: Array  # (D, C, ...): for the actuators
+    tube_world: Array  # (D, P, C, ...) [m]: see `stop_tube`
 
 
 def command_candidates(
@@ -68,8 +62,7 @@ def _with_candidates[Values: (MotionState, StoppingPoint)](values: Values) -> Va
     )
 
 
-_COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}
-"""Component axes of a field; one if it is not here."""
+_COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}  # component axes of a field; one if it is not here
 
 
 def within_segment(tube_world: Array, segment_world: Array, lane_m: float, height_ratio: float) -> Array:

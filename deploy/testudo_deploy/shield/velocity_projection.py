@@ -5,8 +5,6 @@ approach would let errors of direction (held arcs, unequal scales) reduce the ga
 contradict each other, the robot stands.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -23,14 +21,10 @@ from testudo_hardware.motion.motion_state import TINY, length, shorten, sum_term
 class PeerTable:
     """One slot for each peer; component first, then slot, then batch."""
 
-    control_point_world: Array
-    """(D, K, ...) [m]: the announced stopping point of the peer's control point."""
-    control_velocity_world: Array
-    """(D, K, ...) [m/s]: the announced velocity of that point."""
-    age_s: Array
-    """(K, ...) [s]: upper bound of the announcement's age."""
-    valid: Array
-    """(K, ...) bool: the slot holds a peer that has been heard."""
+    control_point_world: Array  # (D, K, ...) [m]: the announced stopping point of the peer's control point
+    control_velocity_world: Array  # (D, K, ...) [m/s]: the announced velocity of that point
+    age_s: Array  # (K, ...) [s]: upper bound of the announcement's age
+    valid: Array  # (K, ...) bool: the slot holds a peer that has been heard
     untrusted: Array | None = None
     """(K, ...) bool: a body that keeps to no contract; its point is where its middle was seen, its velocity zero.
 
@@ -72,8 +66,7 @@ _VIOLATION_M_S = 1e-4
 _FAR_M = 1e3
 RECENT_S = 0.5
 """A retreat makes room for at most what a peer can have done in this time; a robot does not flee from a silent peer."""
-RETREAT_SHARE = 0.3
-"""Fastest retreat as a share of the control-point speed; more than errors of direction can cause."""
+RETREAT_SHARE = 0.3  # fastest retreat as a share of the control-point speed; more than errors of direction can cause
 
 
 class ShieldStatus(IntEnum):
@@ -82,24 +75,18 @@ class ShieldStatus(IntEnum):
     PASSED = 0
     PROJECTED = 1
     BRAKED = 2
-    GATED = 3
-    """Shortened by the stop-tube check."""
-    WAITING = 4
-    """Stands until its peers have acknowledged the segment that it requests."""
+    GATED = 3  # shortened by the stop-tube check
+    WAITING = 4  # stands until its peers have acknowledged the segment that it requests
 
 
 @dataclass(frozen=True)
 class ShieldResult:
     """Output of the shield; batch shape (...)."""
 
-    command: Array
-    """(D, ...): actuator command."""
-    control_velocity_world: Array
-    """(D, ...) [m/s]: velocity of the control point that the command causes."""
-    change_m_s: Array
-    """(...) [m/s]: its difference from the nominal one."""
-    status: Array
-    """(...) int: `ShieldStatus`."""
+    command: Array  # (D, ...): actuator command
+    control_velocity_world: Array  # (D, ...) [m/s]: velocity of the control point that the command causes
+    change_m_s: Array  # (...) [m/s]: its difference from the nominal one
+    status: Array  # (...) int: `ShieldStatus`
 
 
 def project_velocity(
@@ -154,12 +141,9 @@ def project_velocity(
 class PeerUncertainty:
     """Uncertainty of each peer's place, which grows with the age of its message; arrays (K, ...)."""
 
-    sine: Array
-    """[1]: share of the distance by which the peer can be elsewhere: the sine of its bearing's error."""
-    allowed_m_s: Array
-    """Highest speed towards the nearest place where it can be, zero or above, heights squeezed."""
-    share: Array
-    """[1]: speed towards it, heights squeezed, over the speed along its row."""
+    sine: Array  # [1]: share of the distance by which the peer can be elsewhere: the sine of its bearing's error
+    allowed_m_s: Array  # highest speed towards the nearest place where it can be, zero or above, heights squeezed
+    share: Array  # [1]: speed towards it, heights squeezed, over the speed along its row
     height_ratio: float
 
 

@@ -1,40 +1,31 @@
 """Bring-up of a fleet: arm every robot, then start all of them, each at most once; pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from testudo_deploy.supervision.modes import READY, RESTING, Mode
 
-RETRY_S = 0.5
-"""Time after which a refused request is repeated."""
+RETRY_S = 0.5  # time after which a refused request is repeated
 
 
 class Request(StrEnum):
     """A request of the station to a robot."""
 
-    ACTIVATE = "activate"
-    """The lifecycle transition: arm."""
+    ACTIVATE = "activate"  # the lifecycle transition: arm
     START = "start"
 
 
 @dataclass
 class _Robot:
-    required: bool = True
-    """The start of the others waits for it."""
+    required: bool = True  # the start of the others waits for it
     mode: Mode | None = None
-    ready: bool = False
-    """It reports no reason against the next step."""
-    stopped: bool = False
-    """Its emergency stop is active."""
+    ready: bool = False  # it reports no reason against the next step
+    stopped: bool = False  # its emergency stop is active
     sentence: str = "not heard yet"
     asked_s: float = -float("inf")
-    started: bool = False
-    """It has been active: from then on only an operator starts it."""
-    flew: bool = False
-    """It has left the ground: after a landing only an operator lets it take off again."""
+    started: bool = False  # it has been active: from then on only an operator starts it
+    flew: bool = False  # it has left the ground: after a landing only an operator lets it take off again
     by_hand: bool = False
     """An operator stopped or deactivated it: until the operator starts it, no other robot is started."""
 

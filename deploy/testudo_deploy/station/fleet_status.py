@@ -13,12 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SILENT_S = 2.0
-"""A robot without a mode message for this time is silent."""
-_RATE_BEGIN_S, _RATE_WINDOW_S = 0.4, 5.0
-"""Least and greatest time over which a rate is averaged."""
-_STOPPED = "estop"
-"""Code of the guard for an emergency stop, see `testudo_deploy.guard.command_guard`."""
+SILENT_S = 2.0  # a robot without a mode message for this time is silent
+_RATE_BEGIN_S, _RATE_WINDOW_S = 0.4, 5.0  # least and greatest time over which a rate is averaged
+_STOPPED = "estop"  # code of the guard for an emergency stop, see `testudo_deploy.guard.command_guard`
 
 
 @dataclass(frozen=True)
@@ -26,30 +23,20 @@ class RobotStatus:
     """Status of one robot; None where it was not received."""
 
     name: str
-    mode: str
-    """Mode of its supervisor; empty if none was received."""
-    code: str
-    """Stable code of what keeps it from driving; empty if nothing does."""
-    sentence: str
-    """The same as a sentence."""
-    guard: str | None
-    """Code for which its guard brakes; empty while it passes commands on; None if it is silent."""
-    heard_age_s: float | None
-    """Since its last mode message."""
-    pose_age_s: float | None
-    """Of its newest pose."""
-    peer_age_s: float | None
-    """Of the oldest peer message that it uses."""
+    mode: str  # mode of its supervisor; empty if none was received
+    code: str  # stable code of what keeps it from driving; empty if nothing does
+    sentence: str  # the same as a sentence
+    guard: str | None  # code for which its guard brakes; empty while it passes commands on; None if it is silent
+    heard_age_s: float | None  # since its last mode message
+    pose_age_s: float | None  # of its newest pose
+    peer_age_s: float | None  # of the oldest peer message that it uses
     tick_rate_hz: float | None
-    command_rate_hz: float | None
-    """Commands that reached the guard."""
+    command_rate_hz: float | None  # commands that reached the guard
     ticks: int | None
     late_ticks: int | None
-    interventions: int | None
-    """Ticks in which the shield changed or stopped the nominal command."""
+    interventions: int | None  # ticks in which the shield changed or stopped the nominal command
     refused_commands: int | None
-    battery: str
-    """As displayed: `83 %` or `11.9 V`; empty without a battery."""
+    battery: str  # as displayed: `83 %` or `11.9 V`; empty without a battery
 
     @property
     def is_silent(self) -> bool:
@@ -201,12 +188,9 @@ class EstopReply:
     """Reaction of one robot to an emergency stop."""
 
     robot: str
-    stopped: bool
-    """Its guard has reported, since the request, that it brakes for an emergency stop."""
-    guard: str | None
-    """Code for which its guard brakes; empty: it passes commands on; None: no message came."""
-    mode: str
-    """Mode of its supervisor; empty if no message came."""
+    stopped: bool  # its guard has reported, since the request, that it brakes for an emergency stop
+    guard: str | None  # code for which its guard brakes; empty: it passes commands on; None: no message came
+    mode: str  # mode of its supervisor; empty if no message came
 
 
 class EstopConfirmation:

@@ -3,8 +3,6 @@
 `fill_marker` writes one into a `visualization_msgs/Marker`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -19,18 +17,14 @@ from testudo_hardware.frames import quaternion_xyzw_from_yaw
 from testudo_hardware.links.wire import fill_stamp
 
 Point = tuple[float, float, float]
-Colour = tuple[float, float, float, float]
-"""Red, green, blue, opacity, each 0 to 1."""
-_CORNERS = 16
-"""Number of corners of a circle."""
-_EDGE_M = 0.006
-"""Width of outlines."""
+Colour = tuple[float, float, float, float]  # red, green, blue, opacity, each 0 to 1
+_CORNERS = 16  # number of corners of a circle
+_EDGE_M = 0.006  # width of outlines
 _TINY_M = 1e-9
 _WALL: Colour = (0.45, 0.47, 0.50, 0.5)
 _OBSTACLE: Colour = (0.35, 0.30, 0.28, 0.9)
 _WALL_HEIGHT_M, _WALL_WIDTH_M = 0.08, 0.02
-_OBSTACLE_HEIGHT_M = 0.2
-"""Drawn height of an obstacle in the plane."""
+_OBSTACLE_HEIGHT_M = 0.2  # drawn height of an obstacle in the plane
 _OPEN: Colour = (0.25, 0.45, 0.95, 0.35)
 _REACHED: Colour = (0.20, 0.80, 0.35, 0.6)
 _BODY: Colour = (0.85, 0.65, 0.30, 0.8)
@@ -55,10 +49,8 @@ class Shape(IntEnum):
 class Marker:
     """One marker in the frame that the fleet shares; lengths in m."""
 
-    namespace: str
-    """Kind and owner: `robots/r0`. Viewers switch namespaces on and off."""
-    number: int
-    """Unique in its namespace; constant over time."""
+    namespace: str  # kind and owner: `robots/r0`. Viewers switch namespaces on and off
+    number: int  # unique in its namespace; constant over time
     shape: Shape
     colour: Colour
     position_world: Point = (0.0, 0.0, 0.0)
@@ -66,8 +58,7 @@ class Marker:
     size_m: Point = (1.0, 1.0, 1.0)
     """Sides of a cube or ball; diameters and height of a cylinder; (width, 0, 0) of lines; (0, 0, height) of a text;
     (shaft, head, head length) of an arrow between two points."""
-    points_world: tuple[Point, ...] = ()
-    """Points of lines, triangles and arrows."""
+    points_world: tuple[Point, ...] = ()  # points of lines, triangles and arrows
     text: str = ""
 
 
@@ -247,10 +238,8 @@ def _disc_or_ball(
 class GoalView:
     """One goal."""
 
-    name: str
-    """Name of the robot or body that this goal is for."""
-    position_world: tuple[float, ...]
-    """(D,) [m]."""
+    name: str  # name of the robot or body that this goal is for
+    position_world: tuple[float, ...]  # (D,) [m]
     tolerance_m: float
     reached: bool
 

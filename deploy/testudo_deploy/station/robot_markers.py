@@ -5,8 +5,6 @@ robots. The areas reserved by two robots of one kind therefore never overlap; an
 shield's guarantee is broken or that the picture is out of date.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,18 +28,14 @@ STATUS_COLOURS: dict[str, tuple[float, float, float]] = {
 }
 """Shield status of the last tick: green: command passed, yellow: changed, orange: shortened, blue: waits for a
 reservation, red: brakes."""
-UNKNOWN_COLOUR = (0.55, 0.55, 0.58)
-"""No recent message of the robot."""
-FRESH_S = 0.5
-"""Older data is shown as unknown, except segments, which the robot still holds."""
+UNKNOWN_COLOUR = (0.55, 0.55, 0.58)  # no recent message of the robot
+FRESH_S = 0.5  # older data is shown as unknown, except segments, which the robot still holds
 _NOMINAL: Colour = (0.75, 0.75, 0.75, 0.8)
 _TEXT: Colour = (0.95, 0.95, 0.95, 1.0)
-_FLOOR_M, _STEP_M = 0.002, 0.002
-"""Areas have different heights, so that viewers do not blend them."""
+_FLOOR_M, _STEP_M = 0.002, 0.002  # areas have different heights, so that viewers do not blend them
 _TEXT_M = 0.07
 _ARROW_M = (0.012, 0.03, 0.03)
-_ARROW_S = 1.0
-"""The length of an arrow is the distance covered in this time."""
+_ARROW_S = 1.0  # the length of an arrow is the distance covered in this time
 _SLOW_M_S = 1e-3
 
 
@@ -51,21 +45,14 @@ class RobotView:
 
     name: str
     spec: RobotSpec
-    position_world: tuple[float, ...] | None = None
-    """Measured position (D,) [m]."""
-    yaw: float = 0.0
-    """[rad]."""
-    pose_age_s: float = math.inf
-    """Time since the pose arrived."""
+    position_world: tuple[float, ...] | None = None  # measured position (D,) [m]
+    yaw: float = 0.0  # [rad]
+    pose_age_s: float = math.inf  # time since the pose arrived
     record: TickRecord | None = None
-    record_age_s: float = math.inf
-    """Time since the record of its last tick arrived."""
-    peer: PeerMessage | None = None
-    """Its last peer message, for a robot whose records are not received here."""
-    mode: str = ""
-    """Mode of its supervisor; empty without a message."""
-    code: str = ""
-    """Code of the reason for which it does not drive; empty if it drives."""
+    record_age_s: float = math.inf  # time since the record of its last tick arrived
+    peer: PeerMessage | None = None  # its last peer message, for a robot whose records are not received here
+    mode: str = ""  # mode of its supervisor; empty without a message
+    code: str = ""  # code of the reason for which it does not drive; empty if it drives
 
     @property
     def status(self) -> str:

@@ -18,37 +18,25 @@ from testudo_deploy.supervision.modes import Event, Mode
 from testudo_hardware.links.flight_link import VehicleState
 from testudo_hardware.spec import RobotSpec
 
-CLIMB_M_S, DESCENT_M_S = 0.5, 0.3
-"""Mean speed of the take-off, and nominal speed of the descent."""
-FINAL_M = 0.2
-"""Height above the ground at which the vehicle's own planner takes over."""
-FINAL_S = 1.5
-"""Duration of that part."""
-SETTLE_S = 1.0
-"""Added to the time of a climb: the planner accelerates and brakes slowly."""
+CLIMB_M_S, DESCENT_M_S = 0.5, 0.3  # mean speed of the take-off, and nominal speed of the descent
+FINAL_M = 0.2  # height above the ground at which the vehicle's own planner takes over
+FINAL_S = 1.5  # duration of that part
+SETTLE_S = 1.0  # added to the time of a climb: the planner accelerates and brakes slowly
 REACHED_M, REACHED_M_S = 0.1, 0.1
 """Within this distance of the start height, and below this speed, the climb is complete."""
 SETTLED_S = 5.0
 """Time for which the vehicle hovers by itself at the start height before set-points begin: a velocity controller that
 has not learnt its thrust yet lets it sink (firmware: 0.37 m/s at first, decaying with 1.7 s)."""
-START_M = 0.1
-"""A robot within this distance of the place below its initial position is at its start."""
+START_M = 0.1  # a robot within this distance of the place below its initial position is at its start
 LEVEL_RAD = math.radians(10)
-HOVER_S = 2.0
-"""In an emergency the robot brakes and hovers for this time before it lands."""
-LATE_S = 5.0
-"""A take-off that takes this much longer than planned is aborted."""
-POSE_LOST_S = 1.0
-"""Without a pose for this time a vehicle in the air drifts, and lands by itself."""
-INVALID_POSE_S = 5.0
-"""A vehicle that descends without valid poses for this time lands by itself, too."""
+HOVER_S = 2.0  # in an emergency the robot brakes and hovers for this time before it lands
+LATE_S = 5.0  # a take-off that takes this much longer than planned is aborted
+POSE_LOST_S = 1.0  # without a pose for this time a vehicle in the air drifts, and lands by itself
+INVALID_POSE_S = 5.0  # a vehicle that descends without valid poses for this time lands by itself, too
 VEHICLE_SILENT_S = 2.0
-BATTERY_LOW_S = 5.0
-"""The voltage drops briefly with thrust; only after this time it counts as low."""
-LATENCY_S = 1.0
-"""A single slow round trip does not count; a radio that is slow for this time does."""
-_GROUND_M = 0.05
-"""Within this distance of its height before the take-off the body may stand on the ground."""
+BATTERY_LOW_S = 5.0  # the voltage drops briefly with thrust; only after this time it counts as low
+LATENCY_S = 1.0  # a single slow round trip does not count; a radio that is slow for this time does
+_GROUND_M = 0.05  # within this distance of its height before the take-off the body may stand on the ground
 _STOOD_S = 1.0
 
 
@@ -56,10 +44,8 @@ _STOOD_S = 1.0
 class BatteryLimits:
     """Voltages of a robot's battery."""
 
-    arm_v: float
-    """Below this it is not armed."""
-    land_v: float
-    """Below this for `BATTERY_LOW_S` it lands."""
+    arm_v: float  # below this it is not armed
+    land_v: float  # below this for `BATTERY_LOW_S` it lands
 
     @staticmethod
     def of(spec: RobotSpec) -> BatteryLimits | None:
@@ -74,13 +60,10 @@ class FlightIntent:
     """The order for the guard, and the velocity that replaces the policy's."""
 
     wanted: DesiredFlightState
-    top_m: float
-    """Height of the end of the take-off, above the origin of the world."""
+    top_m: float  # height of the end of the take-off, above the origin of the world
     climb_s: float
-    ground_m: float
-    """Height of the body on the ground."""
-    down_s: float
-    """Time the vehicle takes from here to the ground by itself."""
+    ground_m: float  # height of the body on the ground
+    down_s: float  # time the vehicle takes from here to the ground by itself
     velocity_world: tuple[float, float, float] | None
     """[m/s] nominal velocity; None: the policy decides, or the robot brakes."""
 

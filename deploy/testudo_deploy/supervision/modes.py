@@ -3,8 +3,6 @@
 An unknown request is refused, and an unknown reason is treated as a fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,61 +12,42 @@ class VehicleKind(StrEnum):
     """The table of transitions that applies to a robot."""
 
     GROUND = "ground"
-    FLIGHT = "flight"
-    """It starts on the ground, takes off, hovers and lands; in the air it stops by hovering."""
+    FLIGHT = "flight"  # it starts on the ground, takes off, hovers and lands; in the air it stops by hovering
 
 
 class Mode(StrEnum):
     """The mode of a robot; the policy drives it in ``active`` only."""
 
-    IDLE = "idle"
-    """Inactive: it listens and announces its place; people may carry it."""
-    ARMED = "armed"
-    """All checks passed; it stands, reserves its place, and may be started."""
+    IDLE = "idle"  # inactive: it listens and announces its place; people may carry it
+    ARMED = "armed"  # all checks passed; it stands, reserves its place, and may be started
     ACTIVE = "active"
-    HOLDING = "holding"
-    """Brakes for a reason that may end by itself; in the air it hovers."""
-    STOPPED = "stopped"
-    """An operator stopped it; only an operator starts it again."""
-    FAULT = "fault"
-    """Something is broken; only deactivating leaves this mode."""
+    HOLDING = "holding"  # brakes for a reason that may end by itself; in the air it hovers
+    STOPPED = "stopped"  # an operator stopped it; only an operator starts it again
+    FAULT = "fault"  # something is broken; only deactivating leaves this mode
 
-    DISARMED = "disarmed"
-    """On the ground with its motors off; people may carry it."""
-    TAKE_OFF = "take_off"
-    """Its vehicle climbs straight up to the start height by itself, in reserved space."""
-    HOLD = "hold"
-    """Hovers, and may be started."""
-    LAND = "land"
-    """Descends through the shield; the vehicle flies the last part by itself."""
-    EMERGENCY = "emergency"
-    """Brakes and hovers, then lands; ends on the ground."""
+    DISARMED = "disarmed"  # on the ground with its motors off; people may carry it
+    TAKE_OFF = "take_off"  # its vehicle climbs straight up to the start height by itself, in reserved space
+    HOLD = "hold"  # hovers, and may be started
+    LAND = "land"  # descends through the shield; the vehicle flies the last part by itself
+    EMERGENCY = "emergency"  # brakes and hovers, then lands; ends on the ground
 
 
 class Event(StrEnum):
     """An event that can change the mode."""
 
-    ARM = "arm"
-    """A robot that flies also takes off."""
+    ARM = "arm"  # a robot that flies also takes off
     START = "start"
     STOP = "stop"
     DEACTIVATE = "deactivate"
-    LAND = "land"
-    """An operator's request, or a watchdog whose reaction is to land."""
-    BRAKE_REASON = "doubt"
-    """A watchdog whose reaction is to hold."""
-    HEALTHY = "healthy"
-    """Nothing was wrong for `HEALTHY_S`."""
+    LAND = "land"  # an operator's request, or a watchdog whose reaction is to land
+    BRAKE_REASON = "doubt"  # a watchdog whose reaction is to hold
+    HEALTHY = "healthy"  # nothing was wrong for `HEALTHY_S`
     ESTOP = "estop"
-    REARM = "rearm"
-    """An operator reset the emergency stop."""
-    BREAK = "break"
-    """A watchdog whose reaction is fault."""
+    REARM = "rearm"  # an operator reset the emergency stop
+    BREAK = "break"  # a watchdog whose reaction is fault
     GUARD_LOST = "lose_guard"
-    REACH = "reach"
-    """The vehicle has climbed to the start height."""
-    TOUCH = "touch"
-    """The vehicle stands on the ground with its motors off."""
+    REACH = "reach"  # the vehicle has climbed to the start height
+    TOUCH = "touch"  # the vehicle stands on the ground with its motors off
 
 
 _RUNNING = (Mode.ARMED, Mode.ACTIVE, Mode.HOLDING)
@@ -113,40 +92,29 @@ TRANSITIONS: Mapping[VehicleKind, Mapping[tuple[Mode, Event], Mode]] = {
 }
 """Every change of mode, for robots on the ground and for those that fly; there are no others."""
 BEGINNING: Mapping[VehicleKind, Mode] = {VehicleKind.GROUND: Mode.IDLE, VehicleKind.FLIGHT: Mode.DISARMED}
-RESTING = (Mode.IDLE, Mode.DISARMED)
-"""Modes in which nothing is sent to the actuators and people may carry the robot."""
-READY = (Mode.ARMED, Mode.HOLD)
-"""Modes from which a robot can be started."""
+RESTING = (Mode.IDLE, Mode.DISARMED)  # modes in which nothing is sent to the actuators and people may carry the robot
+READY = (Mode.ARMED, Mode.HOLD)  # modes from which a robot can be started
 
 
 class Reaction(StrEnum):
     """What a watchdog does, from the mildest to the most severe."""
 
-    REFUSE = "refuse"
-    """Prevents arming and starting; a robot that drives continues."""
-    BRAKE = "brake"
-    """In this tick only."""
-    HOLD = "hold"
-    """Until nothing was wrong for `HEALTHY_S`."""
-    LAND = "land"
-    """A robot in the air descends; one on the ground stays there."""
-    STOP = "stop"
-    """Until an operator re-arms."""
-    DEACTIVATE = "deactivate"
-    """The node becomes inactive; arming it again repeats all checks."""
-    FAULT = "fault"
-    """Until the node is deactivated by hand."""
+    REFUSE = "refuse"  # prevents arming and starting; a robot that drives continues
+    BRAKE = "brake"  # in this tick only
+    HOLD = "hold"  # until nothing was wrong for `HEALTHY_S`
+    LAND = "land"  # a robot in the air descends; one on the ground stays there
+    STOP = "stop"  # until an operator re-arms
+    DEACTIVATE = "deactivate"  # the node becomes inactive; arming it again repeats all checks
+    FAULT = "fault"  # until the node is deactivated by hand
 
 
 @dataclass(frozen=True)
 class Watchdog:
     """One reason to brake."""
 
-    code: str
-    """Stable; diagnostics, records and tests name it."""
+    code: str  # stable; diagnostics, records and tests name it
     reaction: Reaction
-    sentence: str
-    """For operators: what is wrong and what to check."""
+    sentence: str  # for operators: what is wrong and what to check
 
 
 _WATCHDOGS = (
@@ -208,8 +176,7 @@ _WATCHDOGS = (
     Watchdog("drifted", Reaction.LAND, "it hovers, and has drifted farther than others keep clear of"),
     Watchdog("guard_lands", Reaction.LAND, "the guard lands the robot, because the policy was silent"),
 )
-WATCHDOGS: dict[str, Watchdog] = {watchdog.code: watchdog for watchdog in _WATCHDOGS}
-"""By code."""
+WATCHDOGS: dict[str, Watchdog] = {watchdog.code: watchdog for watchdog in _WATCHDOGS}  # by code
 UNKNOWN = Watchdog("unknown", Reaction.FAULT, "a reason that no watchdog knows")
 EVENTS = {
     Reaction.HOLD: Event.BRAKE_REASON,

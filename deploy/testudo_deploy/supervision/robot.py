@@ -3,8 +3,6 @@
 Times are seconds on one clock that the caller injects.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 
@@ -35,8 +33,7 @@ _LEVELS = {
 """Levels of modes other than normal operation."""
 _INTERVENTIONS = ("projected", "gated", "waiting", "braked")
 """Statuses of the shield in which it changed the nominal command."""
-_SUSPENDED_S = 0.1
-"""After a later tick the process was suspended; messages of that time have not been received yet."""
+_SUSPENDED_S = 0.1  # after a later tick the process was suspended; messages of that time have not been received yet
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,9 @@ class TickOutput:
     """What to send after a tick."""
 
     record: TickRecord
-    announcement: PeerMessage | None
-    """For the peers; None while the own pose is not known."""
-    commands: bool
-    """The record's command must be sent; a robot at rest sends none, and its guard brakes if necessary."""
-    changed: bool
-    """The mode or its reason changed since the tick before."""
+    announcement: PeerMessage | None  # for the peers; None while the own pose is not known
+    commands: bool  # the record's command must be sent; a robot at rest sends none, and its guard brakes if necessary
+    changed: bool  # the mode or its reason changed since the tick before
 
 
 class Robot:

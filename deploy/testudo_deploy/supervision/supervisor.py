@@ -26,8 +26,7 @@ from testudo_deploy.supervision.modes import (
     watchdog_of,
 )
 
-GUARD_SILENT_S = 0.35
-"""A guard that is silent for this time is gone; it reports ten times a second."""
+GUARD_SILENT_S = 0.35  # a guard that is silent for this time is gone; it reports ten times a second
 _WAITING = (*RESTING, *READY, Mode.TAKE_OFF)
 """Modes whose reason is what prevents the next step; it is cleared as soon as nothing is wrong."""
 
@@ -37,16 +36,11 @@ class GuardReport:
     """The newest report of the guard."""
 
     received_s: float
-    code: str
-    """Why it brakes; empty while it passes commands on."""
-    flight: str = ""
-    """Of a robot that flies: the `flight_guard.GuardPhase` in which the guard is."""
-    life: str = ""
-    """Names the guard's process: it changes with a restart."""
-    rearms: int = 0
-    """How often the emergency stop was reset in this process."""
-    stops: int = 0
-    """How often it began in this process."""
+    code: str  # why it brakes; empty while it passes commands on
+    flight: str = ""  # of a robot that flies: the `flight_guard.GuardPhase` in which the guard is
+    life: str = ""  # names the guard's process: it changes with a restart
+    rearms: int = 0  # how often the emergency stop was reset in this process
+    stops: int = 0  # how often it began in this process
 
     @classmethod
     def of(cls, values: Mapping[str, str], received_s: float) -> GuardReport:

@@ -11,8 +11,6 @@ carries none: its velocity is in the body frame, which has turned further when t
 and are in no message: `testudo fleet import` reads them from `crazyflies.yaml`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,10 +28,8 @@ from testudo_hardware.links.wire import (
     read_stamp,
 )
 
-LEASH_M = 0.3
-"""Largest distance of a position set-point from the drone."""
-LEASH_RAD = 0.5
-"""Largest angle of a yaw set-point from the drone's heading."""
+LEASH_M = 0.3  # largest distance of a position set-point from the drone
+LEASH_RAD = 0.5  # largest angle of a yaw set-point from the drone's heading
 
 
 def fill_velocity_world(message: Any, frame: str, reading: CommandReading, per_radian: float = 0.0) -> Any:
@@ -190,11 +186,9 @@ _ALL_GROUPS = 0
 class Call:
     """One kind of service call."""
 
-    name: str
-    """Of the service, in the drone's namespace."""
+    name: str  # of the service, in the drone's namespace
     type: str
-    fill: Callable[[Any, FlightRequest], None]
-    """Writes a request into an empty service request."""
+    fill: Callable[[Any, FlightRequest], None]  # writes a request into an empty service request
 
 
 def _fill_arm(request: Any, asked: FlightRequest) -> None:

@@ -3,8 +3,6 @@
 Only the guard of a robot sends requests; the flight phases before it are in `testudo_deploy.supervision.flight_phases`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,25 +11,20 @@ from typing import Any, Protocol
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.wire import CommandReading, Measurement, WireError
 
-_FUTURE_S = 0.5
-"""A stamp further in the future comes from another clock."""
+_FUTURE_S = 0.5  # a stamp further in the future comes from another clock
 
 
 class FlightAct(StrEnum):
     """Requests to a vehicle."""
 
-    ARM = "arm"
-    """Motors may turn from now on."""
-    DISARM = "disarm"
-    """Motors may not turn; for a vehicle on the ground."""
+    ARM = "arm"  # motors may turn from now on
+    DISARM = "disarm"  # motors may not turn; for a vehicle on the ground
     TAKE_OFF = "take_off"
     """Climb straight up to a height by the vehicle's own planner, and hold it until set-points arrive."""
     NOTIFY_SETPOINTS_STOP = "notify_setpoints_stop"
     """Set-points end on purpose: the vehicle's planner may take over. Needed before `LAND`."""
-    LAND = "land"
-    """Descend straight to a height by the vehicle's own planner and stop the motors there."""
-    EMERGENCY = "emergency"
-    """Motors off immediately, also in the air: the vehicle falls."""
+    LAND = "land"  # descend straight to a height by the vehicle's own planner and stop the motors there
+    EMERGENCY = "emergency"  # motors off immediately, also in the air: the vehicle falls
 
 
 @dataclass(frozen=True)
@@ -39,12 +32,9 @@ class FlightRequest:
     """One request to one vehicle."""
 
     act: FlightAct
-    height_m: float = 0.0
-    """Final height above the origin of the world, for `TAKE_OFF` and `LAND`."""
-    duration_s: float = 0.0
-    """Above 0, for `TAKE_OFF` and `LAND`."""
-    remain_valid_s: float = 0.0
-    """How long the last set-point remains valid, for `NOTIFY_SETPOINTS_STOP`."""
+    height_m: float = 0.0  # final height above the origin of the world, for `TAKE_OFF` and `LAND`
+    duration_s: float = 0.0  # above 0, for `TAKE_OFF` and `LAND`
+    remain_valid_s: float = 0.0  # how long the last set-point remains valid, for `NOTIFY_SETPOINTS_STOP`
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -68,21 +58,14 @@ class VehicleState:
     """Steady clock of this computer at the time of the state, not of its sending: its age counts from here."""
     battery_v: float | None = None
     armed: bool | None = None
-    can_fly: bool | None = None
-    """No check of the vehicle fails; if it is not armed: it can be armed."""
-    flying: bool | None = None
-    """In the air, by its own estimate."""
+    can_fly: bool | None = None  # no check of the vehicle fails; if it is not armed: it can be armed
+    flying: bool | None = None  # in the air, by its own estimate
     tumbled: bool | None = None
-    locked: bool | None = None
-    """Crashed, or stopped by `EMERGENCY`: it has to be reset by hand."""
-    controller: str = ""
-    """Such as `pid`, `mellinger`."""
-    estimator: str = ""
-    """Such as `kalman`, `complementary`."""
-    latency_s: float | None = None
-    """Round trip of its radio."""
-    holds: str = ""
-    """Why its driver holds it at standstill in place of commands; empty while commands pass."""
+    locked: bool | None = None  # crashed, or stopped by `EMERGENCY`: it has to be reset by hand
+    controller: str = ""  # such as `pid`, `mellinger`
+    estimator: str = ""  # such as `kalman`, `complementary`
+    latency_s: float | None = None  # round trip of its radio
+    holds: str = ""  # why its driver holds it at standstill in place of commands; empty while commands pass
     planner_active: bool | None = None
     """Its own planner makes its set-points; None from a driver that ends set-points by itself."""
 

@@ -1,7 +1,5 @@
 """The link profile of a robot: topics, types, frames and rates of its driver, read from TOML with sources."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -26,8 +24,7 @@ CONTROL_POINT_VELOCITY = "control_point_velocity_world"
 """The command type that every link carries; a drone holds its heading."""
 VELOCITY_YAW_RATE = "velocity_yaw_rate_world"
 """The same with a yaw rate [rad/s] of a drone, counter-clockwise seen from above (REP-103)."""
-DEFAULT_LINK = "testudo"
-"""Link of a robot whose fleet file names none: the plant and the drivers of this project."""
+DEFAULT_LINK = "testudo"  # link of a robot whose fleet file names none: the plant and the drivers of this project
 
 _TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 _FRAME = re.compile(r"(\{robot\}|[A-Za-z_]\w*)(/[A-Za-z_]\w*)*")
@@ -60,8 +57,7 @@ class Rate:
     source: str
 
 
-Reliability = Sourced[Literal["reliable", "best_effort"]]
-"""Quality of service that the publisher of a topic offers."""
+Reliability = Sourced[Literal["reliable", "best_effort"]]  # quality of service that the publisher of a topic offers
 
 
 @dataclass(frozen=True)
@@ -82,10 +78,8 @@ class CommandTopic:
     """Topic of a robot's commands; exactly one of `enable_stamped_cmd_vel` and `set_point` is given."""
 
     topic: Sourced[str]
-    frame: Sourced[str]
-    """Of the header; `{robot}` stands for the robot's name."""
-    other_publishers: Sourced[tuple[str, ...]]
-    """Names of other nodes that may publish there without a fault."""
+    frame: Sourced[str]  # of the header; `{robot}` stands for the robot's name
+    other_publishers: Sourced[tuple[str, ...]]  # names of other nodes that may publish there without a fault
     enable_stamped_cmd_vel: Sourced[bool] | None = field(default=None, metadata=OPTIONAL)
     """nav2's name: TwistStamped if true, Twist if false."""
     set_point: Sourced[Literal["velocity_world", "hover", "full_state"]] | None = field(default=None, metadata=OPTIONAL)
@@ -137,8 +131,7 @@ class FlightPart:
     """`topics`: `flight_request` and `vehicle_state` of the robot; `crazyswarm2`: services, and its status."""
     controller: Sourced[str] | None = field(default=None, metadata=OPTIONAL)
     """Controller that its set-points need, named as the vehicle names it."""
-    estimator: Sourced[str] | None = field(default=None, metadata=OPTIONAL)
-    """Estimator that its poses need."""
+    estimator: Sourced[str] | None = field(default=None, metadata=OPTIONAL)  # estimator that its poses need
 
 
 @dataclass(frozen=True)
@@ -149,8 +142,7 @@ class LinkProfile:
     name: str
     wire: Literal["twist", "crazyswarm2"]
     description: str
-    stamps: Sourced[Literal["steady", "ros"]]
-    """Clock of the stamps in its messages; watchdogs use the steady clock."""
+    stamps: Sourced[Literal["steady", "ros"]]  # clock of the stamps in its messages; watchdogs use the steady clock
     command: CommandTopic
     odometry: OdometryTopic | None = field(default=None, metadata=OPTIONAL)
     pose: PoseTopic | None = field(default=None, metadata=OPTIONAL)

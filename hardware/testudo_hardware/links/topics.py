@@ -147,14 +147,10 @@ class MeasurementWire:
     spec: RobotSpec
     topic: str
     type: str
-    frames: tuple[str, str]
-    """Of the poses, and of the body, which only odometry names."""
-    rate_hz: float
-    """Expected rate of samples."""
-    reliable: bool
-    """Whether the publisher offers reliable delivery: never request more than is offered."""
-    late_s: float = 0.0
-    """Largest delay of stamps after the measurement: ages are rather too large than too small."""
+    frames: tuple[str, str]  # of the poses, and of the body, which only odometry names
+    rate_hz: float  # expected rate of samples
+    reliable: bool  # whether the publisher offers reliable delivery: never request more than is offered
+    late_s: float = 0.0  # largest delay of stamps after the measurement: ages are rather too large than too small
 
     @staticmethod
     def odometry(robot: str, spec: RobotSpec, profile: LinkProfile) -> MeasurementWire:

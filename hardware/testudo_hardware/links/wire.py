@@ -6,8 +6,6 @@ a velocity in the world for a drone; the frame of its header says which. The mot
 world frame: `body_forward_command` and `world_command` convert.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,16 +28,12 @@ class WireError(TestudoError):
 class OdometryReading:
     """An odometry message, in the command channels of the robot."""
 
-    stamp_s: float
-    """Steady clock of the measurement."""
-    position_world: tuple[float, ...]
-    """(D,) [m], in the world or in the frame given to the reader."""
-    yaw: float
-    """[rad], in the same frame."""
+    stamp_s: float  # steady clock of the measurement
+    position_world: tuple[float, ...]  # (D,) [m], in the world or in the frame given to the reader
+    yaw: float  # [rad], in the same frame
     velocity: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the same frame as the position."""
-    tilt_rad: float = 0.0
-    """Between the body's z axis and the vertical."""
+    tilt_rad: float = 0.0  # between the body's z axis and the vertical
     quaternion_xyzw: tuple[float, ...] | None = None
     """Body to world, of a robot that tilts, where the writer knows it; None: upright."""
 
@@ -48,8 +42,7 @@ class OdometryReading:
 class CommandReading:
     """A command message."""
 
-    stamp_s: float
-    """Steady clock at sending."""
+    stamp_s: float  # steady clock at sending
     command: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]), or a velocity [m/s] in the frame of `command_frame`."""
     yaw_rate: float = 0.0
@@ -237,24 +230,18 @@ def read_axes(vector: Any, dimension: int) -> tuple[float, ...]:
 class PoseReading:
     """Pose of a body at one moment, without velocity."""
 
-    stamp_s: float
-    """Clock of the message; the caller converts it to the steady clock."""
-    position_world: tuple[float, ...]
-    """(D,) [m], in the frame given to the reader."""
-    yaw: float
-    """[rad], in the same frame."""
-    tilt_rad: float = 0.0
-    """Between the body's z axis and the vertical."""
+    stamp_s: float  # clock of the message; the caller converts it to the steady clock
+    position_world: tuple[float, ...]  # (D,) [m], in the frame given to the reader
+    yaw: float  # [rad], in the same frame
+    tilt_rad: float = 0.0  # between the body's z axis and the vertical
 
 
 @dataclass(frozen=True)
 class TransformReading:
     """Pose of a frame in its parent frame at one moment."""
 
-    stamp_s: float
-    """Clock of the message."""
-    placement: PlanarTransform
-    """Of the child in the parent."""
+    stamp_s: float  # clock of the message
+    placement: PlanarTransform  # of the child in the parent
 
 
 Measurement = OdometryReading | PoseReading

@@ -10,8 +10,6 @@ drone_models). With the angles a = (roll, pitch, yaw) of the body (turned about 
 `step` is exact in angles and thrust for a command held over the step, and of second order in the rest.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,32 +30,22 @@ _SERIES_TERMS = 10
 class AttitudeDroneState:
     """State of quadrotors; batch axes last."""
 
-    position_world: Array
-    """(3, ...) [m]."""
-    quaternion_xyzw: Array
-    """(4, ...) [1]: body to world."""
-    velocity_world: Array
-    """(3, ...) [m/s]."""
-    rates_body: Array
-    """(3, ...) [rad/s]."""
-    thrust: Array
-    """(...) [N]: current thrust of all rotors, before the scale."""
+    position_world: Array  # (3, ...) [m]
+    quaternion_xyzw: Array  # (4, ...) [1]: body to world
+    velocity_world: Array  # (3, ...) [m/s]
+    rates_body: Array  # (3, ...) [rad/s]
+    thrust: Array  # (...) [N]: current thrust of all rotors, before the scale
 
 
 @dataclass(frozen=True)
 class AnglesState:
     """The same with the attitude as angles, in which the fit is linear: for many steps in a row."""
 
-    position_world: Array
-    """(3, ...) [m]."""
-    angles: Array
-    """(3, ...) [rad]: roll, pitch, yaw."""
-    velocity_world: Array
-    """(3, ...) [m/s]."""
-    rates: Array
-    """(3, ...) [rad/s]: of the angles."""
-    thrust: Array
-    """(...) [N]."""
+    position_world: Array  # (3, ...) [m]
+    angles: Array  # (3, ...) [rad]: roll, pitch, yaw
+    velocity_world: Array  # (3, ...) [m/s]
+    rates: Array  # (3, ...) [rad/s]: of the angles
+    thrust: Array  # (...) [N]
 
 
 @dataclass(frozen=True)
@@ -65,22 +53,15 @@ class AttitudeDroneParameters:
     """Parameters of quadrotors with attitude loop; each a number, or an array over the batch (...)."""
 
     mass_kg: Array
-    frequency_rad_s: tuple[Array, Array, Array]
-    """Undamped angular frequency of roll, pitch and yaw."""
-    damping: tuple[Array, Array, Array]
-    """Damping ratio of each."""
-    gain: tuple[Array, Array, Array]
-    """Ratio of reached to commanded angle."""
-    thrust_scale: Array
-    """Ratio of acting to commanded thrust."""
-    thrust_lag_s: Array
-    """0 for an immediate thrust."""
+    frequency_rad_s: tuple[Array, Array, Array]  # undamped angular frequency of roll, pitch and yaw
+    damping: tuple[Array, Array, Array]  # damping ratio of each
+    gain: tuple[Array, Array, Array]  # ratio of reached to commanded angle
+    thrust_scale: Array  # ratio of acting to commanded thrust
+    thrust_lag_s: Array  # 0 for an immediate thrust
     drag_across_kg_s: Array
-    drag_along_kg_s: Array
-    """Force against the velocity along the body's x and y axes, and along its z axis."""
+    drag_along_kg_s: Array  # force against the velocity along the body's x and y axes, and along its z axis
     thrust_least_n: Array
-    thrust_most_n: Array
-    """Least and largest thrust of all rotors; commands are clipped to them."""
+    thrust_most_n: Array  # least and largest thrust of all rotors; commands are clipped to them
 
     @classmethod
     def from_spec(cls, spec: RobotSpec, drawn: Mapping[str, Array] | None = None) -> Self:
@@ -155,8 +136,7 @@ class AttitudeDroneParameters:
         return self.mass_kg * GRAVITY_M_S2 / self.thrust_scale
 
 
-Coefficients = tuple[Array, ...]
-"""For roll, pitch and yaw."""
+Coefficients = tuple[Array, ...]  # for roll, pitch and yaw
 
 
 @dataclass(frozen=True)
@@ -164,18 +144,12 @@ class AttitudeResponse:
     """Response of angles and thrust to a command held over one step; computed once for many steps."""
 
     duration_s: Array
-    kept: Coefficients
-    """Remaining share of an angle's offset from its final value."""
-    gained: Coefficients
-    """[s]: growth of the offset for each rad/s of rate."""
-    slowed: Coefficients
-    """[1/s]: decrease of the rate for each rad of offset."""
-    rate_kept: Coefficients
-    """Remaining share of a rate."""
-    thrust_gain: Array
-    """Share of the difference to its command by which the thrust changes in the step."""
-    thrust_mean: Array
-    """The same for the mean over the step."""
+    kept: Coefficients  # remaining share of an angle's offset from its final value
+    gained: Coefficients  # [s]: growth of the offset for each rad/s of rate
+    slowed: Coefficients  # [1/s]: decrease of the rate for each rad of offset
+    rate_kept: Coefficients  # remaining share of a rate
+    thrust_gain: Array  # share of the difference to its command by which the thrust changes in the step
+    thrust_mean: Array  # the same for the mean over the step
 
     @classmethod
     def create(cls, parameters: AttitudeDroneParameters, duration_s: Array, like: Array) -> Self:

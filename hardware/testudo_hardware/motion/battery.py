@@ -14,8 +14,6 @@ of a cell at rest (`bat671723HS25C` in `pm_stm32f4.c`: 3.92 V at half, 3.78 V at
 thrust rather too early.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,24 +23,18 @@ from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 
-HOVER_S = 420.0
-"""Time of hover from full to empty."""
-FULL_V, EMPTY_V = 4.2, 3.3
-"""Without a load."""
-SAG_V = 0.25
-"""In hover."""
+HOVER_S = 420.0  # time of hover from full to empty
+FULL_V, EMPTY_V = 4.2, 3.3  # without a load
+SAG_V = 0.25  # in hover
 
 
 @dataclass(frozen=True)
 class BatteryParameters:
     """Thrust limits of a drone by its battery; each a number, or an array over the batch (...)."""
 
-    hover_thrust_n: Array
-    """Thrust of all rotors in hover."""
-    thrust_most_n: Array
-    """Largest thrust of all rotors at `at_v`."""
-    thrust_most_n_v: Array
-    """Its growth with the voltage."""
+    hover_thrust_n: Array  # thrust of all rotors in hover
+    thrust_most_n: Array  # largest thrust of all rotors at `at_v`
+    thrust_most_n_v: Array  # its growth with the voltage
     at_v: Array
 
     @classmethod

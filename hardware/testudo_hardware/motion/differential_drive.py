@@ -4,8 +4,6 @@ Under zero command both decay together, so that the path to rest is an arc and t
 an acceleration limit is reached this is an approximation, whose error is a named margin of the shield.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

@@ -10,8 +10,6 @@ degrees): PID loops for roll, pitch and yaw whose outputs are rates, PID loops f
 collective thrust for each rotor. Thrust above the largest of a rotor is subtracted from all.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,29 +27,21 @@ from testudo_hardware.spec import RobotSpec
 class CascadeState:
     """State of the velocity controller; batch axes last."""
 
-    integral: Array
-    """(3, ...) [m]: integral of the velocity error, forward, left and up."""
-    yaw_command: Array
-    """(...) [rad]."""
+    integral: Array  # (3, ...) [m]: integral of the velocity error, forward, left and up
+    yaw_command: Array  # (...) [rad]
 
 
 @dataclass(frozen=True)
 class CascadeParameters:
     """Gains and limits; each a number, or an array over the batch (...)."""
 
-    period_s: float
-    """Of the controller; the command holds between its steps."""
-    tilt_per_speed: Array
-    """[rad s/m]."""
-    tilt_per_way: Array
-    """[rad/m]: of the integral."""
+    period_s: float  # of the controller; the command holds between its steps
+    tilt_per_speed: Array  # [rad s/m]
+    tilt_per_way: Array  # [rad/m]: of the integral
     tilt_limit_rad: Array
-    thrust_per_speed: Array
-    """[N s/m]."""
-    thrust_per_way: Array
-    """[N/m]: of the integral."""
-    thrust_base_n: Array
-    """Thrust command without any error."""
+    thrust_per_speed: Array  # [N s/m]
+    thrust_per_way: Array  # [N/m]: of the integral
+    thrust_base_n: Array  # thrust command without any error
     thrust_least_n: Array
     thrust_most_n: Array
 
@@ -160,32 +150,24 @@ _DEGREES = 180 / math.pi
 class LoopGains:
     """Of the firmware for a Crazyflie 2.1 (`platform_defaults_cf2.h`), for roll, pitch and yaw."""
 
-    angle_kp: tuple[float, float, float] = (6.0, 6.0, 6.0)
-    """Rate for an error [1/s]."""
+    angle_kp: tuple[float, float, float] = (6.0, 6.0, 6.0)  # rate for an error [1/s]
     angle_ki: tuple[float, float, float] = (3.0, 3.0, 1.0)
     angle_kd: tuple[float, float, float] = (0.0, 0.0, 0.35)
-    angle_limit: tuple[float, float, float] = (20.0, 20.0, 360.0)
-    """Of the integral [degree s]."""
-    rate_kp: tuple[float, float, float] = (250.0, 250.0, 120.0)
-    """PWM for an error of 1 degree/s."""
+    angle_limit: tuple[float, float, float] = (20.0, 20.0, 360.0)  # of the integral [degree s]
+    rate_kp: tuple[float, float, float] = (250.0, 250.0, 120.0)  # PWM for an error of 1 degree/s
     rate_ki: tuple[float, float, float] = (500.0, 500.0, 16.7)
     rate_kd: tuple[float, float, float] = (2.5, 2.5, 0.0)
-    rate_limit: tuple[float, float, float] = (33.3, 33.3, 166.7)
-    """Of the integral [degree]."""
+    rate_limit: tuple[float, float, float] = (33.3, 33.3, 166.7)  # of the integral [degree]
 
 
 @dataclass(frozen=True)
 class LoopState:
     """State of the attitude controller, in degrees; batch axes last."""
 
-    angle_integral: Array
-    """(3, ...)."""
-    rate_integral: Array
-    """(3, ...)."""
-    angles: Array
-    """(3, ...): of the previous step."""
-    rates: Array
-    """(3, ...): of the previous step."""
+    angle_integral: Array  # (3, ...)
+    rate_integral: Array  # (3, ...)
+    angles: Array  # (3, ...): of the previous step
+    rates: Array  # (3, ...): of the previous step
 
 
 def still(yaw: Array) -> LoopState:

@@ -1,7 +1,5 @@
 """The interface of a motion model, and the choice of one for a robot."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import numpy as np

@@ -11,22 +11,17 @@ from dataclasses import dataclass
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
 
-TINY = 1e-9
-"""Added to lengths before a division."""
-_NO_LENGTH = 1e-30
-"""Square of a length that counts as zero; representable in single precision."""
+TINY = 1e-9  # added to lengths before a division
+_NO_LENGTH = 1e-30  # square of a length that counts as zero; representable in single precision
 
 
 @dataclass(frozen=True)
 class MotionState:
     """State of robots."""
 
-    position_world: Array
-    """(D, ...) [m]."""
-    yaw: Array
-    """(...) [rad], not wrapped."""
-    velocity: Array
-    """(D, ...): differential drive (forward [m/s], turn rate [rad/s]) in the body; else world [m/s]."""
+    position_world: Array  # (D, ...) [m]
+    yaw: Array  # (...) [rad], not wrapped
+    velocity: Array  # (D, ...): differential drive (forward [m/s], turn rate [rad/s]) in the body; else world [m/s]
 
 
 @dataclass(frozen=True)
@@ -36,12 +31,9 @@ class LagResponse:
     The mean of v over the step is v + mean_share * (change of v), exact for the pure lag.
     """
 
-    duration_s: Array
-    """(...) [s]."""
-    gain: Array
-    """(...) [1]: 1 - exp(-duration / lag)."""
-    mean_share: Array
-    """(...) [1]: 1/gain - lag/duration, between 1/2 (slow lag) and 1 (instant)."""
+    duration_s: Array  # (...) [s]
+    gain: Array  # (...) [1]: 1 - exp(-duration / lag)
+    mean_share: Array  # (...) [1]: 1/gain - lag/duration, between 1/2 (slow lag) and 1 (instant)
 
     @classmethod
     def create(cls, duration_s: Array, velocity_lag_s: Array) -> LagResponse:
@@ -64,18 +56,12 @@ class StoppingPoint:
     (shield.md, layer 1).
     """
 
-    position_world: Array
-    """(D, ...) [m]: the control point q."""
-    yaw: Array
-    """(...) [rad]: heading at rest."""
-    jacobian: Array
-    """(D, D, ...): world axis, command channel."""
-    inverse: Array
-    """(D, D, ...): command channel, world axis."""
-    brake_command: Array
-    """(D, ...): command that brakes as hard as the limit of deceleration; zero without saturation."""
-    deceleration: Array
-    """(D, ...): deceleration under that command, (velocity - brake_command) / velocity_lag."""
+    position_world: Array  # (D, ...) [m]: the control point q
+    yaw: Array  # (...) [rad]: heading at rest
+    jacobian: Array  # (D, D, ...): world axis, command channel
+    inverse: Array  # (D, D, ...): command channel, world axis
+    brake_command: Array  # (D, ...): command that brakes as hard as the limit of deceleration; zero without saturation
+    deceleration: Array  # (D, ...): deceleration under that command, (velocity - brake_command) / velocity_lag
 
 
 def matrix_vector(matrix: Array, vector: Array) -> Array:

@@ -18,8 +18,6 @@ bounded by the vehicle's radius and the force by 0.1 N, the largest that Neural-
 forces are left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,16 +33,11 @@ RAD_S_PER_RPM = 2 * math.pi / 60
 class Propellers:
     """The equal propellers of one drone; each a number, or an array over the batch (...)."""
 
-    thrust_curve: tuple[Array, Array]
-    """k1 [N/rpm], k2 [N/rpm²], above zero."""
-    torque_curve: tuple[Array, Array]
-    """c1 [N m/rpm], c2 [N m/rpm²]."""
-    rise: tuple[Array, Array]
-    """r1 [1/s], r2 [1/(s rpm)] while the speed grows."""
-    fall: tuple[Array, Array]
-    """The same while it falls."""
-    inertia_kg_m2: Array
-    """Of one propeller with its motor."""
+    thrust_curve: tuple[Array, Array]  # k1 [N/rpm], k2 [N/rpm²], above zero
+    torque_curve: tuple[Array, Array]  # c1 [N m/rpm], c2 [N m/rpm²]
+    rise: tuple[Array, Array]  # r1 [1/s], r2 [1/(s rpm)] while the speed grows
+    fall: tuple[Array, Array]  # the same while it falls
+    inertia_kg_m2: Array  # of one propeller with its motor
 
     @classmethod
     def from_spec(cls, spec: RobotSpec, drawn: Mapping[str, Array] | None = None) -> Self | None:
@@ -105,8 +98,7 @@ class Propellers:
 STRENGTH_N = 2267.18
 SPREAD = 0.16
 SPREAD_OFFSET_M = -0.11
-PROPELLER_RADIUS_M = 0.0231348
-"""Of the model, to which its strength belongs."""
+PROPELLER_RADIUS_M = 0.0231348  # of the model, to which its strength belongs
 MOST_N = 0.1
 _TINY_M = 1e-3
 

@@ -16,8 +16,6 @@ Scaramuzza, "Differential flatness of quadrotor dynamics subject to rotor drag" 
 order: the lag and the damping of rates are exact, all other terms are taken at the middle of the step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -36,24 +34,18 @@ ROLL_SIGNS = (-1.0, -1.0, 1.0, 1.0)
 PITCH_SIGNS = (-1.0, 1.0, 1.0, -1.0)
 YAW_SIGNS = (-1.0, 1.0, -1.0, 1.0)
 
-_SMALL_DECAY = 1e-6
-"""Damping times duration below which the series of (1 - exp(-x))/x is exact to rounding."""
+_SMALL_DECAY = 1e-6  # damping times duration below which the series of (1 - exp(-x))/x is exact to rounding
 
 
 @dataclass(frozen=True)
 class RotorDroneState:
     """State of quadrotors; batch axes last."""
 
-    position_world: Array
-    """(3, ...) [m]."""
-    quaternion_xyzw: Array
-    """(4, ...) [1]: body to world."""
-    velocity_world: Array
-    """(3, ...) [m/s]."""
-    rates_body: Array
-    """(3, ...) [rad/s]."""
-    thrust: Array
-    """(4, ...) [N]: current thrust of the rotors, before the scale."""
+    position_world: Array  # (3, ...) [m]
+    quaternion_xyzw: Array  # (4, ...) [1]: body to world
+    velocity_world: Array  # (3, ...) [m/s]
+    rates_body: Array  # (3, ...) [rad/s]
+    thrust: Array  # (4, ...) [N]: current thrust of the rotors, before the scale
 
 
 @dataclass(frozen=True)
@@ -63,22 +55,16 @@ class RotorDroneParameters:
     mass_kg: Array
     arm_m: tuple[Array, Array]
     """Lever of each rotor about the body's x and y axes: half the distance of the rotors beside and before it."""
-    inertia_kg_m2: tuple[Array, Array, Array]
-    """About the body's axes."""
-    torque_per_thrust_m: Array
-    """Yaw torque of a rotor over its thrust."""
-    thrust_scale: Array
-    """Ratio of acting to commanded thrust."""
+    inertia_kg_m2: tuple[Array, Array, Array]  # about the body's axes
+    torque_per_thrust_m: Array  # yaw torque of a rotor over its thrust
+    thrust_scale: Array  # ratio of acting to commanded thrust
     thrust_lag_s: Array
-    drag_kg_s: tuple[Array, Array, Array]
-    """Force against the velocity along the body's axes."""
-    rate_damping_n_m_s: tuple[Array, Array, Array]
-    """Torque against the body's rates."""
+    drag_kg_s: tuple[Array, Array, Array]  # force against the velocity along the body's axes
+    rate_damping_n_m_s: tuple[Array, Array, Array]  # torque against the body's rates
     torque_offset_n_m: tuple[Array, Array, Array]
     """Constant torque about the body's axes: offset centre of mass, uneven rotors."""
     thrust_least_n: Array
-    thrust_most_n: Array
-    """Least and largest thrust of one rotor; commands are clipped to them."""
+    thrust_most_n: Array  # least and largest thrust of one rotor; commands are clipped to them
     propellers: Propellers | None = None
     """Gives thrust and yaw torque in place of `thrust_lag_s` and `torque_per_thrust_m`."""
 
@@ -165,10 +151,8 @@ class RotorDroneParameters:
 class Disturbance:
     """External force and torque on the body, constant over a step."""
 
-    acceleration_world: Array
-    """(3, ...) [m/s²]: force over mass."""
-    angular_acceleration_body: Array | None
-    """(3, ...) [rad/s²]: torque over inertia; None for none."""
+    acceleration_world: Array  # (3, ...) [m/s²]: force over mass
+    angular_acceleration_body: Array | None  # (3, ...) [rad/s²]: torque over inertia; None for none
 
 
 def step(

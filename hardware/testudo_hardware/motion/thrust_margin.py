@@ -1,7 +1,5 @@
 """Whether the thrust of a drone can brake a descent as its limits promise, with all quantities at their worst."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,8 +13,7 @@ class MinimumThrust:
     """Guaranteed lift of all rotors at full command, and the quantities that limit it."""
 
     lift_n: float
-    names: tuple[str, ...]
-    """Of the limiting quantities."""
+    names: tuple[str, ...]  # of the limiting quantities
 
 
 def minimum_thrust(spec: RobotSpec) -> MinimumThrust | None:

@@ -5,8 +5,6 @@ A drone moves in space, a holonomic base in the plane; both hold their heading.
 Pure lag and delay make q = p + lag * v an exact single integrator of the command (shield.md, layer 1).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A batch resets itself and applies its own time limit, so brax's trainers must no
 ``wrap_env_fn=identity_wrapper``. No brax pipeline is used.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,8 +22,7 @@ class BraxWorlds:
     """State of the worlds in a batch."""
 
     worlds: WorldState
-    key: jax.Array
-    """(2,) uint32: key of the next step; brax's trainers do not accept typed keys."""
+    key: jax.Array  # (2,) uint32: key of the next step; brax's trainers do not accept typed keys
 
 
 class BraxEnvironment(Env):

@@ -4,8 +4,6 @@ JaxMARL is optional; if it is installed, the class derives from its environment 
 Its interface has no time-outs: `infos` distinguishes them from terminations.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Mapping

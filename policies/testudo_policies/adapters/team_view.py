@@ -20,8 +20,7 @@ from testudo_sim.environment import Environment, WorldState
 class ObservationLayout:
     """Layout of one robot's features in a flat vector."""
 
-    shapes: tuple[tuple[int, ...], ...]
-    """Shape of each field of `Features` for one robot."""
+    shapes: tuple[tuple[int, ...], ...]  # shape of each field of `Features` for one robot
 
     @classmethod
     def of(cls, features: Features, batch_axes: int) -> ObservationLayout:

@@ -28,8 +28,7 @@ with contextlib.redirect_stdout(io.StringIO()):
     from brax.training.networks import FeedForwardNetwork
     from brax.training.types import identity_observation_preprocessor as unchanged
 
-_CRITICS = 2
-"""Number of SAC's critics; SAC uses the lower estimate (Fujimoto et al., 2018)."""
+_CRITICS = 2  # number of SAC's critics; SAC uses the lower estimate (Fujimoto et al., 2018)
 
 
 class ActionCritic(nn.Module):
@@ -54,8 +53,7 @@ class BraxNetworks:
     """The networks of a feed-forward agent for observations of a `TeamView`."""
 
     agent: Agent
-    layouts: tuple[ObservationLayout, ...]
-    """Layouts of the view: the actor's part, and that of a central critic."""
+    layouts: tuple[ObservationLayout, ...]  # layouts of the view: the actor's part, and that of a central critic
     action_size: int
 
     @classmethod

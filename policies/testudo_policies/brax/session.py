@@ -1,7 +1,5 @@
 """Metrics, checkpoints and progress of a training run while brax trains."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

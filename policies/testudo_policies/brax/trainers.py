@@ -4,8 +4,6 @@ Both train on the shared-policy view of `BraxEnvironment`. brax returns paramete
 its learner, so a stopped run cannot be resumed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import tempfile
@@ -36,14 +34,10 @@ with contextlib.redirect_stdout(io.StringIO()):  # brax imports mujoco.mjx, whic
     from brax.training.agents.sac.train import train as train_sac
 
 TRAINERS = ("testudo", "brax-ppo", "brax-sac")
-_SAC_REPORTS = 20
-"""Reports of a SAC run; at each, brax evaluates episodes to their time limit."""
-_SAC_WORLDS = 16
-"""Worlds of each evaluation."""
-_SAC_MEMORY = 2**18
-"""Transitions in the replay buffer (170 MB for four robots)."""
-_SAC_FIRST = 8
-"""Decisions of every robot before the first gradient step."""
+_SAC_REPORTS = 20  # reports of a SAC run; at each, brax evaluates episodes to their time limit
+_SAC_WORLDS = 16  # worlds of each evaluation
+_SAC_MEMORY = 2**18  # transitions in the replay buffer (170 MB for four robots)
+_SAC_FIRST = 8  # decisions of every robot before the first gradient step
 
 
 def prepared(config: TrainConfig) -> tuple[TrainConfig, str]:
@@ -203,8 +197,7 @@ def _sac(config: TrainConfig, environment: BraxEnvironment, networks: BraxNetwor
 
 
 NAME = "device_put_replicated"
-_AXIS = "i"
-"""brax's name of its device axis; with another name JAX would compile brax's programs twice."""
+_AXIS = "i"  # brax's name of its device axis; with another name JAX would compile brax's programs twice
 
 
 def device_put_replicated(value: Any, devices: Sequence[Any]) -> Any:

@@ -1,7 +1,5 @@
 """`testudo dataset`: an offline dataset from recorded runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

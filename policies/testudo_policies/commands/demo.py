@@ -1,7 +1,5 @@
 """`testudo demo`: the whole loop, from training to a report."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

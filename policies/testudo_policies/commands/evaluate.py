@@ -1,7 +1,5 @@
 """`testudo evaluate`: held-out episodes, with contacts counted at every control tick."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

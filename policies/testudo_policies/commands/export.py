@@ -1,7 +1,5 @@
 """`testudo export`: writes one verified policy.onnx that contains its contract."""
 
-from __future__ import annotations
-
 import json as json_format
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`testudo improve`: improves a policy from a real run, in one command."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Results of a verb as a JSON file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

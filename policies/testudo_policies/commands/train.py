@@ -1,7 +1,5 @@
 """`testudo train`: trains a coordination policy with the shield at every control tick."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated

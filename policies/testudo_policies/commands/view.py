@@ -1,7 +1,5 @@
 """`testudo view`: shows a recorded run, or a simulated episode of a policy."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

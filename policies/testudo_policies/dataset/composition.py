@@ -16,10 +16,8 @@ import numpy as np
 from testudo_policies.dataset.episodes import DatasetEpisode
 
 GOOD, MEDIUM, POOR, REPLAY = "Good", "Medium", "Poor", "Replay"
-GOOD_FROM, MEDIUM_FROM = 0.75, 0.4
-"""Lower borders of the classes on the normalised scale."""
-_MAJORITY = 2 / 3
-"""A dataset is named after the class of at least this share of its episodes, else Replay."""
+GOOD_FROM, MEDIUM_FROM = 0.75, 0.4  # lower borders of the classes on the normalised scale
+_MAJORITY = 2 / 3  # a dataset is named after the class of at least this share of its episodes, else Replay
 _BINS = 10
 
 
@@ -27,16 +25,11 @@ _BINS = 10
 class CompositionProfile:
     """Returns and classes of the episodes of a dataset."""
 
-    name: str
-    """Good, Medium, Poor or Replay."""
-    reference_return: float
-    """The return that counts as 1."""
-    returns: tuple[float, ...]
-    """Sum of rewards of every episode, mean over the robots."""
-    quality: tuple[float, ...]
-    """The returns, normalised from 0 (standing still) to 1 (reference)."""
-    classes: tuple[str, ...]
-    """Class of every episode."""
+    name: str  # good, Medium, Poor or Replay
+    reference_return: float  # the return that counts as 1
+    returns: tuple[float, ...]  # sum of rewards of every episode, mean over the robots
+    quality: tuple[float, ...]  # the returns, normalised from 0 (standing still) to 1 (reference)
+    classes: tuple[str, ...]  # class of every episode
 
     @classmethod
     def of(cls, episodes: Sequence[DatasetEpisode], good_return: float | None = None) -> CompositionProfile:

@@ -39,8 +39,7 @@ class DatasetSource:
     contract: Contract = field(repr=False)
     policy_sha256: str
     bag_sha256: str
-    started: str
-    """Start of the recording, ISO 8601, UTC."""
+    started: str  # start of the recording, ISO 8601, UTC
     complete: bool
     episodes: tuple[DatasetEpisode, ...] = field(repr=False)
 

@@ -26,8 +26,7 @@ from testudo_sim.online_task.online_task import SUCCESS, DecisionScore, OnlineTa
 from testudo_sim.online_task.task_state import Pose, make_task, scoring_of
 from testudo_sim.physics.scene import Scene
 
-_SETTLED_S = 1.0
-"""Time after the end of the tracks for which scores are still requested."""
+_SETTLED_S = 1.0  # time after the end of the tracks for which scores are still requested
 
 
 @dataclass(frozen=True)
@@ -35,32 +34,23 @@ class DatasetEpisode:
     """Transitions of a team: T decisions of N robots; D axes, M units of memory."""
 
     robots: tuple[str, ...]
-    stamp_s: np.ndarray
-    """(T,) start of each decision, on the steady clock of the run."""
+    stamp_s: np.ndarray  # (T,) start of each decision, on the steady clock of the run
     signals: Mapping[str, np.ndarray] = field(repr=False)
     """The policy's inputs by name: (T, N, ...), neighbours (T, N, K, ...)."""
     next_signals: Mapping[str, np.ndarray] = field(repr=False)
     """Inputs at the next decision; for the last decision, at the tick nearest to its end."""
-    hidden: np.ndarray = field(repr=False)
-    """(T, N, M): the policy's memory before the decision."""
+    hidden: np.ndarray = field(repr=False)  # (T, N, M): the policy's memory before the decision
     actions: np.ndarray = field(repr=False)
     """(T, N, D) [m/s]: nominal control-point velocity in the world, before the shield."""
-    rewards: np.ndarray = field(repr=False)
-    """(T, N); zero where unknown, see ``valid``."""
-    terms: Mapping[str, np.ndarray] = field(repr=False)
-    """Reward terms by name: (T, N)."""
-    terminals: np.ndarray = field(repr=False)
-    """(T,) bool: success at the end of the decision."""
-    truncations: np.ndarray = field(repr=False)
-    """(T,) bool: time limit or end of the recording."""
-    state: np.ndarray = field(repr=False)
-    """(T, S): position, yaw, velocity and goal of each robot, from the tracks."""
-    next_state: np.ndarray = field(repr=False)
-    """(T, S)."""
+    rewards: np.ndarray = field(repr=False)  # (T, N); zero where unknown, see ``valid``
+    terms: Mapping[str, np.ndarray] = field(repr=False)  # reward terms by name: (T, N)
+    terminals: np.ndarray = field(repr=False)  # (T,) bool: success at the end of the decision
+    truncations: np.ndarray = field(repr=False)  # (T,) bool: time limit or end of the recording
+    state: np.ndarray = field(repr=False)  # (T, S): position, yaw, velocity and goal of each robot, from the tracks
+    next_state: np.ndarray = field(repr=False)  # (T, S)
     valid: np.ndarray = field(repr=False)
     """(T, N) bool: action and reward are both known; where False, one of them is a zero placeholder."""
-    rest_return: float
-    """Return of a team that stands still at the same start for the whole time limit."""
+    rest_return: float  # return of a team that stands still at the same start for the whole time limit
 
     @property
     def team_return(self) -> float:

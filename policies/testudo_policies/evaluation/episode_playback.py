@@ -1,7 +1,5 @@
 """One held-out episode of a policy, recorded at every control tick, to display."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +22,7 @@ class RecordedEpisode:
 
     animation: Animation
     success: bool
-    time_s: float
-    """Time [s] until success or the time limit."""
+    time_s: float  # time [s] until success or the time limit
 
 
 def play_episode(environment: Environment, policy: BatchPolicy, memory: int, seed: int) -> RecordedEpisode:

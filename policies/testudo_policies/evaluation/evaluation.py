@@ -17,12 +17,10 @@ from testudo_hardware.errors import TestudoError
 from testudo_sim.environment import Environment, StepMetrics, WorldState
 from testudo_sim.team.batch_policy import BatchPolicy
 
-HELD_OUT_SEED = 1_000_000
-"""Evaluation episode i starts from seed HELD_OUT_SEED + i; training never uses these seeds."""
+HELD_OUT_SEED = 1_000_000  # evaluation episode i starts from seed HELD_OUT_SEED + i; training never uses these seeds
 LAST_SEED = 2**31 - 1
 _BATCH = 1000
-_SHRINK = 0.25
-"""Finished MuJoCo worlds, which are slow, are dropped when at most this share is still running."""
+_SHRINK = 0.25  # finished MuJoCo worlds, which are slow, are dropped when at most this share is still running
 _DEADLOCK_S = 5.0
 
 
@@ -34,27 +32,19 @@ class Evaluation:
     episodes: int
     first_seed: int
     horizon_s: float
-    crossing_share: float
-    """Share of episodes in which at least two straight paths cross (plane only)."""
+    crossing_share: float  # share of episodes in which at least two straight paths cross (plane only)
     success: float
     success_low: float
-    success_high: float
-    """Wilson interval, 95 %."""
-    contacts: int
-    """Sum over control ticks of pairs in contact."""
+    success_high: float  # wilson interval, 95 %
+    contacts: int  # sum over control ticks of pairs in contact
     episodes_with_contact: int
-    contact_rate_high: float
-    """Upper 95 % bound of the share of episodes with a contact (3/n if there was none)."""
-    minimum_separation_m: float
-    """Least distance of two robot centres in all episodes."""
-    separation_p1_m: float
-    """First percentile over episodes of the least distance."""
+    contact_rate_high: float  # upper 95 % bound of the share of episodes with a contact (3/n if there was none)
+    minimum_separation_m: float  # least distance of two robot centres in all episodes
+    separation_p1_m: float  # first percentile over episodes of the least distance
     intervention_rate: float
     brake_rate: float
-    deadlocks: int
-    """Episodes without success in which no robot moved in the last five seconds."""
-    time_to_success_s: float
-    """Median over the successful episodes; NaN without one."""
+    deadlocks: int  # episodes without success in which no robot moved in the last five seconds
+    time_to_success_s: float  # median over the successful episodes; NaN without one
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Evaluation:
@@ -91,8 +81,7 @@ class _Programs:
     """The compiled functions of an environment, shared by all batches."""
 
     reset: Callable[..., Any]
-    signals: Callable[..., Any]
-    """Robots of all worlds are in one batch axis."""
+    signals: Callable[..., Any]  # robots of all worlds are in one batch axis
     success: Callable[..., Any]
     run_ticks: Callable[..., Any]
 

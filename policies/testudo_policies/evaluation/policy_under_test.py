@@ -1,7 +1,5 @@
 """The policy that an evaluation runs: an exported artefact or the newest checkpoint of a training run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +31,7 @@ class PolicyUnderTest:
     shield: ProjectionParameters
     team_size: int
     obstacles: tuple[Obstacle, ...] = ()
-    yaw_rate_limit: float = 0.0
-    """Yaw rate limit [rad/s] of a policy that commands a yaw rate, else 0."""
+    yaw_rate_limit: float = 0.0  # yaw rate limit [rad/s] of a policy that commands a yaw rate, else 0
 
     def environment(
         self,

@@ -4,16 +4,13 @@ jax2onnx computes the shape of every broadcast at run time, because batch and ne
 Where the inferred shapes show that nothing is broadcast, these nodes are removed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-BATCH, SLOTS = "B", "N"
-"""Names of the free axes: batch and neighbour slots."""
+BATCH, SLOTS = "B", "N"  # names of the free axes: batch and neighbour slots
 Shape = tuple[int | str, ...]
 
 

@@ -6,8 +6,6 @@ and a plain maximum), sorting along the neighbours, `%` on arrays, and dense lay
 a batch axis.
 """
 
-from __future__ import annotations
-
 import logging
 import pkgutil
 from collections.abc import Iterator, Mapping
@@ -50,8 +48,7 @@ class ExportReport:
 
     path: Path
     sha256: str
-    contract: Contract
-    """The contract, with test vector and parity."""
+    contract: Contract  # the contract, with test vector and parity
     parity: Parity
     opset: int
     ir_version: int

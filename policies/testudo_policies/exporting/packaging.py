@@ -1,7 +1,5 @@
 """From trained parameters to a verified artefact with its contract, and a fleet file that uses it."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 from collections.abc import Mapping

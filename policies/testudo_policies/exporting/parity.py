@@ -1,7 +1,5 @@
 """Deviation of the exported graph from the JAX function, on random inputs and along closed loops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,20 +28,14 @@ class Parity:
     """Largest deviations of all outputs of the graph from the JAX function."""
 
     tolerance: float
-    inputs: int
-    """Number of random inputs."""
-    slots: tuple[int, ...]
-    """Tested numbers of neighbour slots."""
-    command_error: float
-    """[m/s]"""
+    inputs: int  # number of random inputs
+    slots: tuple[int, ...]  # tested numbers of neighbour slots
+    command_error: float  # [m/s]
     hidden_error: float
-    loop_steps: int
-    """Steps of each closed loop; 0 without loops."""
+    loop_steps: int  # steps of each closed loop; 0 without loops
     loops: int
-    teacher_forced_error: float
-    """Along the loops, with the hidden state of JAX before each step."""
-    free_running_drift: float
-    """Along the loops, with separate hidden states: reported, not bounded."""
+    teacher_forced_error: float  # along the loops, with the hidden state of JAX before each step
+    free_running_drift: float  # along the loops, with separate hidden states: reported, not bounded
 
     @property
     def max_error(self) -> float:

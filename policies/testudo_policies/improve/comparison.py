@@ -1,7 +1,5 @@
 """Comparison of old and new policy, on the same episodes and in the counterfactual of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +18,7 @@ from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_runs.alignment import TeamRecording, prepare_run
 from testudo_runs.run_reader import RecordedRun
 
-SLOWER = 1.1
-"""A policy is worse if its median time exceeds the old one's by more than this factor."""
+SLOWER = 1.1  # a policy is worse if its median time exceeds the old one's by more than this factor
 
 
 @dataclass(frozen=True)
@@ -118,13 +115,10 @@ class CounterfactualResult:
     worlds: int
     arrived: int
     low: float
-    high: float
-    """95 % Wilson interval of the share of worlds that arrived."""
+    high: float  # 95 % Wilson interval of the share of worlds that arrived
     touched: int
-    touched_high: float
-    """Upper 95 % bound of the share of worlds with a contact."""
-    arrival_s: float | None
-    """Median [s] over the start times of the median arrival time; None if no world arrived."""
+    touched_high: float  # upper 95 % bound of the share of worlds with a contact
+    arrival_s: float | None  # median [s] over the start times of the median arrival time; None if no world arrived
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""

@@ -7,8 +7,6 @@ everywhere and in every task, so minutes of a real run are enough. Peers act thr
 reality and simulation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -29,15 +27,11 @@ class DiscriminatorConfig:
     """Sizes and training parameters of the discriminators."""
 
     width: int = 64
-    steps: int = 8
-    """Gradient steps after each rollout."""
-    samples: int = 512
-    """Samples of each class in one gradient step."""
+    steps: int = 8  # gradient steps after each rollout
+    samples: int = 512  # samples of each class in one gradient step
     learning_rate: float = 1e-3
-    noise: float = 0.1
-    """Noise on the inputs, as a share of their standard deviation in the real data."""
-    least: float = 0.01
-    """Lower bound of the ratio; the upper bound is 1, as in the code of H2O."""
+    noise: float = 0.1  # noise on the inputs, as a share of their standard deviation in the real data
+    least: float = 0.01  # lower bound of the ratio; the upper bound is 1, as in the code of H2O
 
 
 class _Classifier(nn.Module):
@@ -66,10 +60,8 @@ class Discriminators:
     """Discriminators for given real motions."""
 
     config: DiscriminatorConfig
-    real: Motion
-    """(M, C) by part."""
-    known: jax.Array
-    """(M,) bool: real steps with a known motion."""
+    real: Motion  # (M, C) by part
+    known: jax.Array  # (M,) bool: real steps with a known motion
 
     def init(self, key: jax.Array) -> DiscriminatorParameters:
         """Return untrained classifiers."""

@@ -35,14 +35,10 @@ from testudo_policies.networks.observation_encoding import Features
 class RecordedTransitions:
     """Transitions of a real run in the format of a rollout."""
 
-    batch: Batch
-    """(T, B): T equals the length of a simulated rollout."""
-    hidden: jax.Array
-    """(B, M): memory before the first step."""
-    last: Any
-    """Critic's features (T, B, ...) of the states after the steps."""
-    weight: jax.Array
-    """(T, B): 1, or 0 for padding and steps without a decision of the policy."""
+    batch: Batch  # (T, B): T equals the length of a simulated rollout
+    hidden: jax.Array  # (B, M): memory before the first step
+    last: Any  # critic's features (T, B, ...) of the states after the steps
+    weight: jax.Array  # (T, B): 1, or 0 for padding and steps without a decision of the policy
 
     @classmethod
     def of_rollout(cls, batch: Batch, hidden: jax.Array) -> RecordedTransitions:
@@ -61,16 +57,11 @@ class RecordedTransitions:
 class FineTuner(PPO):
     """PPO from given parameters; its optimiser state is (PPO's, discriminators')."""
 
-    begin: AgentParameters | None = None
-    """Initial parameters; None for random ones."""
-    warm_up: int = 0
-    """Number of first updates in which only the critic learns."""
-    recorded: RecordedTransitions | None = None
-    """Real transitions; None for simulation only."""
-    simulate: bool = True
-    """False to learn from real transitions only."""
-    weighted: bool = True
-    """Weight simulated transitions by the dynamics ratio; needs ``recorded``."""
+    begin: AgentParameters | None = None  # initial parameters; None for random ones
+    warm_up: int = 0  # number of first updates in which only the critic learns
+    recorded: RecordedTransitions | None = None  # real transitions; None for simulation only
+    simulate: bool = True  # false to learn from real transitions only
+    weighted: bool = True  # weight simulated transitions by the dynamics ratio; needs ``recorded``
     discriminator_config: DiscriminatorConfig = DiscriminatorConfig()  # noqa: RUF009 -- frozen
 
     @property

@@ -1,7 +1,5 @@
 """First step of `testudo improve`: identifies the robot file from the run."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -18,8 +16,7 @@ from testudo_runs.progress_bar import part, progress_bar
 from testudo_runs.recording.load import load_recording
 from testudo_runs.recording.recording import Recording
 
-_READ = 0.1
-"""Approximate share of the time that reading takes."""
+_READ = 0.1  # approximate share of the time that reading takes
 _BEFORE, _FOUND = "robot_before.toml", "identification.json"
 
 

@@ -4,8 +4,6 @@ The graph contains everything that acts: dense layers in the order in which the 
 actions, and mean and deviation of the features. It does not contain the critic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -30,20 +28,16 @@ from testudo_policies.train_config import TrainConfig
 CHECKPOINT, GRAPH, ANEW = "checkpoint", "graph", "anew"
 _BESIDE = ("", "training")
 """Folders of checkpoints relative to the artefact, as `testudo export` and `testudo demo` write them."""
-_CRITIC_UPDATES = 12
-"""Number of first updates in which only an untrained critic learns."""
+_CRITIC_UPDATES = 12  # number of first updates in which only an untrained critic learns
 
 
 @dataclass(frozen=True)
 class InitialPolicy:
     """The policy from which fine-tuning starts."""
 
-    config: TrainConfig
-    """Configuration of its training."""
-    source: str
-    """`CHECKPOINT`, `GRAPH` or `ANEW`."""
-    note: str
-    """Description for the user."""
+    config: TrainConfig  # configuration of its training
+    source: str  # `CHECKPOINT`, `GRAPH` or `ANEW`
+    note: str  # description for the user
     parameters: AgentParameters | None = field(default=None, repr=False)
 
     @property
@@ -120,10 +114,8 @@ def _from_graph(artefact: PolicyArtefact, config: TrainConfig) -> AgentParameter
 
 
 _ENCODER = ("neighbour_1", "neighbour_2", "joined")
-_MEMORY = ("ir", "hr", "iz", "hz", "in", "hn")
-"""Layers of the GRU, in the order in which flax applies them."""
-_TOLERANCE = 2e-5
-"""Tolerance on the test vector [m/s], as in the export's parity check."""
+_MEMORY = ("ir", "hr", "iz", "hz", "in", "hn")  # layers of the GRU, in the order in which flax applies them
+_TOLERANCE = 2e-5  # tolerance on the test vector [m/s], as in the export's parity check
 
 
 class GraphError(TestudoError):

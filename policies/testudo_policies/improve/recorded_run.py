@@ -1,7 +1,5 @@
 """A recorded run as transitions for `FineTuner`, and as start states of a scenario."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -27,8 +25,7 @@ from testudo_sim.online_task.task_state import make_task, scoring_of
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import Scenario, StartState
 
-_EDGE = 0.999
-"""Largest action: at 1 the normal variable before the tanh is infinite."""
+_EDGE = 0.999  # largest action: at 1 the normal variable before the tanh is infinite
 
 
 def recorded_of(
@@ -150,12 +147,9 @@ class RunStarts:
     """A scenario that starts from recorded poses of a run, with robots at rest; otherwise unchanged."""
 
     inner: Scenario
-    task: Any
-    """Task state of one world, without the world axis."""
-    position_world: jax.Array
-    """(D, N, S) [m]."""
-    yaw: jax.Array
-    """(N, S) [rad]."""
+    task: Any  # task state of one world, without the world axis
+    position_world: jax.Array  # (D, N, S) [m]
+    yaw: jax.Array  # (N, S) [rad]
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":  # not set yet during construction and copying

@@ -1,7 +1,5 @@
 """The steps of `testudo improve`; each saves its results in the output folder."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable
@@ -36,8 +34,7 @@ Method = Literal["finetune", "h2o"]
 ROBOT_FILE, REPORT, POLICY, TRAINING = "identified.toml", "improve.json", "policy.onnx", "training"
 CANDIDATE = "candidate.onnx"
 MODEL, RUN = "identified model", "starts of the run"
-_RATE = 0.3
-"""Initial learning rate as a share of that of the old policy's training, so that little is unlearned."""
+_RATE = 0.3  # initial learning rate as a share of that of the old policy's training, so that little is unlearned
 _CLOCK = time.perf_counter
 
 
@@ -51,8 +48,7 @@ class ImproveSettings:
     method: Method
     minutes: float
     episodes: int
-    decisions: int | None
-    """Simulated decisions of fine-tuning; None: as many as in the old policy's training."""
+    decisions: int | None  # simulated decisions of fine-tuning; None: as many as in the old policy's training
 
 
 @dataclass
@@ -62,8 +58,7 @@ class Improvement:
     settings: ImproveSettings
     console: Console
     old: PolicyArtefact
-    run: RecordedRun | None
-    """None if the run has no policy artefact."""
+    run: RecordedRun | None  # none if the run has no policy artefact
     values: dict[str, Any] = field(default_factory=dict)
 
     def headline(self, number: int, text: str) -> None:

@@ -1,7 +1,5 @@
 """Builds the environment, agent and learner of a configuration."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Checkpoints with exact resume: arrays by Orbax, the configuration as JSON."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Advantages and the clipped loss of PPO (Schulman et al., 2017); time-outs differ from terminations."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax
@@ -17,28 +15,17 @@ from testudo_policies.train_config import TrainConfig
 class Batch:
     """A rollout: time T by robots B (worlds times team)."""
 
-    features: Features
-    """(T, B, ...): inputs of the actor."""
-    central: Features
-    """(T, B, ...): inputs of the critic."""
-    fresh: jax.Array
-    """(T, B) bool: an episode begins at this step."""
-    action: jax.Array
-    """(T, B, D): action before the tanh."""
-    log_probability: jax.Array
-    """(T, B)."""
-    value: jax.Array
-    """(T, B)."""
-    next_value: jax.Array
-    """(T, B): value of the state after the step, before any reset."""
-    reward: jax.Array
-    """(T, B)."""
-    terminated: jax.Array
-    """(T, B) bool."""
-    truncated: jax.Array
-    """(T, B) bool."""
-    trust: jax.Array | None = None
-    """(T, B): weight of each step, 0 to 1; None: all 1."""
+    features: Features  # (T, B, ...): inputs of the actor
+    central: Features  # (T, B, ...): inputs of the critic
+    fresh: jax.Array  # (T, B) bool: an episode begins at this step
+    action: jax.Array  # (T, B, D): action before the tanh
+    log_probability: jax.Array  # (T, B)
+    value: jax.Array  # (T, B)
+    next_value: jax.Array  # (T, B): value of the state after the step, before any reset
+    reward: jax.Array  # (T, B)
+    terminated: jax.Array  # (T, B) bool
+    truncated: jax.Array  # (T, B) bool
+    trust: jax.Array | None = None  # (T, B): weight of each step, 0 to 1; None: all 1
 
 
 def advantages(

@@ -3,8 +3,6 @@
 `PPO.update` is a pure function of a pytree, for jit, or vmap over seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,8 +33,7 @@ class TrainState:
     optimiser: Any
     rollout: RolloutState
     key: jax.Array
-    updates: jax.Array
-    """() int: number of finished updates."""
+    updates: jax.Array  # () int: number of finished updates
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,7 @@ class PPO:
     config: TrainConfig
     agent: Agent
     environment: Environment
-    mesh: Mesh | None = None
-    """Devices over which the worlds are sharded; None for one device."""
+    mesh: Mesh | None = None  # devices over which the worlds are sharded; None for one device
 
     @cached_property
     def start(self) -> Callable[[jax.Array], TrainState]:

@@ -3,8 +3,6 @@
 Metrics are read from the device one update late, so that the device never waits for the host.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -30,8 +28,7 @@ class Progress:
     update: int
     updates: int
     decisions: int
-    seconds: float
-    """Wall time [s] of this session without compilation."""
+    seconds: float  # wall time [s] of this session without compilation
     decisions_per_s: float
     metrics: dict[str, float]
 

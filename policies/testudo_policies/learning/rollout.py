@@ -1,7 +1,5 @@
 """Rollouts of a policy in an environment, for learning."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +18,8 @@ class RolloutState:
     """State of the worlds between rollouts."""
 
     worlds: WorldState
-    hidden: jax.Array
-    """(B, M)."""
-    fresh: jax.Array
-    """(E,) bool: worlds at the start of an episode."""
+    hidden: jax.Array  # (B, M)
+    fresh: jax.Array  # (E,) bool: worlds at the start of an episode
 
 
 def begin(agent: Agent, environment: Environment, key: jax.Array, worlds: int) -> RolloutState:

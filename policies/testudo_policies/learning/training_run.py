@@ -3,8 +3,6 @@
 The device never waits for the host: an update is dispatched before the metrics of the previous one are read.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -36,8 +34,7 @@ class TrainingResult:
 
     parameters: AgentParameters
     updates: int
-    finished: bool
-    """False if the run was interrupted and can be resumed."""
+    finished: bool  # false if the run was interrupted and can be resumed
     compile_s: float
     seconds: float
 

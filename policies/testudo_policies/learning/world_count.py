@@ -1,7 +1,5 @@
 """The largest number of parallel worlds, from the memory of the compiled update."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,16 +12,11 @@ from testudo_policies.learning.builder import build
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.devices import Devices, devices
 
-_SAMPLE_WORLDS = 256
-"""Worlds of the sample update that is compiled to measure memory per world."""
-_SHARE = 0.8
-"""Usable share of a device's memory; the rest is for what the compiler does not report."""
-_LEAST_UPDATES = 50
-"""Fewest updates that a run should have to learn."""
-_MOST = {"cpu": 256}
-"""Worlds per device beyond which a step only gets slower (measured on two cores)."""
-_MOST_ELSEWHERE = 65_536
-"""Largest number of worlds measured by `testudo bench gpu`."""
+_SAMPLE_WORLDS = 256  # worlds of the sample update that is compiled to measure memory per world
+_SHARE = 0.8  # usable share of a device's memory; the rest is for what the compiler does not report
+_LEAST_UPDATES = 50  # fewest updates that a run should have to learn
+_MOST = {"cpu": 256}  # worlds per device beyond which a step only gets slower (measured on two cores)
+_MOST_ELSEWHERE = 65_536  # largest number of worlds measured by `testudo bench gpu`
 
 
 @dataclass(frozen=True)

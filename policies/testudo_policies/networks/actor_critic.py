@@ -4,8 +4,6 @@ The same small network encodes every neighbour, and the results are pooled by th
 policy trained with four robots runs with any number (Deep Sets, Zaheer et al., 2017).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax
@@ -14,18 +12,15 @@ from flax import linen as nn
 
 from testudo_policies.networks.observation_encoding import Features
 
-_INITIAL_SCALE = -1.0
-"""Initial raw scale of the actions: small enough that the shield rarely changes them."""
+_INITIAL_SCALE = -1.0  # initial raw scale of the actions: small enough that the shield rarely changes them
 
 
 @dataclass(frozen=True)
 class NetworkConfig:
     """Sizes of the networks."""
 
-    width: int = 64
-    """Units of every hidden layer."""
-    memory: int = 0
-    """Units of the GRU; 0 is feed-forward."""
+    width: int = 64  # units of every hidden layer
+    memory: int = 0  # units of the GRU; 0 is feed-forward
     central_critic: bool = True
     """MAPPO: the critic reads the true state of the team; else IPPO: it reads what the actor reads."""
 

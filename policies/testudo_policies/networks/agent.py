@@ -1,7 +1,5 @@
 """An agent: actor, critic and feature normalisation with their parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -14,8 +12,7 @@ from testudo_policies.networks.brax_imports import NormalTanhDistribution, runni
 from testudo_policies.networks.observation_encoding import Features, encode, out_of_goal_frame
 
 Params = Any
-LEAST_SPREAD = 1e-2
-"""Lower bound of a feature's deviation, so that a nearly constant feature is not amplified."""
+LEAST_SPREAD = 1e-2  # lower bound of a feature's deviation, so that a nearly constant feature is not amplified
 
 
 @jax.tree_util.register_dataclass
@@ -36,8 +33,7 @@ class Agent:
     config: NetworkConfig
     dimension: int
     speed_limit_m_s: float
-    yaw_rate_limit: float = 0.0
-    """Largest commanded yaw rate [rad/s] of drones; 0: no yaw rate is commanded."""
+    yaw_rate_limit: float = 0.0  # largest commanded yaw rate [rad/s] of drones; 0: no yaw rate is commanded
 
     @property
     def action_size(self) -> int:

@@ -1,7 +1,5 @@
 """Imports from brax, without the text that MuJoCo prints on import."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 

@@ -42,28 +42,22 @@ _KNOWN = ("position_world", "yaw", "velocity", "control_point_world", GOAL, f"{_
 class Features:
     """Inputs of a network, with leading batch axes (...)."""
 
-    own: jax.Array
-    """(..., F)."""
-    neighbours: jax.Array
-    """(..., K, G)."""
+    own: jax.Array  # (..., F)
+    neighbours: jax.Array  # (..., K, G)
     nearness: jax.Array
     """(..., K): weight of a neighbour, 1 at distance 0 to 0 at `_NEIGHBOUR_RANGE_M`; 0 for an empty slot."""
     pull: jax.Array
     """(..., D): action before the tanh that leads straight to the goal, or to the first position of the task."""
-    goal_frame: jax.Array
-    """(..., 2): cosine and sine of the direction to the goal."""
+    goal_frame: jax.Array  # (..., 2): cosine and sine of the direction to the goal
 
 
 @dataclass(frozen=True)
 class _Frame:
     """The goal's horizontal frame at the robot's control point."""
 
-    point: jax.Array
-    """(..., D) [m]."""
-    cosine: jax.Array
-    """(..., 1)."""
-    sine: jax.Array
-    """(..., 1)."""
+    point: jax.Array  # (..., D) [m]
+    cosine: jax.Array  # (..., 1)
+    sine: jax.Array  # (..., 1)
 
     def for_slots(self) -> _Frame:
         """Return the same frame for values (..., K, C)."""

@@ -1,7 +1,5 @@
 """All calls of `cflib`: connection with a time limit, parameters, the log block, requests, and the end."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import logging
@@ -26,8 +24,7 @@ from testudo_hardware.links.crazyflie.vehicle_messages import (
 _LINK_PORT, _ECHO = 0x0F, 0
 _PING = struct.Struct("<Bd")
 _CLOSE_WITHIN_S = 3.0
-_STALLED_S = 1.5
-"""Time without progress after which the connection is started again."""
+_STALLED_S = 1.5  # time without progress after which the connection is started again
 
 
 class RadioError(TestudoError):

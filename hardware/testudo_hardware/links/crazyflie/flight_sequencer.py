@@ -6,8 +6,6 @@ the end of set-points is announced: since 2023 the firmware's planner is idle wh
 requests motors off, and the announcement would let it do so until the landing arrives.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -23,26 +21,21 @@ from testudo_hardware.links.crazyflie.vehicle_messages import (
 )
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest
 
-REPEAT_S, NOTIFY_S = 0.2, 0.05
-"""Period of repeated requests, and of repeated announcements."""
-GIVE_UP_S = 2.0
-"""Time without effect after which a request is given up."""
+REPEAT_S, NOTIFY_S = 0.2, 0.05  # period of repeated requests, and of repeated announcements
+GIVE_UP_S = 2.0  # time without effect after which a request is given up
 LANDING_HEIGHT_M, LANDING_SPEED_M_S, FASTEST_LANDING_M_S = 0.04, 0.3, 0.4
 """Mean speeds: a planner faster than the vehicle would stop the motors in the air."""
 CYCLE_S, PAUSE_S, SETTLE_S = 0.28, 0.08, 0.05
 """Of a requested landing: period of attempts, time between standstill and landing, and time for which the planner must
 be active afterwards."""
-BATTERY_V = (3.4, 3.1)
-"""Voltages for take-off and landing where the robot file has none."""
-EARLY_COMMANDS_S = 0.1
-"""Commands that arrive within this time after a take-off request were sent before it."""
+BATTERY_V = (3.4, 3.1)  # voltages for take-off and landing where the robot file has none
+EARLY_COMMANDS_S = 0.1  # commands that arrive within this time after a take-off request were sent before it
 UNCOMMANDED_S = 15.0
 """Time after take-off without commands after which a drone lands; its supervisor lets it hover for 5 s."""
 _BLIND_TRIES = 4
 _BLIND_S, _BLIND_REPEAT_S = 0.16, 0.5
 """Of a landing without telemetry: time of sending at every step, then the period of repetition."""
-_LIFTS_WITHIN_S = 0.5
-"""Time within which a request that may lift the drone off shows its effect."""
+_LIFTS_WITHIN_S = 0.5  # time within which a request that may lift the drone off shows its effect
 _DOWN_M = 0.1
 _UP = (LinkPhase.TAKING_OFF, LinkPhase.HOVERING, LinkPhase.FLYING)
 _NO_ORDER = VehicleRequest(VehicleAction.NOTIFY)

@@ -1,7 +1,5 @@
 """Monitors the vehicle, its radio and its commands: faults, and whether commands may pass; pure."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -9,12 +7,9 @@ from collections.abc import Sequence
 from testudo_hardware.links.crazyflie.vehicle_messages import Info, RadioSample
 
 BLOCK_SILENT_S, RADIO_SILENT_S = 0.2, 0.5
-LAND_AFTER_S = 1.0
-"""Time without the log block after which the drone lands."""
-COMMANDS_LAND_S = 5.0
-"""Time without a command after which the drone lands."""
-HEALTHY_S = 1.0
-"""Time without a fault before commands pass again."""
+LAND_AFTER_S = 1.0  # time without the log block after which the drone lands
+COMMANDS_LAND_S = 5.0  # time without a command after which the drone lands
+HEALTHY_S = 1.0  # time without a fault before commands pass again
 EMPTY_V, EMPTY_S, LOW_S = 3.0, 2.0, 15.0
 """It lands below EMPTY_V for EMPTY_S, or below the voltage of the robot file for LOW_S. The supervisor of the policy
 lands it after five seconds, through the shield: this is the fallback."""

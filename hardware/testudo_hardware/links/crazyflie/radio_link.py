@@ -4,8 +4,6 @@ Threads: `cflib` calls back from its own threads; one thread of this module asks
 of the vehicle or the radio leads to a sentence from the sequencer, and to standstill, a landing, or motors off.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time
@@ -31,29 +29,23 @@ CONTROLLERS = {1: "pid", 2: "mellinger", 3: "indi", 4: "brescianini", 5: "lee"}
 ESTIMATORS = {1: "complementary", 2: "kalman", 3: "ukf"}
 CONTROLLER, ESTIMATOR = "stabilizer.controller", "stabilizer.estimator"
 _RATE_SHARE = 0.8
-MOST_TRIP_S = 0.1
-"""Longest round trip by radio that leaves the shield enough time."""
+MOST_TRIP_S = 0.1  # longest round trip by radio that leaves the shield enough time
 OPEN_WITHIN_S = 30.0
 """Real drones have some hundred parameters and log variables, each of which takes a round trip or two."""
 _MEASURE_S = 1.0
 _LAND_WITHIN_S = 8.0
-_STALE_S = 0.5
-"""Age beyond which the state in a packet of the log block is treated as unknown."""
-_PATIENCE = 1.5
-"""Periods after which a set-point is sent without a new command."""
+_STALE_S = 0.5  # age beyond which the state in a packet of the log block is treated as unknown
+_PATIENCE = 1.5  # periods after which a set-point is sent without a new command
 _ROUNDING_S, _ROUNDING_RAD_S = 0.001, 1e-6
-_CLOCK_TOLERANCE_S = 0.002
-"""Rounding of stamps: a stamp less far in the future is accepted."""
+_CLOCK_TOLERANCE_S = 0.002  # rounding of stamps: a stamp less far in the future is accepted
 
 
 @dataclass(frozen=True)
 class MeasuredSettings:
     """Quality of the radio, measured before the first flight."""
 
-    rate_hz: float
-    """At which packets of the log block arrive."""
-    least_trip_s: float | None
-    """The shortest round trip; None if no echo came back."""
+    rate_hz: float  # at which packets of the log block arrive
+    least_trip_s: float | None  # the shortest round trip; None if no echo came back
 
 
 @dataclass(frozen=True)
@@ -61,11 +53,9 @@ class LinkState:
     """State of a link at one moment."""
 
     phase: LinkPhase
-    code: str
-    """Of the fault; empty without one."""
+    code: str  # of the fault; empty without one
     sentence: str
-    refusal: str
-    """Why the last request was refused; empty if it was accepted."""
+    refusal: str  # why the last request was refused; empty if it was accepted
 
 
 def parameter_faults(values: Mapping[str, float]) -> list[str]:

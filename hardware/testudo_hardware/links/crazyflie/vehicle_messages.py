@@ -1,7 +1,5 @@
 """Messages of a Crazyflie: the log block at 100 Hz (26 bytes, the largest that fits a packet), requests, faults."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -64,18 +62,13 @@ class Info:
 
     can_be_armed: bool
     armed: bool
-    arms_itself: bool
-    """It needs no arming request."""
-    can_fly: bool
-    """It follows set-points."""
+    arms_itself: bool  # it needs no arming request
+    can_fly: bool  # it follows set-points
     flying: bool
-    tumbled: bool
-    """It is upside down, or was tilted for long."""
-    locked: bool
-    """It has to be switched off and on."""
+    tumbled: bool  # it is upside down, or was tilted for long
+    locked: bool  # it has to be switched off and on
     crashed: bool
-    planner_active: bool
-    """Its own planner makes set-points."""
+    planner_active: bool  # its own planner makes set-points
     planner_finished: bool
 
     @classmethod
@@ -88,17 +81,14 @@ class Info:
 class RadioSample:
     """One packet of the log block."""
 
-    stamp_s: float
-    """Steady clock of the measurement; never later than it was."""
-    received_s: float
-    """Steady clock of its arrival."""
+    stamp_s: float  # steady clock of the measurement; never later than it was
+    received_s: float  # steady clock of its arrival
     position_world: tuple[float, float, float]
     velocity_world: tuple[float, float, float]
     quaternion_xyzw: tuple[float, float, float, float]
     info: Info
     battery_v: float
-    target_velocity: tuple[float, float, float]
-    """[m/s]: of the current set-point."""
+    target_velocity: tuple[float, float, float]  # [m/s]: of the current set-point
 
     @property
     def odometry(self) -> OdometryReading:
@@ -188,8 +178,7 @@ class LinkPhase(StrEnum):
 
     GROUND = "ground"
     TAKING_OFF = "taking off"
-    HOVERING = "hovering"
-    """Held by its own planner until commands arrive."""
+    HOVERING = "hovering"  # held by its own planner until commands arrive
     FLYING = "flying"
     LANDING = "landing"
     STOPPED = "stopped"
@@ -212,12 +201,9 @@ class VehicleRequest:
     """One packet to send."""
 
     act: VehicleAction
-    velocity_world: tuple[float, ...] = (0.0, 0.0, 0.0)
-    """(3,) [m/s], of a set-point."""
-    yaw_rate: float = 0.0
-    """[rad/s], of a set-point, counter-clockwise."""
-    height_m: float = 0.0
-    """Above the origin of the world."""
+    velocity_world: tuple[float, ...] = (0.0, 0.0, 0.0)  # (3,) [m/s], of a set-point
+    yaw_rate: float = 0.0  # [rad/s], of a set-point, counter-clockwise
+    height_m: float = 0.0  # above the origin of the world
     duration_s: float = 0.0
 
 

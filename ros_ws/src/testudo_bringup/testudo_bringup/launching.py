@@ -1,7 +1,5 @@
 """Turns the launch plan of a fleet, or the part of one computer, into nodes of `launch`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,11 +19,9 @@ from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVE
 from testudo_hardware.errors import TestudoError
 
 _PACKAGE = "testudo_bringup"
-_REFUSED = 2
-"""Exit status of a node that refuses its parameters at the start."""
+_REFUSED = 2  # exit status of a node that refuses its parameters at the start
 
-DATED, _NOTHING = "dated", ("", "none")
-"""Values of `run_folder`."""
+DATED, _NOTHING = "dated", ("", "none")  # values of `run_folder`
 
 
 def _switch(name: str, description: str, *, default: bool) -> DeclareLaunchArgument:

@@ -106,8 +106,7 @@ class LockStepClock:
     """Topics and timers on simulated time; the common part of the participants and of the lock-step server."""
 
     in_lock_step = True
-    priority = 0
-    """No real-time priority: a node that waits for others must not take the processors from them."""
+    priority = 0  # no real-time priority: a node that waits for others must not take the processors from them
 
     def __init__(self, node: Node) -> None:
         self._node, self._time_s = node, START_S
@@ -192,8 +191,7 @@ class LockStepClock:
 class TopicSubscription:
     """One callback of a topic in lock-step."""
 
-    topic: str
-    """Absolute."""
+    topic: str  # absolute
     callback: Callable[[Any], None]
 
 

@@ -3,8 +3,6 @@
 `testudo_hardware.links.wire` holds the conventions of measurements and commands.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

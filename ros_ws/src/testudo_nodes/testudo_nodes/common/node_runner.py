@@ -3,8 +3,6 @@
 Under `testudo up` a node prints one line of JSON for each event on its standard output, and ends with its supervisor.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools
@@ -40,19 +38,16 @@ An observer that waits for a core would report its own delay, and would relay me
 REFUSED, FAILED = 2, 1
 _WAKE_S = 0.2
 _EXIT_TIMEOUT_S = 3.0
-_GARBAGE = (20_000, 20, 20)
-"""Nodes create few cycles: collecting at Python's default rate costs more than it frees."""
+_GARBAGE = (20_000, 20, 20)  # nodes create few cycles: collecting at Python's default rate costs more than it frees
 _SET_PARENT_DEATH_SIGNAL = 1
-WARN_EVERY_S = 5.0
-"""Between two warnings of one kind."""
+WARN_EVERY_S = 5.0  # between two warnings of one kind
 _NANO = 1_000_000_000
 
 
 class Closable(Protocol):
     """A node with a last action before its process ends."""
 
-    failed: bool
-    """The node ended by itself because of an error."""
+    failed: bool  # the node ended by itself because of an error
 
     def close(self) -> None:
         """Do the last action; ROS still works."""

@@ -4,8 +4,6 @@ Measurements are offered reliable and requested best effort, so that any partner
 a new one. Commands keep only the newest. Peer messages may be lost: their ages are checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

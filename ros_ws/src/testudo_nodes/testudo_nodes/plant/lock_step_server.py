@@ -1,7 +1,5 @@
 """The lock-step server: starts the stages of each round, and advances simulated time when all nodes have answered."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -30,8 +28,7 @@ from testudo_nodes.common.messages import envelope_bytes, envelope_message
 from testudo_nodes.common.node_runner import logging_errors
 from testudo_nodes.common.qos import OFFERED, lock_step_profile
 
-_CHECK_S = 0.5
-"""Period, in real time, of the check for nodes that do not answer."""
+_CHECK_S = 0.5  # period, in real time, of the check for nodes that do not answer
 
 
 class LockStepServer(LockStepClock):

@@ -6,8 +6,6 @@ so that they do not drive before. Tests inject faults: from the start by the par
 `plant_fault`, see `testudo_plant.plant.injected_faults`.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import replace

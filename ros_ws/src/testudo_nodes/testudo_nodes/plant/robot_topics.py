@@ -1,7 +1,5 @@
 """ROS topics of one simulated robot: commands and requests in, measurements, truth and vehicle state out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from geometry_msgs.msg import TwistStamped
@@ -33,8 +31,7 @@ from testudo_plant.plant.odometry_sensor import LatencyMeter
 from testudo_plant.plant.plant import Plant
 from testudo_plant.worlds.drone_dynamics import flies
 
-_WARM_UP_S = 10.0
-"""Commands of the first seconds do not count for the latency."""
+_WARM_UP_S = 10.0  # commands of the first seconds do not count for the latency
 _VEHICLE_PERIOD_S = 0.1
 
 PlantClock = RealTimeClock | LockStepServer

@@ -3,8 +3,6 @@
 The logic is in `testudo_hardware.links.crazyflie`; needs `cflib`, which the extra `crazyflie` installs.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Flight of one robot on ROS: states of its vehicle and requests to it, by topics or by services of Crazyswarm2."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

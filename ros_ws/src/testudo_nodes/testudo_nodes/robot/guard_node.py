@@ -3,8 +3,6 @@
 The logic is in `testudo_deploy.guard`. The process needs neither the policy nor its runtime.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 import time
@@ -47,10 +45,8 @@ from testudo_nodes.robot.subscriptions import PoseSubscription
 
 _STATUS_S = 0.1
 _DIAGNOSTICS_S = 1.0
-_LOOK_S = 0.1
-"""Period of the check of command publishers."""
-_NAMELESS = "_NODE_NAME_UNKNOWN_"
-"""A publisher whose node is not discovered yet; one that stays so is not a ROS node."""
+_LOOK_S = 0.1  # period of the check of command publishers
+_NAMELESS = "_NODE_NAME_UNKNOWN_"  # a publisher whose node is not discovered yet; one that stays so is not a ROS node
 _ACKNOWLEDGE_S, _SPIN_S = 0.2, 0.05
 
 

@@ -4,8 +4,6 @@ configure loads and checks policy, fleet and robot; activate arms; the service `
 `testudo_deploy.supervision.robot`; this node connects it to ROS.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 import uuid
@@ -58,8 +56,7 @@ from testudo_nodes.robot.subscriptions import Connections, PoseSubscription
 _ACKNOWLEDGE_S = 0.2
 _LOOKS, _LOOK_S = 20, 0.05
 """Number and period of the checks for a subscriber to the reason of a refusal, before the process ends."""
-_UNREAD = 1000
-"""More than all peer messages between two ticks; bounds the memory that a flood of messages takes."""
+_UNREAD = 1000  # more than all peer messages between two ticks; bounds the memory that a flood of messages takes
 _STATUS_S = 0.5
 _ORDER_S = 0.1
 _DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE

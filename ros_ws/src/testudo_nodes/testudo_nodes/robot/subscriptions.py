@@ -1,7 +1,5 @@
 """Publishers and subscriptions of a robot's nodes: of one configuration, and those of a pose source."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

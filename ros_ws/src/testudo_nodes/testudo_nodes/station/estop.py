@@ -1,7 +1,5 @@
 """`testudo estop` and `testudo rearm`: stop a fleet and show the confirmations, and take the stop back by hand."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,7 @@ from testudo_nodes.station.status import check_wait, fleet_listener
 
 _FAILED = 1
 _REPEAT_S = 0.1
-_DISCOVERY_S = 1.0
-"""Without a fleet file: time after the last confirmation for the discovery of further robots."""
+_DISCOVERY_S = 1.0  # without a fleet file: time after the last confirmation for the discovery of further robots
 _ACKNOWLEDGE_S = 1.0
 _RETRY_S = 0.5
 

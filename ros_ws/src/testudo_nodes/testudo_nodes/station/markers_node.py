@@ -4,8 +4,6 @@ Messages are stored undecoded, and decoded for each picture; without a subscribe
 nothing.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 No control loop waits for the recorder: if the disk refuses, it reports that once and ends; control continues.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable
@@ -26,8 +24,7 @@ from testudo_nodes.common.messages import message_class, message_definition, typ
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import offered, recorded
 
-_NICE = 5
-"""Lower priority than control on a busy machine; messages wait in the queues."""
+_NICE = 5  # lower priority than control on a busy machine; messages wait in the queues
 
 
 class RecorderNode(Node):

@@ -4,8 +4,6 @@ A robot that was active once, or that an operator stopped or deactivated, is nev
 stop, a fault or a restart, of the robot or of the station, only an operator starts it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 
@@ -26,8 +24,7 @@ from testudo_nodes.common.qos import REQUESTED
 
 _STEP_S = 0.1
 _SERVICE_TIMEOUT_S = 5.0
-_WARN_S = 15.0
-"""Time for the start on a slow machine, before the station warns which robots are not ready."""
+_WARN_S = 15.0  # time for the start on a slow machine, before the station warns which robots are not ready
 
 
 class StationNode(Node):

@@ -1,7 +1,5 @@
 """`testudo status`: shows the state of a fleet in the terminal; with the listener that all operator verbs use."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,8 +34,7 @@ MODE_STYLES = {
     "emergency": "bold red",
 }
 """Style of each mode; an unknown mode is shown like a fault."""
-_OLD_S = 0.5
-"""Greater ages are shown in red."""
+_OLD_S = 0.5  # greater ages are shown in red
 _COLUMNS = ("robot", "mode", "why", "guard", "pose age", "peers' age", "ticks/s", "commands/s", "shield", "late ticks")
 
 

@@ -1,7 +1,5 @@
 """Subscribes to the status of all robots of a ROS domain; `testudo_deploy.station.fleet_status` interprets it."""
 
-from __future__ import annotations
-
 import os
 import re
 import time
@@ -22,8 +20,7 @@ from testudo_deploy.launch.launch_plan import ENCLAVES
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.qos import SHOWN
 
-_DISCOVERY_S = 0.5
-"""Period of the search for new robots."""
+_DISCOVERY_S = 0.5  # period of the search for new robots
 _STEP_S = 0.05
 _TYPES = {"mode": DiagnosticStatus, "guard_status": DiagnosticStatus, "battery_state": BatteryState}
 _TOPIC = re.compile(rf"/([a-z][a-z0-9_]*)/({'|'.join(_TYPES)})")

@@ -3,8 +3,6 @@
 The logic is in `testudo_sim.online_task`; this node connects it to ROS.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
