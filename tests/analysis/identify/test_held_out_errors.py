@@ -99,6 +99,6 @@ def test_the_verdict_is_told_and_nothing_uses_it():
     assert not told["helps"]
     assert not told["used"]
     assert max(told["lower_by"][HALF]) < 0.2
-    assert any("not kept" in str(table.title) for table in identification_tables(found))
+    assert any("not used" in str(table.title) for table in identification_tables(found))
     with pytest.raises(TestudoError, match="--residual: found a differential_drive and 0 kinds"):
         identify_run(prepare(synthetic_run(SPEC, truth, robots=1, duration_s=40)), hold_out=(), residual=True)
