@@ -29,7 +29,7 @@ def flown(tier, flight, **changes):
     values = flight["parameters"] | changes
     commands = oracle.random_commands(tier, flight["parameters"])
     poses = oracle.our_flights(tier, values, commands)
-    kept = slice(oracle.KEPT_STEPS - 1, None, oracle.KEPT_STEPS)
+    kept = slice(oracle.REFERENCE_STEPS - 1, None, oracle.REFERENCE_STEPS)
     return oracle.Poses(poses.position_world[kept], poses.quaternion_xyzw[kept])
 
 

@@ -121,7 +121,7 @@ def test_a_jump_of_the_pose_brakes_and_silences_until_it_is_over(log, world):
 
 
 def test_hostile_robots_behave_as_specified_and_are_flagged():
-    """A pursuer drives at its neighbour, unshielded and silent; only a false sender is flagged, at once."""
+    """A pursuer drives at its neighbour, unshielded and silent; only a false sender is flagged."""
     team, deployment = deployed(longest=2, has_hostile_robot=True, project=False)
     faults = replace(
         no_faults(2, 2, WORLDS, driver_ticks=DRIVER_TICKS),

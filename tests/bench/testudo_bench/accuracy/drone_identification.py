@@ -24,13 +24,13 @@ from testudo_analysis.identify.drone.identify_drone import (
     measure,
 )
 from testudo_analysis.identify.estimation.identification_result import ROBOTS
+from testudo_bench.performance.recorded_runs import DATA_VARIABLE
 from testudo_deploy.commands.report import BenchResult, machine
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import Quantity, RobotSpec, load_robot
 from testudo_runs.importing.logs.log_discovery import files_of, runs_of
 from testudo_runs.importing.run_import import ImportRequest, read_sources
 
-DATA_VARIABLE = "TESTUDO_REAL_DATA"
 _FOLDER = "crazyflie_swarm"
 _SHOWN = {"position": ("mm", 1e3), "attitude": ("deg", 180 / math.pi)}
 _BARS = {("position", 0.1): 0.10, ("attitude", 0.1): 0.10, ("position", 0.5): 0.35, ("attitude", 0.5): 0.45}

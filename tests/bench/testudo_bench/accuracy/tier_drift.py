@@ -1,4 +1,4 @@
-"""How far tiers of physics drift apart when they get the same commands from the same start."""
+"""Drift between physics tiers under the same commands from the same start."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from testudo_sim.physics.scene import Physics
 from testudo_sim.physics.world_parameters import Channels, WorldParameters, draw_parameters
 
 HORIZONS_S = (0.1, 0.25, 0.5, 1.0, 2.0)
-"""After so long the drift is looked at."""
-_HEIGHT_M = 5.0  # Of robots that fly, well above the floor
+"""Times after which the drift is measured."""
+_HEIGHT_M = 5.0  # Start height of drones, well above the floor
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def sent_commands(model: MotionModel, commands: np.ndarray) -> jax.Array:
 
 
 def single_start(spec: RobotSpec, worlds: int) -> MotionState:
-    """Return one robot at rest in each of so many worlds."""
+    """Return one robot at rest in each world."""
     place = jnp.asarray((0.0, 0.0, _HEIGHT_M)[: spec.dimension])[:, None, None]
     return MotionState(
         jnp.broadcast_to(place, (spec.dimension, 1, worlds)),

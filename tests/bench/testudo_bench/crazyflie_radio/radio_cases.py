@@ -71,16 +71,16 @@ def commands_end() -> Row:
         flight.climb().command = EAST
         flight.wait(lambda: False, 1.0)
         flight.command = None
-        told_s = flight.wait(lambda: flight.radio.standing.code == "commands_silent", 1.0)
+        report_s = flight.wait(lambda: flight.radio.standing.code == "commands_silent", 1.0)
         flight.wait(lambda: False, 1.5)
         speed, said = flight.speed_m_s, flight.radio.standing.sentence
         landed = flight.lands()
         levelled = State.LEVEL_OUT in flight.states
-    holds = told_s is not None and told_s < 0.2 and speed < 0.05 and landed and not levelled
+    holds = report_s is not None and report_s < 0.2 and speed < 0.05 and landed and not levelled
     return Row(
         "standstill within 0.2 s, then a landing",
         holds,
-        f"told after {_ms(told_s)}, {speed:.2f} m/s after 1.5 s, landed: {_yes(landed)}",
+        f"reported after {_ms(report_s)}, {speed:.2f} m/s after 1.5 s, landed: {_yes(landed)}",
         said,
     )
 
@@ -96,21 +96,21 @@ def radio_ends(*, process: bool) -> Row:
             flight.radio._ends.set()
         else:
             flight.server.set_air(RadioConditions(silent=True))
-        told_s = None if process else flight.wait(lambda: bool(flight.radio.standing.code), 1.0)
+        report_s = None if process else flight.wait(lambda: bool(flight.radio.standing.code), 1.0)
         flight.wait(lambda: State.LEVEL_OUT in flight.states, 1.0)
         level_s = time.monotonic() - start_s
         flight.wait(lambda: not flight.motors_on, 3.0)
         cut_s, drift_m = time.monotonic() - start_s, float(np.linalg.norm((flight.position - begin)[:2]))
         said = "" if process else flight.radio.standing.sentence
         locked = flight.wait(lambda: State.LOCKED in flight.states, 1.0) is not None
-    told = process or (told_s is not None and told_s < 0.6)
-    holds = told and 0.45 < level_s < 0.65 and 1.95 < cut_s < 2.2 and locked
+    reported = process or (report_s is not None and report_s < 0.6)
+    holds = reported and 0.45 < level_s < 0.65 and 1.95 < cut_s < 2.2 and locked
     return Row(
         "level at 0.5 s, motors off at 2 s",
         holds,
         f"level at {level_s:.2f} s, off at {cut_s:.2f} s; {drift_m:.2f} m from 1 m/s",
         said,
-        {"level_s": level_s, "cut_s": cut_s, "drift_m": drift_m, "told_s": told_s},
+        {"level_s": level_s, "cut_s": cut_s, "drift_m": drift_m, "report_s": report_s},
     )
 
 
@@ -119,9 +119,9 @@ def socket_closes() -> Row:
     with fly_with_cflib() as flight:
         flight.climb().command = EAST
         flight.server.__exit__()
-        told_s = flight.wait(lambda: flight.radio.standing.code in ("lost", "radio_silent"), 3.0)
+        report_s = flight.wait(lambda: flight.radio.standing.code in ("lost", "radio_silent"), 3.0)
         said = flight.radio.standing.sentence
-    return Row("told within 1 s", told_s is not None and told_s < 1.0, f"told after {_ms(told_s)}", said)
+    return Row("reported within 1 s", report_s is not None and report_s < 1.0, f"reported after {_ms(report_s)}", said)
 
 
 def block_ends() -> Row:
@@ -131,16 +131,16 @@ def block_ends() -> Row:
         flight.wait(lambda: False, 1.0)
         with flight.server.craft() as craft:
             craft.logs.reset()
-        told_s = flight.wait(lambda: flight.radio.standing.code == "block_silent", 1.0)
+        report_s = flight.wait(lambda: flight.radio.standing.code == "block_silent", 1.0)
         flight.wait(lambda: False, 0.6)
         speed, said = flight.speed_m_s, flight.radio.standing.sentence
         landed = flight.lands()
         fell = State.FREE_FALL in flight.states or State.LOCKED in flight.states
-    holds = told_s is not None and told_s < 0.35 and speed < 0.2 and landed and not fell
+    holds = report_s is not None and report_s < 0.35 and speed < 0.2 and landed and not fell
     return Row(
-        "standstill within 0.3 s, then a landing unseen",
+        "standstill within 0.3 s, then a landing without log data",
         holds,
-        f"told after {_ms(told_s)}, {speed:.2f} m/s 0.6 s later, landed: {_yes(landed)}",
+        f"reported after {_ms(report_s)}, {speed:.2f} m/s 0.6 s later, landed: {_yes(landed)}",
         said,
     )
 
@@ -226,7 +226,7 @@ def wrong_controller() -> Row:
     return Row("refused before the flight", "stabilizer.controller" in said, _yes(bool(said)), said)
 
 
-def nobody_there() -> Row:
+def no_vehicle() -> Row:
     """No vehicle answers."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
@@ -240,7 +240,7 @@ def nobody_there() -> Row:
         except TestudoError as error:
             said = str(error)
         passed_s = time.monotonic() - begin_s
-    return Row("told within 4 s", "did not answer" in said and passed_s < 4.5, f"{passed_s:.1f} s", said)
+    return Row("reported within 4 s", "did not answer" in said and passed_s < 4.5, f"{passed_s:.1f} s", said)
 
 
 def battery_is_empty() -> Row:
@@ -249,16 +249,16 @@ def battery_is_empty() -> Row:
         flight.climb().command = EAST
         with flight.server.craft() as craft:
             craft.vehicle.charge_v = 3.1
-        told_s = flight.wait(lambda: flight.phase == LinkPhase.LANDING, 4.0)
+        report_s = flight.wait(lambda: flight.phase == LinkPhase.LANDING, 4.0)
         said = flight.radio.standing.sentence
         landed = flight.lands()
         flight.wait(lambda: flight.phase == LinkPhase.GROUND, 3.0)
         again = flight.ask(FlightAct.TAKE_OFF)
-    holds = told_s is not None and told_s < 2.3 and landed and "battery" in again
+    holds = report_s is not None and report_s < 2.3 and landed and "battery" in again
     return Row(
         "lands after 2 s, no second take-off",
         holds,
-        f"lands after {_ms(told_s)}, landed: {_yes(landed)}, then {again.partition(': ')[2]}",
+        f"lands after {_ms(report_s)}, landed: {_yes(landed)}, then {again.partition(': ')[2]}",
         said,
     )
 
@@ -269,12 +269,14 @@ def tumbles() -> Row:
         flight.climb().command = EAST
         with flight.server.craft() as craft:
             craft.vehicle.upside_down = True
-        told_s = flight.wait(lambda: flight.phase == LinkPhase.STOPPED, 2.0)
+        report_s = flight.wait(lambda: flight.phase == LinkPhase.STOPPED, 2.0)
         flight.wait(lambda: not flight.motors_on and flight.height_m < 0.01, 2.0)
         said, again = flight.radio.standing.sentence, flight.ask(FlightAct.ARM)
         off = not flight.motors_on
-    holds = told_s is not None and told_s < 0.5 and off and "arming refused" in again
-    return Row("motors off, told, no arming", holds, f"told after {_ms(told_s)}, motors off: {_yes(off)}", said)
+    holds = report_s is not None and report_s < 0.5 and off and "arming refused" in again
+    return Row(
+        "motors off, reported, no arming", holds, f"reported after {_ms(report_s)}, motors off: {_yes(off)}", said
+    )
 
 
 def is_locked() -> Row:
@@ -318,13 +320,13 @@ def second_commander() -> Row:
 
         thread = threading.Thread(target=send, daemon=True)
         thread.start()
-        told_s = flight.wait(lambda: flight.radio.standing.code == "second_commander", 2.0)
+        report_s = flight.wait(lambda: flight.radio.standing.code == "second_commander", 2.0)
         said = flight.radio.standing.sentence
         ends.set()
         thread.join()
-        well_s = flight.wait(lambda: not flight.radio.standing.code, 3.0)
-    holds = told_s is not None and told_s < 0.5 and well_s is not None
-    return Row("told within 0.5 s, held", holds, f"told after {_ms(told_s)}, over after {_ms(well_s)}", said)
+        end_s = flight.wait(lambda: not flight.radio.standing.code, 3.0)
+    holds = report_s is not None and report_s < 0.5 and end_s is not None
+    return Row("reported within 0.5 s, held", holds, f"reported after {_ms(report_s)}, over after {_ms(end_s)}", said)
 
 
 def emergency(share: float) -> Row:

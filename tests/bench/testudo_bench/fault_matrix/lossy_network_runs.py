@@ -1,4 +1,4 @@
-"""`testudo bench lossy`: robots cross while the network delays and loses their messages."""
+"""`testudo bench lossy`: robots swap places while the network delays and loses their messages."""
 
 import math
 import os
@@ -48,19 +48,19 @@ def bench_lossy(
 ) -> BenchResult:
     """Let robots on a circle swap places over DDS, on the plant, while the network delays and loses messages.
 
-    Beside it, in turn, the same with a perfect network; and once without the shield, which must show contacts.
-    With ``--radio-burst-ms`` it is the radio from the station to drones that is lost for moments, in lock-step, and
-    the network between the robots is perfect.
+    Runs alternate with runs on a perfect network; one run without the shield must show contacts. With
+    ``--radio-burst-ms`` the radio from the station to drones is lost in bursts, in lock-step, and the network between
+    the robots is perfect.
 
     Args:
-        team_size: robots.
-        delay_ms: time that each message between two robots takes.
-        loss: share of these messages that is lost.
+        team_size: number of robots.
+        delay_ms: delay of each message between two robots.
+        loss: share of lost messages.
         robot: name or file of a drone; with ``--radio-burst-ms`` only.
-        radio_burst_ms: length of the bursts in which no set-points get through; 0 for none.
+        radio_burst_ms: length of the bursts in which all set-points are lost; 0 for none.
         radio_every_s: mean time between two bursts.
-        repeats: runs with each network; each begins at other places.
-        minutes: longest time of one.
+        repeats: runs with each network; each has other starts.
+        minutes: time limit of a run.
         say: receives progress messages.
     """
     if team_size < _NEEDS_TWO:
@@ -130,7 +130,7 @@ def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module
         "seed": seed,
         "time_s": end_s - begin_s,
         "arrival_s": {name: None if at_s is None else at_s - begin_s for name, at_s in arrivals.items()},
-        "messages": radio.said,
+        "messages": radio.sent,
         "lost": radio.lost,
         "longest_delay_s": radio.longest_s,
         "restarts": restarts,
@@ -208,8 +208,8 @@ def _result(runs: Sequence[dict[str, Any]], team_size: int, bad: Network, load: 
     title = (
         f"{team_size} robots swap places, 50 Hz, network between them: {bad}; {values['contacts']} contacts, "
         f"{values['arrived']} of {values['goals']} goals reached"
-        + (f", {ratio:.2f} times as long on the way as with a perfect one" if ratio else "")
-        + ("; but none without the shield either, which tells nothing" if values["control_contacts"] == 0 else "")
+        + (f", {ratio:.2f} times the travel time with a perfect network" if ratio else "")
+        + ("; inconclusive: none without the shield either" if values["control_contacts"] == 0 else "")
     )
     columns = (
         "network",

@@ -1,6 +1,6 @@
 """Drones swap places while their radio link is lost in bursts: `testudo bench lossy --radio-burst-ms`.
 
-In lock-step: what is measured does not depend on how busy the machine is.
+Runs are in lock-step, so the results do not depend on the load of the machine.
 """
 
 import json
@@ -152,7 +152,7 @@ def _result(
     title = (
         f"{team_size} {robot} swap places, 50 Hz, {first['case']}: {first['contacts']} contacts in "
         f"{first['seconds']:.0f} s, {first['bursts']} bursts, {first['arrived']} of {first['runs']} runs arrived"
-        + ("; but none without the shield either, which tells nothing" if control == 0 else "")
+        + ("; inconclusive: none without the shield either" if control == 0 else "")
     )
     columns = (
         "radio",

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
 
 import jax
 import numpy as np
@@ -61,7 +60,10 @@ def bench_improve(
         "interrupted": interrupted,
         "seconds": seconds,
         "device": devices().to_dict(),
-        "arms": {name: _numbers(outcome) for name, outcome in outcomes.items()},
+        "arms": {
+            name: {field: [float(value) for value in values] for field, values in vars(outcome).items()}
+            for name, outcome in outcomes.items()
+        },
     }
     title = (
         f"navigation, {budget.config.team_size} {robot}; the plant has {plant.speed_scale:g} of the speed, "
@@ -75,7 +77,7 @@ def bench_improve(
 
 
 def _run_arms(study: Study, outcomes: dict[str, MismatchOutcome], say: Callable[[str], None]) -> None:
-    """Train and evaluate the old policies and all arms; each outcome is stored when it is known."""
+    """Train and evaluate the old policies and each way of learning; each outcome is stored when it is known."""
     steps = len(ARMS) + 1
 
     def reporter(number: int, text: str) -> Callable[[float], None]:
@@ -107,9 +109,5 @@ def _row(name: str, outcome: MismatchOutcome, old: MismatchOutcome) -> tuple[str
     )
 
 
-def _spread(values: np.ndarray, digits: int) -> str:
+def _spread(values: np.ndarray | jax.Array, digits: int) -> str:
     return f"{np.median(values):.{digits}f} ({np.min(values):.{digits}f} to {np.max(values):.{digits}f})"
-
-
-def _numbers(outcome: MismatchOutcome) -> dict[str, Any]:
-    return {name: [float(value) for value in values] for name, values in vars(outcome).items()}

@@ -1,8 +1,8 @@
-"""Flights of the package crazyflow under random commands, and ours under the same: same tier, same parameters.
+"""Flights of crazyflow and testudo under the same random commands, with the same tier and parameters.
 
 Run as a program, it writes reference flights for a machine without crazyflow::
 
-    python -m testudo_bench.performance.crazyflow_reference tests/sim/crazyflow_flights.json
+    python -m testudo_bench.performance.crazyflow_reference tests/sim/physics/crazyflow_flights.json
 """
 
 import json
@@ -29,14 +29,14 @@ HOLD_STEPS = 10
 """Steps for which a random command holds."""
 SECONDS = 2.0
 FLIGHTS = 3
-KEPT_STEPS = 250
-"""Of a reference: every half second."""
-_START_M = 100.0  # High above the floor, which crazyflow has
+REFERENCE_STEPS = 250
+"""Interval of the poses of a reference: half a second."""
+_START_M = 100.0  # Start height, far above the floor of crazyflow
 
 
 @dataclass(frozen=True)
 class Poses:
-    """Of K flights after each of T steps."""
+    """Poses of K flights after each of T steps."""
 
     position_world: np.ndarray  # (T, 3, K) [m]
     quaternion_xyzw: np.ndarray  # (T, 4, K)
@@ -65,8 +65,8 @@ def shipped(tier: str, drone: str) -> dict[str, Any]:
 def random_commands(tier: str, values: Mapping[str, Any], seed: int = 0) -> np.ndarray:
     """Return commands (C, 4, K), each for `HOLD_STEPS`.
 
-    Attitudes within 0.4 rad and 0.7 to 1.3 times the weight; of rotors [N] 10 % around the fourth of it, which turns a
-    drone over several times in two seconds.
+    Attitudes are within 0.4 rad, thrusts 0.7 to 1.3 times the weight. Rotor thrusts [N] are within 10 % of a quarter of
+    the weight, so that a drone turns over several times in two seconds.
     """
     rng = np.random.default_rng(seed)
     count = round(SECONDS * RATE_HZ / HOLD_STEPS)
@@ -79,7 +79,7 @@ def random_commands(tier: str, values: Mapping[str, Any], seed: int = 0) -> np.n
 
 
 def our_flights(tier: str, values: Mapping[str, Any], commands: np.ndarray, parts: int = 1) -> Poses:
-    """Return our flights; each step of `RATE_HZ` in so many parts."""
+    """Return the flights of testudo; each step of `RATE_HZ` is divided into ``parts``."""
     place = np.tile([[0.0], [0.0], [_START_M]], (1, FLIGHTS))
     level = np.tile([[0.0], [0.0], [0.0], [1.0]], (1, FLIGHTS))
     still = np.zeros((3, FLIGHTS))
@@ -98,7 +98,7 @@ def our_flights(tier: str, values: Mapping[str, Any], commands: np.ndarray, part
 
 
 def weight(values: Mapping[str, Any]) -> float:
-    """Return the weight [N]: the thrust that all flights start with."""
+    """Return the weight [N], which is the initial thrust of all flights."""
     return values["mass"] * GRAVITY_M_S2
 
 
@@ -118,7 +118,7 @@ def their_flights(
 
 
 def _simulation(tier: str, drone: str, values: Mapping[str, Any], integrator: str) -> tuple[Any, Any]:
-    """Return crazyflow's simulation of hovering drones, and what sends it commands."""
+    """Return crazyflow's simulation of hovering drones, and the function that sends commands to it."""
     from crazyflow.control import Control
     from crazyflow.control.transform import motor_force2rotor_vel
     from crazyflow.sim import Sim
@@ -154,20 +154,20 @@ def gap(ours: Poses, theirs: Poses) -> ReferenceGap:
 
 
 def reference() -> dict[str, Any]:
-    """Return flights of every tier and drone as crazyflow flies them now, with its parameters and where it is from."""
+    """Return the flights of every tier and drone by the installed crazyflow, with its parameters and version."""
     flights = []
     for tier in TIERS:
         for drone in DRONES:
             values = shipped(tier, drone)
             poses = their_flights(tier, drone, values, random_commands(tier, values))
-            kept = slice(KEPT_STEPS - 1, None, KEPT_STEPS)
+            chosen = slice(REFERENCE_STEPS - 1, None, REFERENCE_STEPS)
             flights.append(
                 {
                     "tier": tier,
                     "drone": drone,
                     "parameters": values,
-                    "position_world": np.round(poses.position_world[kept], 9).tolist(),
-                    "quaternion_xyzw": np.round(poses.quaternion_xyzw[kept], 9).tolist(),
+                    "position_world": np.round(poses.position_world[chosen], 9).tolist(),
+                    "quaternion_xyzw": np.round(poses.quaternion_xyzw[chosen], 9).tolist(),
                 }
             )
     return {

@@ -99,7 +99,7 @@ def _plan(fleet: Fleet, run: Path) -> tuple[ProcessPlan, ...]:
     """
     age = {f"latency_{end}_s": _ODOMETRY_AGE_S for end in ("low", "high")}
     return tuple(
-        replace(process, parameters=process.parameters | age) if process.name == "plant" else process
+        replace(process, parameters={**process.parameters, **age}) if process.name == "plant" else process
         for process in plan(fleet, run_folder=run, duration_s=10_000.0)
     )
 

@@ -113,6 +113,7 @@ def bench_gpu(
     stepping = list(_step_all(robot, repeats, begin + 60 * minutes, say))
     measured = [one for one in stepping if one.note != _NO_TIME]
     left = len(stepping) - len(measured)
+    skipped = [(f"{left} more", "", "", "give --minutes more", "", "", "")] if left else []
     here = devices()
     values = {
         "device": here.to_dict(),
@@ -126,7 +127,7 @@ def bench_gpu(
     return BenchResult(
         f"navigation with the shield at every tick, {here.text}",
         ("what", "robots", "worlds", "decisions/s", "physics steps/s", "compile", "memory"),
-        [*_learning_rows(learning), *map(_row, measured), *_left_rows(left)],
+        [*_learning_rows(learning), *map(_row, measured), *skipped],
         values,
     )
 
@@ -151,11 +152,6 @@ def _learning_rows(learning: "Learning") -> Iterable[tuple[str, ...]]:
     size, worlds = str(learning.team_size), f"{learning.worlds:,}"
     yield "training", size, worlds, f"{learning.decisions_per_s:,.0f}", "", f"{learning.compile_s:.1f} s", ""
     yield f"training to success {learning.success:g}", size, worlds, reached, "", "", ""
-
-
-def _left_rows(left: int) -> Iterable[tuple[str, ...]]:
-    if left:
-        yield (f"{left} more", "", "", "give --minutes more", "", "", "")
 
 
 def _step_all(robot: str, repeats: int, end: float, say: Callable[[str], None]) -> Iterable[Stepping]:

@@ -119,13 +119,11 @@ def _reference(dimension: int, count: int, repeats: int) -> float | None:
     square = np.eye(dimension)
     problems = [(square, np.array(targets[:, i]), -normals[:, :, i], -bounds[:, i]) for i in range(_REFERENCE_SOLVES)]
 
-    def once() -> float:
-        begin = time.perf_counter()
+    def solve_all() -> None:
         for problem in problems:
             quadprog.solve_qp(*problem)
-        return time.perf_counter() - begin
 
-    return _REFERENCE_SOLVES / statistics.median(once() for _ in range(repeats))
+    return _REFERENCE_SOLVES / statistics.median(seconds(solve_all) for _ in range(repeats))
 
 
 def _latency(repeats: int) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:

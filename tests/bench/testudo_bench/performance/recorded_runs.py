@@ -78,11 +78,7 @@ def bench_import(*, team_size: int = 5, repeats: int = 3, say: Callable[[str], N
     }
     rows = [
         ("times real time", f"{values['times_real_time']:.0f}", f"≥ {_IMPORT_BAR:.0f}"),
-        (
-            "times 772 s, the common duration",
-            f"{values['times_real_time_of_772_s']:.0f}",
-            f"≥ {_IMPORT_BAR:.0f}",
-        ),
+        ("times 772 s, the common duration", f"{values['times_real_time_of_772_s']:.0f}", f"≥ {_IMPORT_BAR:.0f}"),
         ("times real time by processor time", f"{values['times_real_time_by_processor']:.0f}", ""),
         ("wall clock", f"{wall:.2f} s", ""),
         ("reading and checking", f"{values['reading_s']:.2f} s", ""),

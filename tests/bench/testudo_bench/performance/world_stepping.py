@@ -95,7 +95,7 @@ def drive_to_goals(
     return jax.lax.scan(step, state, jax.random.split(key, decisions))
 
 
-def _run_kernel(environment: Environment, motion: MotionState) -> MotionState:
+def _run_kernel(environment: Environment, motion: MotionState) -> tuple[MotionState, StoppingPoint, PeerTable]:
     """Compute rows, projection and kinematics on the true state.
 
     The nominal velocity rotates, because velocities of robots at rest decay to denormal numbers, which are slow.

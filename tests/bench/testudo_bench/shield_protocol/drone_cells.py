@@ -6,7 +6,7 @@ keeps whole columns free, and limits their speed next to others.
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import Any
 
 from testudo_bench.shield_protocol.protocol_cell import (
     ALL_LAYERS,
@@ -20,16 +20,17 @@ from testudo_bench.shield_protocol.protocol_cell import (
     Rule,
     hostile_cells,
     negative_control,
+    projection_controls,
 )
 
 _EPISODES, _FEW = 200, 64
 _HORIZON_S = 60.0
-_BURSTS = {"radio_burst_s": 0.1, "radio_chance": 0.04}
+_BURSTS: dict[str, Any] = {"radio_burst_s": 0.1, "radio_chance": 0.04}
 """The link is lost for 100 ms every 0.6 s on average: one set-point in six."""
 
-WRONG: dict[str, dict[str, object]] = {"100 ms, 10 % loss": {"message_s": 0.1, "loss": 0.1}, **DISTURBANCES}
+WRONG: dict[str, dict[str, Any]] = {"100 ms, 10 % loss": {"message_s": 0.1, "loss": 0.1}, **DISTURBANCES}
 """Conditions that the shield of drones must tolerate, by name."""
-RADIO: dict[str, dict[str, object]] = {
+RADIO: dict[str, dict[str, Any]] = {
     "radio bursts of 100 ms": _BURSTS,
     "radio bursts of 500 ms": {"radio_burst_s": 0.5, "radio_chance": 0.01},
     "radio of one lost for 2 s": {"radio_lost_s": 2.0},
@@ -73,11 +74,11 @@ def _make(
     layers: str = ALL_LAYERS,
     claim: Claim = Claim.COVERED,
     onboard_brake: bool = True,
-    **wrong: object,
+    **wrong: Any,
 ) -> ProtocolCell:
     kind = "drone" if onboard_brake else "drone without brake"
     episodes = _FEW if claim is Claim.REPORTED or size > 4 else _EPISODES
-    conditions = Conditions(onboard_brake=onboard_brake, **wrong)  # type: ignore[arg-type]
+    conditions = Conditions(onboard_brake=onboard_brake, **wrong)
     return ProtocolCell(
         f"{kind}, {formation.value} of {size}",
         what,
@@ -128,48 +129,20 @@ def _without_brake(robot: str) -> Iterator[ProtocolCell]:
 
 def _controls(robot: str) -> Iterator[ProtocolCell]:
     """Yield the negative controls, each after its intact twin."""
-    swap, gate = Formation.SWAP, {"layers": GATE_ONLY}
-    alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED}
+    swap, gate = Formation.SWAP, GATE_ONLY
+    bare = _make(robot, 4, swap, layers=PROJECTION_ONLY, claim=Claim.REPORTED)
+    lossy = _make(robot, 4, swap, "300 ms, 90 % loss", layers=gate, message_s=0.3, loss=0.9)
+    killed = _make(robot, 2, swap, "process killed", layers=gate, dead_s=math.inf)
     for twin, what, change in (
-        (
-            _make(robot, 4, swap, "300 ms, 90 % loss", **gate, message_s=0.3, loss=0.9),
-            "space taken without acknowledgement",
-            {"blind_take": True},
-        ),
-        (_make(robot, 2, swap, "process killed", **gate, dead_s=math.inf), "driver holds for 1.5 s", {"driver_s": 1.5}),
-        (_make(robot, 4, swap, **alone), "no shield", {"rule": Rule.NONE}),
-        (
-            _make(robot, 2, Formation.SYMMETRIC, "often late ticks", **alone, late_chance=0.3),
-            "plain barrier",
-            {"rule": Rule.PLAIN},
-        ),
-        (
-            replace(_make(robot, 4, swap, "1 s", **alone, message_s=1.0), resolves=False),
-            "time since arrival",
-            {"blind_age": True},
-        ),
-        (
-            replace(
-                _make(
-                    robot,
-                    2,
-                    Formation.HEAD_ON,
-                    "dead-man time of 2 s, very late ticks",
-                    **alone,
-                    late_chance=0.3,
-                    dead_man_s=2.0,
-                    late_periods=90,
-                ),
-                resolves=False,
-            ),
-            "T for T_hold",
-            {"rule": Rule.ONE_TICK},
-        ),
+        (lossy, "space taken without acknowledgement", {"blind_take": True}),
+        (killed, "driver holds for 1.5 s", {"driver_s": 1.5}),
+        (bare, "no shield", {"rule": Rule.NONE}),
     ):
         yield twin
         yield negative_control(twin, what, _FEW, **change)
+    yield from projection_controls(_make, robot, _FEW, ("1 s", 1.0), dead_man_s=2.0, late_periods=90)
     # with the stop-tube check only: the separation of layer 1 exceeds the reach of the downwash
-    stacked = _make(robot, 2, Formation.VERTICAL, **gate)
+    stacked = _make(robot, 2, Formation.VERTICAL, layers=gate)
     yield stacked
     yield negative_control(stacked, "heights count in full", _FEW, level=True)
     yield negative_control(

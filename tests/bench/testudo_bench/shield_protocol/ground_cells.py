@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from testudo_bench.shield_protocol.protocol_cell import (
     ALL_LAYERS,
@@ -16,6 +17,7 @@ from testudo_bench.shield_protocol.protocol_cell import (
     Rule,
     hostile_cells,
     negative_control,
+    projection_controls,
 )
 from testudo_hardware.spec import robot_files
 
@@ -61,7 +63,7 @@ def mujoco_cells() -> list[ProtocolCell]:
 
 
 def in_quick(cell: ProtocolCell) -> bool:
-    """Return whether a quick run has the cell; it skips cells that need further programs for slow robots or drones."""
+    """Return whether a quick run has the cell: it skips those that need more programs for slow robots or drones."""
     if cell.robot == DRONE and cell.robot != fast_robot():
         return cell.size == 2 and cell.formation is not Formation.BLOCKS
     plain = cell.formation in (Formation.HEAD_ON, Formation.SYMMETRIC, Formation.SWAP)
@@ -114,7 +116,7 @@ def _make(
     layers: str = ALL_LAYERS,
     claim: Claim = Claim.COVERED,
     dynamics: str | None = None,
-    **wrong: object,
+    **wrong: Any,
 ) -> ProtocolCell:
     """Return a cell; ``wrong`` are its `Conditions`."""
     dynamics = dynamics or ("slow" if robot == SLOW else "fast")
@@ -132,10 +134,10 @@ def _make(
         horizon,
         episodes,
         Conditions(**wrong),
-    )  # type: ignore[arg-type]
+    )
 
 
-_WRONG: dict[str, dict[str, object]] = {
+_WRONG: dict[str, dict[str, Any]] = {
     "50 ms": {"message_s": 0.05},
     "300 ms": DISTURBANCES["300 ms"],
     "30 % loss": {"loss": 0.3},
@@ -151,48 +153,18 @@ def _controls(robot: str) -> Iterator[ProtocolCell]:
 
     Most are for fast robots, because slow robots tolerate these errors.
     """
-    swap, gate = Formation.SWAP, {"layers": GATE_ONLY}
-    twin = _make(robot, 4, swap, "300 ms, 90 % loss", **gate, message_s=0.3, loss=0.9)
+    swap, gate = Formation.SWAP, GATE_ONLY
+    twin = _make(robot, 4, swap, "300 ms, 90 % loss", layers=gate, message_s=0.3, loss=0.9)
     yield twin
     yield negative_control(twin, "space taken without acknowledgement", _FEW, blind_take=True)
     if robot == SLOW:
         return
-    twin = _make(robot, 2, swap, "process killed", **gate, dead_s=math.inf)
+    twin = _make(robot, 2, swap, "process killed", layers=gate, dead_s=math.inf)
     yield twin
     yield negative_control(twin, "driver holds for 0.5 s", _FEW, driver_s=0.5)
-    alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED}
-    yield negative_control(_make(robot, 4, swap, **alone), "no shield", _FEW, rule=Rule.NONE)
-    for twin, what, change in (
-        (
-            _make(robot, 2, Formation.SYMMETRIC, "often late ticks", **alone, late_chance=0.3),
-            "plain barrier",
-            {"rule": Rule.PLAIN},
-        ),
-        (
-            replace(_make(robot, 4, swap, "600 ms", **alone, message_s=0.6), resolves=False),
-            "time since arrival",
-            {"blind_age": True},
-        ),
-        (
-            replace(
-                _make(
-                    robot,
-                    2,
-                    Formation.HEAD_ON,
-                    "dead-man time of 1 s, very late ticks",
-                    **alone,
-                    late_chance=0.3,
-                    dead_man_s=1.0,
-                    late_periods=40,
-                ),
-                resolves=False,
-            ),
-            "T for T_hold",
-            {"rule": Rule.ONE_TICK},
-        ),
-    ):
-        yield twin
-        yield negative_control(twin, what, _FEW, **change)
+    bare = _make(robot, 4, swap, layers=PROJECTION_ONLY, claim=Claim.REPORTED)
+    yield negative_control(bare, "no shield", _FEW, rule=Rule.NONE)
+    yield from projection_controls(_make, robot, _FEW, ("600 ms", 0.6), dead_man_s=1.0, late_periods=40)
 
 
 def _compared(robot: str) -> Iterator[ProtocolCell]:

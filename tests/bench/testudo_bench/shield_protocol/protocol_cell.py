@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from testudo_sim.team.fault_schedule import FAILED_PROCESS, FALSE_SENDER, PURSUER
 
@@ -116,7 +117,7 @@ class ProtocolCell:
         return math.isinf(self.conditions.dead_s) or math.isinf(self.conditions.radio_lost_s)
 
 
-DISTURBANCES: dict[str, dict[str, object]] = {
+DISTURBANCES: dict[str, dict[str, Any]] = {
     "300 ms": {"message_s": 0.3},
     "50 % loss": {"loss": 0.5},
     "90 % loss": {"loss": 0.9},
@@ -141,11 +142,11 @@ def hostile_cells(make: Callable[..., ProtocolCell], robot: str) -> Iterator[Pro
         ("liar", FALSE_SENDER, 0.0),
         ("freezer", FAILED_PROCESS, math.inf),
     ):
-        wrong = {"hostile_kind": kind, "dead_s": dead_s}
-        yield make(robot, HOSTILE_SIZE, Formation.SWAP, what, claim=Claim.HOSTILE, **wrong)
+        wrong = {"claim": Claim.HOSTILE, "hostile_kind": kind, "dead_s": dead_s}
+        yield make(robot, HOSTILE_SIZE, Formation.SWAP, what, **wrong)
 
 
-def negative_control(twin: ProtocolCell, what: str, episodes: int, **change: object) -> ProtocolCell:
+def negative_control(twin: ProtocolCell, what: str, episodes: int, **change: Any) -> ProtocolCell:
     """Return the negative control of a cell: the same cell with ``change`` in its conditions."""
     return replace(
         twin,
@@ -154,4 +155,28 @@ def negative_control(twin: ProtocolCell, what: str, episodes: int, **change: obj
         episodes=episodes,
         twin=twin.name,
         conditions=replace(twin.conditions, **change),
-    )  # type: ignore[arg-type]
+    )
+
+
+def projection_controls(
+    make: Callable[..., ProtocolCell],
+    robot: str,
+    episodes: int,
+    delay: tuple[str, float],
+    *,
+    dead_man_s: float,
+    late_periods: int,
+) -> Iterator[ProtocolCell]:
+    """Yield the negative controls of layer 1 alone, each after its intact twin; ``delay``: name and delay [s]."""
+    alone = {"layers": PROJECTION_ONLY, "claim": Claim.REPORTED}
+    late = {**alone, "late_chance": 0.3}
+    what = f"dead-man time of {dead_man_s:g} s, very late ticks"
+    swap = make(robot, 4, Formation.SWAP, delay[0], **alone, message_s=delay[1])
+    head_on = make(robot, 2, Formation.HEAD_ON, what, **late, dead_man_s=dead_man_s, late_periods=late_periods)
+    for twin, what, change in (
+        (make(robot, 2, Formation.SYMMETRIC, "often late ticks", **late), "plain barrier", {"rule": Rule.PLAIN}),
+        (replace(swap, resolves=False), "time since arrival", {"blind_age": True}),
+        (replace(head_on, resolves=False), "T for T_hold", {"rule": Rule.ONE_TICK}),
+    ):
+        yield twin
+        yield negative_control(twin, what, episodes, **change)

@@ -1,4 +1,4 @@
-"""Rows 15 to 18: what is wrong in the files is refused at the start, in one line."""
+"""Rows 15 to 18 and 30 to 32: invalid files are refused in one line; damaged recordings and a full disk."""
 
 import hashlib
 import resource
@@ -71,7 +71,7 @@ def _policy(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 
 
 def _pinned(folder: Path, edit: Callable[[onnx.ModelProto], None]) -> None:
-    """Change the model and let the fleet file name its new hash: only what is inside can refuse it."""
+    """Change the model and its hash in the fleet file, so that only its contents can be refused."""
     file = folder / "policy.onnx"
     before = PolicyArtefact.load(file).sha256
     model = onnx.load(file)
@@ -101,7 +101,7 @@ def _text(file: str, before: str, after: str) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         text = (folder / file).read_text(encoding="utf-8")
         if before not in text:
-            raise AssertionError(f"{file} holds no {before!r} that could be spoiled")
+            raise AssertionError(f"{file} found no {before!r} to replace")
         (folder / file).write_text(text.replace(before, after, 1), encoding="utf-8")
 
     return spoil
@@ -120,7 +120,7 @@ def wrong_hash(folder: Path) -> FaultFinding:
 
 
 def newer_format(folder: Path) -> FaultFinding:
-    """Opset and IR that no runtime knows yet."""
+    """Opset and IR newer than any runtime."""
     return _all(folder, {"newer": (_newer, ("99",))})
 
 
@@ -130,7 +130,7 @@ def other_robot(folder: Path) -> FaultFinding:
 
 
 def bad_files(folder: Path) -> FaultFinding:
-    """Unknown key, wrong type, NaN, wrong unit, a limit of zero, an interval upside down."""
+    """Unknown key, wrong type, NaN, wrong unit, a limit of zero, a reversed interval."""
     accel = "acceleration = { value = 5.0"
     return _all(
         folder,
@@ -152,7 +152,7 @@ BAG = "run_0.mcap"
 _WATCH_S = 3.0
 _TICK_S = 0.02
 _SLOWER = 1.5
-"""The time from odometry to actuator may grow by chance; a recorder that held control up would show far more."""
+"""Permitted random growth of the time between commands; a recorder that delays control causes far more."""
 
 
 def _copy(run: Path, folder: Path) -> Path:
@@ -160,11 +160,11 @@ def _copy(run: Path, folder: Path) -> Path:
     return folder
 
 
-def _middle_chunk(data: bytes) -> tuple[int, int]:
+def _middle_chunk(data: bytes | bytearray) -> tuple[int, int]:
     """Return where the chunk that holds or follows the middle of an MCAP file begins and ends.
 
     A record is its opcode, its length as 8 bytes, and its content; the checksum of a chunk is over its messages, and
-    the indices between chunks have none: a byte changed there costs nothing.
+    the indices between chunks have none: a changed byte there has no effect.
     """
     begin = MAGIC_SIZE
     while begin < len(data):
@@ -172,7 +172,7 @@ def _middle_chunk(data: bytes) -> tuple[int, int]:
         if data[begin] == Opcode.CHUNK and end > len(data) // 2:
             return begin, end
         begin = end
-    raise HarnessError("the recording has no chunk behind its middle")
+    raise HarnessError("the recording has no chunk after its middle")
 
 
 def _replay(folder: Path, *words: str) -> int:
@@ -182,7 +182,7 @@ def _replay(folder: Path, *words: str) -> int:
 
 
 def damaged(run: Path) -> FaultFinding:
-    """Cut short, a corrupt chunk, no metadata: the valid part is read, the loss told, and the exit status not 0."""
+    """Cut short, a corrupt chunk, no metadata: the valid part is read, the loss reported, and the exit status not 0."""
     whole, notes = read_run(run), []
     for name in ("cut", "chunk", "metadata"):
         folder = _copy(run, run.parent / f"{name}_{time.monotonic_ns()}")
@@ -206,7 +206,7 @@ def damaged(run: Path) -> FaultFinding:
 
 
 def nonsense(run: Path) -> FaultFinding:
-    """A topic of another type, a missing topic, no run at all, and a process that began anew inside."""
+    """A missing bag, a missing fleet file, and a bag with other data."""
     notes = []
     for name, spoil in {
         "no bag": lambda folder: (folder / BAG).unlink(),
@@ -226,7 +226,7 @@ def nonsense(run: Path) -> FaultFinding:
 
 
 def full_disk(harness: FleetHarness) -> FaultFinding | None:
-    """The recorder may write no more: it says so once and ends, and control goes on as before."""
+    """The recorder cannot write: it reports one error and ends, and control is unaffected."""
 
     def between_s(since_s: float) -> float:
         times = np.diff([at_s for at_s, _ in harness.observer.robots["r0"].sent if at_s >= since_s])
@@ -240,17 +240,17 @@ def full_disk(harness: FleetHarness) -> FaultFinding | None:
     harness.events()
     resource.prlimit(harness.processes.process_id("recorder"), resource.RLIMIT_FSIZE, (limit, limit))
     full_s = time.monotonic()
-    harness.wait(lambda: harness.processes.exit_status("recorder") is not None, "the recorder lives on", 10.0)
+    harness.wait(lambda: harness.processes.exit_status("recorder") is not None, "the recorder does not end", 10.0)
     ended_s = time.monotonic() - full_s
     time.sleep(_WATCH_S)
     lines = [
         event.values["text"] for event in harness.events() if event.kind == "error_line" and event.process == "recorder"
     ]
     after_s = between_s(full_s)
-    goes_on = harness.observer.drives("r0", _WATCH_S)
-    if not drove or (not goes_on and harness.observer.codes_since("r0", full_s) - {""} == {"stale_pose"}):
-        return None  # the machine stalls as it is; if it stalls every time, the row fails
-    sound = goes_on and len(lines) == 1 and after_s <= _SLOWER * before_s + _TICK_S / 2
+    still_drives = harness.observer.drives("r0", _WATCH_S)
+    if not drove or (not still_drives and harness.observer.codes_since("r0", full_s) - {""} == {"stale_pose"}):
+        return None  # the machine stalled; if it stalls every time, the row fails
+    sound = still_drives and len(lines) == 1 and after_s <= _SLOWER * before_s + _TICK_S / 2
     return FaultFinding(
         sound,
         ended_s,

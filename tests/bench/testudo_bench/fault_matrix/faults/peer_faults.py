@@ -15,6 +15,7 @@ from std_msgs.msg import UInt8MultiArray
 
 from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes, keeps_driving
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
+from testudo_bench.fault_matrix.harness.relay_observer import PeerChange
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.shield.geometry import point_distance
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
@@ -33,7 +34,7 @@ _BEFORE_S = 0.06
 """True poses come every 20 ms and contacts slightly later: this long before a reported contact nobody pushed yet."""
 
 
-def _changed(change: Callable[[PeerMessage], PeerMessage | None]) -> Callable[[Any], Any]:
+def _changed(change: Callable[[PeerMessage], PeerMessage | None]) -> PeerChange:
     """Return a relay that changes peer messages."""
 
     def relay(_sender: str, _receiver: str, message: UInt8MultiArray) -> UInt8MultiArray | None:
@@ -144,8 +145,8 @@ def no_room_left(harness: FleetHarness) -> FaultFinding | None:
 
     def enclosed_since() -> float | None:
         record = heard.record
-        points = record.neighbour_control_point_world if record.control_point_world else ()
-        near = [math.dist(point, record.control_point_world) < _NEAR_M for point in points]
+        own = record.control_point_world
+        near = [math.dist(point, own) < _NEAR_M for point in record.neighbour_control_point_world] if own else []
         return record.stamp_s if near and all(near) else None
 
     return brakes(harness, harness.wait(enclosed_since, "no message of the peers", 1.0))

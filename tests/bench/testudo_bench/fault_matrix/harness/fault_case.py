@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
@@ -35,8 +35,8 @@ class FaultRow:
     fault: str
     required: str
     limit_s: float | None  # Longest permitted time; None if the row requires none
-    inject: Callable[[FleetHarness], FaultFinding | None]
-    """Injects the fault once into a driving fleet; None if the machine stalled meanwhile: no finding."""
+    inject: Callable[[Any], FaultFinding | None]
+    """Injects the fault once into a `FleetHarness`, or without a fleet into a folder; None if the machine stalled."""
     fleet: str = "driving"
     """Kind of fleet that the fault needs: driving, tracked, pursued, weak, recorded, run, or none."""
 

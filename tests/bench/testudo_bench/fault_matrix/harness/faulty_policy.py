@@ -1,8 +1,7 @@
-"""The policy node with a policy that fails when a file says so: raise, hang SECONDS, nan, or clock SECONDS.
+"""The policy node with a policy that fails on request: raise, hang SECONDS, nan, or clock SECONDS.
 
-The last moves the clock of the process, which every age and watchdog in it reads, by so much for half a second.
-
-The file's path is in the environment; a fault that was done deletes it, and its time is told as an event.
+The request is in a file whose path is in the environment; it is deleted, and its time is reported as an event. `clock`
+shifts the clock of the process, which all its ages and watchdogs read, for half a second.
 """
 
 import os
@@ -25,7 +24,7 @@ _steady, _wall = time.monotonic, time.time
 
 
 def step(artefact: PolicyArtefact, signals: dict[str, np.ndarray], hidden: np.ndarray) -> Any:
-    """Run the policy, or fail as told."""
+    """Run the policy, or fail as requested."""
     file = Path(os.environ[VARIABLE])
     if not file.exists():
         return _step(artefact, signals, hidden)
@@ -36,7 +35,7 @@ def step(artefact: PolicyArtefact, signals: dict[str, np.ndarray], hidden: np.nd
         _move_clocks(float(amount))
         threading.Timer(_CLOCK_S, _move_clocks, [0.0]).start()
     if kind == "raise":
-        raise RuntimeError("told to")
+        raise RuntimeError("requested fault")
     if kind == "hang":
         time.sleep(float(amount))
     nominal, hidden = _step(artefact, signals, hidden)

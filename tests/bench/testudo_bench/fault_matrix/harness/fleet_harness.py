@@ -115,7 +115,7 @@ class FleetHarness:
 
     Robot r0 receives its odometry and its peers' messages through relays, and its policy fails on request. With
     ``module``, the policy of every robot, all robots receive peers through relays, odometry is direct, and all ticks
-    are kept.
+    are stored.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""The policy node without its shield: what the policy wants is sent.
-
-A harness in which robots then touch can tell whether the shield does its work.
-"""
+"""The policy node without its shield, as a negative control: it sends the nominal command."""
 
 import sys
 from typing import Any
@@ -16,10 +13,10 @@ from testudo_nodes.robot.policy_node import main
 
 
 def step(
-    shield: Shield, sight: ShieldInputs, own: ReservedSpace, nominal_world: np.ndarray, _number: Any
+    shield: Shield, inputs: ShieldInputs, own: ReservedSpace, nominal_world: np.ndarray, _number: Any
 ) -> tuple[ShieldResult, ReservedSpace]:
-    """Let the wish pass."""
-    command = shield.model.limit_command(actuator_command(shield.model, sight.stop, nominal_world))
+    """Return the nominal command."""
+    command = shield.model.limit_command(actuator_command(shield.model, inputs.stop, nominal_world))
     return ShieldResult(command, nominal_world, np.array(0.0), np.array(int(ShieldStatus.PASSED))), own
 
 
