@@ -1,8 +1,7 @@
 """Every row of the fault matrix over real DDS against the MuJoCo plant: the robot does what the row requires.
 
 Times are measured and judged by `testudo bench faults`, on a machine that does nothing else; here a brake only has to
-come within a second, and so from the fault. A machine that stalls makes robots brake before anything is injected:
-then the row is tried again.
+come within a second. On a stalled machine robots brake before the injection: then the row is repeated.
 """
 
 from importlib.util import find_spec
@@ -25,7 +24,7 @@ else:
 
 NUMBERS = set(range(1, 33))
 LONG = {8, 9, 15, 18, 21, 24, 26, 27, 28, 30, 31, 32}
-"""Rows that take long, or a fleet of their own, or whose like is in a shorter one."""
+"""Rows that take long, need a separate fleet, or resemble a shorter row."""
 BRAKE_S = 1.0
 
 
@@ -48,7 +47,7 @@ def test_no_row_of_the_matrix_is_missing():
 
 
 @pytest.mark.parametrize(("error", "found"), [("StalledError", None), ("HarnessError", False), ("ValueError", False)])
-def test_a_machine_that_stalls_is_told_from_a_fault(error, found):
+def test_a_stalled_machine_is_distinguished_from_a_fault(error, found):
     kinds = {"StalledError": StalledError, "HarnessError": HarnessError, "ValueError": ValueError}
 
     class Standing:
@@ -60,8 +59,8 @@ def test_a_machine_that_stalls_is_told_from_a_fault(error, found):
 
 
 @pytest.mark.parametrize(("code", "renewed"), [("brakes_weak", ["r0"]), ("no_response", ["r0"]), ("stale_pose", [])])
-def test_a_robot_that_remembers_bad_brakes_gets_a_new_process(code, renewed):
-    """By design nothing else ends that, and all rows that follow need robots that drive."""
+def test_a_latched_reason_code_is_cleared_by_a_new_process(code, renewed):
+    """By design nothing else clears it, and all following rows need driving robots."""
     asked = []
     harness = SimpleNamespace(
         observer=SimpleNamespace(robots={"r0": SimpleNamespace(code=code, mode="active")}),
@@ -82,15 +81,15 @@ def test_a_robot_that_remembers_bad_brakes_gets_a_new_process(code, renewed):
         (False, {""}, False),
     ],
 )
-def test_a_robot_that_has_to_go_on_may_stand_for_an_old_pose_alone(drove, codes, passed):
-    """A machine that stalls makes a robot hold at any moment, also in the first one after the fault."""
+def test_a_robot_that_must_drive_on_may_hold_only_for_a_stale_pose(drove, codes, passed):
+    """On a stalled machine a robot can hold at any time, also directly after the fault."""
     observer = SimpleNamespace(drives=lambda *_: drove, codes_since=lambda *_: codes)
     found = keeps_driving(SimpleNamespace(observer=observer), 0.0, 0.01)
     assert found is None if passed is None else found.passed is passed
 
 
 @pytest.mark.parametrize("row", [case(row) for row in ROWS if row.fleet == "driving"])
-def test_a_fleet_that_drives(row, driving):
+def test_fault_in_the_shared_driving_fleet(row, driving):
     for _ in range(TRIES):
         found = once(row, driving)
         if found is not None:
@@ -101,7 +100,7 @@ def test_a_fleet_that_drives(row, driving):
 
 
 @pytest.mark.parametrize("row", [case(row) for row in ROWS if row.fleet != "driving"])
-def test_a_fleet_of_its_own(row, tmp_path):
+def test_fault_in_a_separate_fleet(row, tmp_path):
     [outcome] = run_matrix([row], 1, tmp_path, lambda _: None)
     assert all(found.passed for found in outcome.found), outcome.note
     assert outcome.worst_s is None or outcome.worst_s <= max(BRAKE_S, 2 * row.limit_s)

@@ -1,4 +1,4 @@
-"""What the host took from the cores is the kernel's count of it, between two times of the steady clock."""
+"""Stolen processor time is read from the kernel, between two times of the steady clock."""
 
 from importlib.util import find_spec
 
@@ -10,14 +10,14 @@ if find_spec("rclpy") is not None:
     from testudo_bench.fault_matrix.harness.relay_observer import HostWatch, stolen_s
 
 
-def test_the_kernels_ticks_of_all_cores_are_read():
+def test_stolen_time_of_all_cores_is_read_from_the_kernel():
     assert stolen_s("cpu  8021558 2202586 303452 2434473 6033 0 42285 509878 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n") > 0
     ticks = [stolen_s(f"cpu 1 2 3 4 5 6 7 {steal} 0 0\n") for steal in (100, 300)]
     assert ticks[1] == 3 * ticks[0]
     assert stolen_s("cpu 1 2 3 4\n") == 0
 
 
-def test_what_was_taken_lies_between_the_looks_around_both_times():
+def test_stolen_time_is_the_difference_of_the_enclosing_samples():
     watch = HostWatch.__new__(HostWatch)
     watch._at_s, watch._total_s = [1.0, 1.01, 1.02, 1.03], [5.0, 5.0, 5.02, 5.05]
     assert watch.taken_s(1.0, 1.005) == 0
@@ -28,7 +28,7 @@ def test_what_was_taken_lies_between_the_looks_around_both_times():
     assert watch.taken_s(0.0, 9.0) == 0
 
 
-def test_it_watches_until_it_is_closed():
+def test_sampling_ends_when_closed():
     watch = HostWatch()
     watch.close()
     watch._thread.join(5)

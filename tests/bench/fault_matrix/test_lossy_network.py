@@ -1,4 +1,4 @@
-"""Robots that swap places over DDS while the network delays and loses what they tell each other."""
+"""Robots swap places over DDS while the network delays and loses their messages."""
 
 from importlib.util import find_spec
 
@@ -30,7 +30,7 @@ def test_no_contact_with_late_and_lost_messages():
 
 
 @pytest.mark.slow
-def test_without_the_shield_the_same_robots_touch():
+def test_without_the_shield_the_same_robots_have_contacts():
     assert drive(Network(100.0, 0.3), 2, seed=1, limit_s=SECONDS, module=UNSHIELDED)["contacts"]
 
 
@@ -42,6 +42,6 @@ def test_without_the_shield_the_same_robots_touch():
         ({"team_size": 1}, "--team-size: found 1"),
     ],
 )
-def test_a_network_that_there_is_not_is_refused(options, message):
+def test_invalid_network_options_are_refused(options, message):
     with pytest.raises(TestudoError, match=message):
         bench_lossy(**options)

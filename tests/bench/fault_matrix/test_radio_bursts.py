@@ -1,4 +1,4 @@
-"""Drones that swap places over ROS 2 in lock-step while the radio to them is lost for moments."""
+"""Drones swap places over ROS 2 in lock-step while their radio is lost in bursts."""
 
 from importlib.util import find_spec
 
@@ -29,7 +29,7 @@ def test_no_contact_in_bursts_of_100_ms():
 
 
 @pytest.mark.slow
-def test_without_the_shield_the_same_drones_touch():
+def test_without_the_shield_the_same_drones_have_contacts():
     assert drive("crazyflie_2x", 2, BURSTS, UNSHIELDED, seed=1, limit_s=8.0)["contacts"]
 
 
@@ -42,6 +42,6 @@ def test_without_the_shield_the_same_drones_touch():
         ({"robot": "crazyflie_2x"}, "--robot: found crazyflie_2x, expected it together with --radio-burst-ms"),
     ],
 )
-def test_a_radio_that_there_is_not_is_refused(options, message):
+def test_invalid_radio_options_are_refused(options, message):
     with pytest.raises(TestudoError, match=message):
         bench_lossy(**options)

@@ -1,4 +1,4 @@
-"""The study of the shield and learning: what is compared, what is kept, and that a stopped study goes on."""
+"""The study of the shield and learning: arms, saved results, resuming, tables and costs."""
 
 import json
 from dataclasses import replace
@@ -45,7 +45,7 @@ def made_cost(size):
 
 @pytest.fixture
 def without_work(monkeypatch):
-    """Stand-ins for training and timing that note what they were asked for."""
+    """Replace training and timing by stubs that record their calls."""
     asked = []
 
     class Noted(Trials):
@@ -60,7 +60,7 @@ def without_work(monkeypatch):
     return asked
 
 
-def test_every_way_of_using_the_shield_is_an_arm():
+def test_every_use_of_the_shield_is_studied():
     uses = {(arm.trained_shielded, arm.evaluated_shielded) for arm in ARMS}
     assert len(uses) == len(ARMS) == 4
 
@@ -72,12 +72,12 @@ def test_policies_are_evaluated_before_training_and_at_its_end():
     assert len(budget.evaluated_at) == budget.points
 
 
-def test_only_what_is_not_done_is_open():
+def test_only_missing_runs_are_open():
     assert open_runs(SMALL, []) == [(True, 0), (False, 0), (True, 1), (False, 1)]
     assert open_runs(SMALL, [made_run(True, 0), made_run(False, 1)]) == [(False, 0), (True, 1)]
 
 
-def test_a_curve_takes_the_runs_and_points_of_its_arm():
+def test_a_curve_has_the_runs_and_points_of_its_arm():
     runs = [made_run(True, 0, success=0.9), made_run(False, 0, success=0.8), made_run(True, 1, success=0.7)]
     updates, values = curve(runs, ARMS[0], "success")
     assert updates == list(SMALL.evaluated_at)
@@ -85,7 +85,7 @@ def test_a_curve_takes_the_runs_and_points_of_its_arm():
     np.testing.assert_array_equal(curve(runs, ARMS[2], "success")[1], [[0.5, 0.5]])
 
 
-def test_solved_means_from_then_on():
+def test_solved_means_that_success_stays_above_the_bar():
     success = np.array([[0.98, 0.9, 0.97, 1.0], [0.99, 0.98, 0.97, 0.97], [1.0, 1.0, 1.0, 0.96]])
     assert solved_at([0, 1, 2, 3], success) == [2, 0, None]
 
@@ -95,7 +95,7 @@ def test_a_curve_that_still_rises_has_not_flattened():
     assert not has_flattened(np.array([[0.1, 0.5, 0.7, 0.9]]))
 
 
-def test_success_with_a_contact_is_no_success():
+def test_an_episode_with_a_contact_does_not_succeed():
     tally = TrialTally(
         np.array([True, True, False]),
         np.array([0, 2, 0]),
@@ -112,7 +112,7 @@ def test_success_with_a_contact_is_no_success():
     assert point.interventions == pytest.approx(1 / 40)
 
 
-def test_a_study_comes_back_as_it_was_kept(tmp_path):
+def test_a_saved_study_is_loaded_unchanged(tmp_path):
     file = tmp_path / "study.json"
     saved = SavedResults.open(SMALL, file)
     saved.add_run(made_run(True, 0))
@@ -134,14 +134,14 @@ def test_a_study_comes_back_as_it_was_kept(tmp_path):
         (json.dumps({"budget": {"robot": "other"}, "runs": [], "costs": []}), "budget.robot: found 'other', expected"),
     ],
 )
-def test_a_file_of_something_else_is_refused(tmp_path, content, message):
+def test_a_file_with_other_contents_is_refused(tmp_path, content, message):
     file = tmp_path / "study.json"
     file.write_text(content)
     with pytest.raises(TestudoError, match=message):
         SavedResults.open(SMALL, file)
 
 
-def test_a_stopped_study_goes_on_where_it_was(tmp_path, without_work, monkeypatch):
+def test_a_stopped_study_resumes(tmp_path, without_work, monkeypatch):
     file, run = tmp_path / "study.json", shield_study.Trials.run
 
     def stopped(self, seed, *, shielded, say):
@@ -167,7 +167,7 @@ def test_a_stopped_study_goes_on_where_it_was(tmp_path, without_work, monkeypatc
     assert without_work == []
 
 
-def test_what_cannot_be_done_is_refused_before_anything_is_trained(tmp_path, without_work):
+def test_invalid_options_are_refused_before_training(tmp_path, without_work):
     with pytest.raises(TestudoError, match="--repeats: found 0"):
         shield_study.bench_learning(quick=True, repeats=0)
     with pytest.raises(TestudoError, match=r"--plot .*: folder .* does not exist"):
@@ -177,7 +177,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_trained(tmp_path, wit
     assert without_work == []
 
 
-def test_the_table_tells_median_range_and_when_it_was_solved():
+def test_the_table_has_median_range_and_decisions_until_solved():
     runs = [made_run(True, seed, success=value) for seed, value in enumerate((0.96, 0.98, 1.0))]
     table = rows(SMALL, runs)
     assert [len(row) for row in table] == [len(COLUMNS)] * len(ARMS)
@@ -196,7 +196,7 @@ def test_costs_without_a_solver_leave_its_columns_empty():
 
 @pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x"])
 @pytest.mark.parametrize("size", [2, 12])
-def test_what_robots_do_alone_is_feasible_for_the_joint_problem_which_changes_less(name, size):
+def test_separate_solutions_are_feasible_for_the_joint_problem_which_changes_less(name, size):
     from testudo_deploy.shield.velocity_projection import project_velocity
 
     spec = load_robot(name)
@@ -215,7 +215,7 @@ def test_what_robots_do_alone_is_feasible_for_the_joint_problem_which_changes_le
 
 
 @pytest.mark.usefixtures("quick")
-def test_without_a_shield_a_contact_costs_and_ends_the_episode():
+def test_without_a_shield_a_contact_has_a_cost_and_ends_the_episode():
     components = study_components(SMALL, shielded=False)
     state = jax.jit(components.environment.reset)(jax.random.split(jax.random.key(0), 3))
     place = np.array(state.team.physics.position_world)

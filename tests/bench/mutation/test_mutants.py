@@ -64,7 +64,7 @@ def checkout(tmp_path, monkeypatch):
     return root, folder
 
 
-def test_a_fault_in_the_copy_is_noticed_and_taken_back(checkout):
+def test_a_fault_in_the_copy_is_detected_and_reverted(checkout):
     root, folder = checkout
     fault = Mutant("tiny-sign", "src/tiny_sign.py", "+1", "-1", "tests/test_sign.py::test_sign", "")
     harmless = Mutant("tiny-harmless", "src/tiny_sign.py", "+1", "1", fault.test, "")

@@ -38,7 +38,7 @@ def test_names_are_unique_and_a_control_differs_from_its_twin_in_one_thing():
     assert taken_out == {"rule", "blind_age", "blind_take", "driver_s", "level", "really_brakes"}
 
 
-def test_what_the_issue_asks_for_is_there():
+def test_all_required_cells_exist():
     covered = [cell for cell in CELLS if cell.claim is Claim.COVERED]
     assert {cell.size for cell in covered if cell.formation is Formation.SWAP} >= {2, 4, 6, 8, 16}
     formations = {cell.formation for cell in covered}
@@ -85,7 +85,7 @@ def flown(brakes, seconds, velocity):
     return np.array(path), stage
 
 
-def test_a_silent_drone_holds_levels_coasts_and_falls():
+def test_a_drone_without_set_points_holds_levels_coasts_and_falls():
     path, stage = flown(False, 4.0, [1.0, 0.0, 0.2])
     at = {s: path[round(s / 0.02) - 1] for s in (0.5, 1.9, 4.0)}
     assert at[0.5][3] == pytest.approx(1.0)
@@ -105,7 +105,7 @@ def test_a_drone_with_a_brake_stops_at_its_dead_man_time():
 
 
 @pytest.mark.slow
-def test_a_brake_that_is_not_there_is_seen():
+def test_a_missing_brake_is_detected():
     cells = [
         BY_NAME["drone, swap of 2, radio of one lost, layers 1+2+3"],
         next(cell for cell in CELLS if cell.conditions.really_brakes is False),
@@ -143,11 +143,11 @@ def test_certificate_takes_half_of_alpha_h():
     np.testing.assert_allclose(velocity[:, 0], (0.45833, 0.3), atol=1e-4)
 
 
-def test_certificate_leaves_alone_what_is_far():
+def test_certificate_ignores_far_peers():
     np.testing.assert_allclose(barrier_certificate(scene((2.0, 0.0)), column(0.8, 0.3))[:, 0], (0.8, 0.3))
 
 
-def test_voronoi_goes_to_the_point_of_its_cell_nearest_to_the_goal():
+def test_voronoi_drives_to_the_point_of_its_cell_nearest_to_the_goal():
     """The cell ends at 0.5 - 0.25 m; its point nearest to (2, 0.1) is (0.25, 0.1), approached with 1.5 /s."""
     velocity = buffered_voronoi(scene((1.0, 0.0)))
     np.testing.assert_allclose(velocity[:, 0], (0.375, 0.15), atol=1e-5)
@@ -160,12 +160,12 @@ def test_orca_takes_half_of_the_way_to_the_cone():
     np.testing.assert_allclose(velocity[:, 0], (0.97222, -0.16434), atol=1e-4)
 
 
-def test_orca_leaves_alone_who_parts():
+def test_orca_ignores_separating_peers():
     velocity = orca(scene((1.0, 0.0), (1.0, 0.0), (-1.0, 0.0)), column(-1.0, 0.0))
     np.testing.assert_allclose(velocity[:, 0], (-1.0, 0.0))
 
 
-def test_orca_parts_within_a_tick_who_overlaps():
+def test_orca_separates_overlapping_robots_within_a_tick():
     """0.1 m too close: the relative velocity must be 0.1 m / 0.05 s, of which each takes 1 m/s."""
     velocity = orca(scene((0.4, 0.0)), column(0.0, 0.0))
     np.testing.assert_allclose(velocity[:, 0], (-1.0, 0.0), atol=1e-4)
@@ -174,8 +174,8 @@ def test_orca_parts_within_a_tick_who_overlaps():
 @pytest.mark.parametrize(
     "rule", [orca, lambda s, wanted: buffered_voronoi(s), barrier_certificate], ids=["orca", "voronoi", "certificate"]
 )
-def test_bodies_that_obey_at_once_keep_their_distance(rule):
-    """What the methods promise for their own model, a body that moves as commanded."""
+def test_bodies_without_lag_keep_their_distance(rule):
+    """The guarantee of the methods for their own model, a body that follows its commands exactly."""
     place = np.array([[-1.0, 1.0], [0.0, 0.02]])
     goal, moved = -place, np.zeros((2, 2))
     least = np.inf

@@ -1,4 +1,4 @@
-"""The shield's test protocol: its cells, what it counts, and that it sees a difference."""
+"""The shield's test protocol: its cells and counts, and that a control differs from its twin."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ NO_SHIELD = head_on(
 )
 
 
-def test_the_protocol_is_as_large_as_the_bar_asks():
+def test_the_protocol_has_the_required_size():
     batch = [job for job in JOBS if job.choice.physics == "kinematic" and job.cell.claim is Claim.COVERED]
     assert min(job.episodes for job in batch) >= 1000
     assert sum(job.episodes for job in batch) >= 100_000
@@ -50,7 +50,7 @@ def test_the_protocol_is_as_large_as_the_bar_asks():
 
 
 def test_names_are_unique_and_every_control_has_its_twin():
-    """A control differs from its twin in what was taken out, and in nothing that makes the day worse."""
+    """A control differs from its twin only in the disabled part, not in the disturbances."""
     cells = [job.cell for job in JOBS if job.choice.physics == "kinematic"]
     by_name = {cell.name: cell for cell in cells}
     assert len(by_name) == len(cells)
@@ -115,7 +115,7 @@ def test_a_control_meets_the_worlds_of_its_twin():
     assert (worlds[0].seed == worlds[1].seed).all()
 
 
-def test_faults_are_those_of_the_cell():
+def test_faults_match_the_conditions_of_the_cell():
     conditions = Conditions(message_s=0.3, loss=0.5, late_chance=0.1, dead_s=2.0, jump_m=0.2, one_way_loss=0.9)
     cell = head_on(conditions=conditions)
     stage = build_stage(Setting.of(cell, JOBS[0].choice))
@@ -132,7 +132,7 @@ def test_faults_are_those_of_the_cell():
 
 
 @pytest.mark.parametrize("robot", [SLOW, DRONE])
-def test_weak_brakes_slow_down_less_and_speed_up_alike(robot):
+def test_weak_brakes_decelerate_less_and_accelerate_equally(robot):
     spec = load_robot(robot)
     model = motion_model(spec)
     physics = KinematicPhysics(model, None)
@@ -158,7 +158,7 @@ def measured():
     return tables, told
 
 
-def test_a_covered_cell_shows_no_contact_and_its_control_does(measured):
+def test_a_covered_cell_has_no_contact_and_its_control_has(measured):
     tables, told = measured
     intact, broken = (tables.outcomes["kinematic", cell] for cell in (head_on(), NO_SHIELD))
     assert intact.contacts.sum() == 0
@@ -170,7 +170,7 @@ def test_a_covered_cell_shows_no_contact_and_its_control_does(measured):
     assert told[-1].startswith("8 of 8 episodes")
 
 
-def test_the_table_tells_what_was_measured(measured):
+def test_the_table_shows_the_results(measured):
     tables, _ = measured
     found = [summary("kinematic", cell, tables.outcomes["kinematic", cell]) for cell in (head_on(), NO_SHIELD)]
     assert [figures["holds"] for figures in found] == [True, True]
@@ -181,7 +181,7 @@ def test_the_table_tells_what_was_measured(measured):
     assert summed["controls_seen_to_fail"] == 1
 
 
-def test_a_contact_or_a_control_without_one_is_told():
+def test_a_contact_or_a_control_without_one_is_reported():
     touched = CellOutcome(*(np.array([1.0]) for _ in range(9)))
     clean = CellOutcome(*(np.array([0.0]) for _ in range(9)))
     assert summary("kinematic", head_on(), touched)["holds"] is False
@@ -193,7 +193,7 @@ def test_a_contact_or_a_control_without_one_is_told():
     assert summary("kinematic", hostile, touched)["holds"] is False
 
 
-def test_an_interrupt_keeps_what_was_done(monkeypatch):
+def test_an_interrupt_preserves_finished_cells(monkeypatch):
     cell = JOBS[0].cell
 
     def interrupted(jobs, say, tables):

@@ -60,7 +60,7 @@ def _rows(stream_s: float) -> dict[str, Callable[[], Row]]:
         "40 % lost from the start": radio_cases.loses_too_much,
         "20 ms each way": partial(radio_cases.late, 0.02),
         "60 ms each way": partial(radio_cases.too_late, 0.06),
-        "nobody answers": radio_cases.no_vehicle,
+        "no vehicle answers": radio_cases.no_vehicle,
         "Mellinger controller": radio_cases.wrong_controller,
         "battery low": radio_cases.battery_is_empty,
         "tumbled": radio_cases.tumbles,

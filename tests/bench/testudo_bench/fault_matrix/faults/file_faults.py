@@ -274,7 +274,7 @@ ROWS = (
     FaultRow(
         30,
         "recording truncated, chunk corrupt, no metadata",
-        "valid part read, loss told, status 1",
+        "valid part read, loss reported, status 1",
         None,
         damaged,
         fleet="run",

@@ -31,7 +31,7 @@ _OWN_SPEED_M_S = 0.01
 _AT_REST_M = 0.002
 _NEAR_M = 0.15
 _BEFORE_S = 0.06
-"""True poses come every 20 ms and contacts slightly later: this long before a reported contact nobody pushed yet."""
+"""True poses come every 20 ms and contacts slightly later: so long before a reported contact no robot is pushed."""
 
 
 def _changed(change: Callable[[PeerMessage], PeerMessage | None]) -> PeerChange:
@@ -60,10 +60,10 @@ def never_heard(harness: FleetHarness) -> FaultFinding:
     return FaultFinding(refused, None, "" if refused else heard.sentence)
 
 
-def _stays_in_its_lane(harness: FleetHarness, name: str, fault_s: float) -> FaultFinding:
+def _stays_in_its_segment(harness: FleetHarness, name: str, fault_s: float) -> FaultFinding:
     """Return whether a robot without acknowledgement comes to rest within the space that it owned at the fault."""
     record = harness.observer.robots[name].record
-    lanes = (record.reserved_segment_world, record.requested_segment_world)
+    segments = (record.reserved_segment_world, record.requested_segment_world)
     space = stop_tube_parameters(harness.fleet.robot(name).spec)
     harness.wait(lambda: harness.observer.rests(name, fault_s + 0.3), f"{name} did not come to rest", 10.0)
     time.sleep(max(0.0, fault_s + _WATCH_S - time.monotonic()))
@@ -71,20 +71,20 @@ def _stays_in_its_lane(harness: FleetHarness, name: str, fault_s: float) -> Faul
     def lately_m() -> float:
         return math.dist(harness.observer.place(name, time.monotonic() - 0.5), harness.observer.place(name))
 
-    # it creeps to the end of its lane, later on a stalled machine
+    # it drives slowly to the end of its segment, later on a stalled machine
     harness.wait(lambda: lately_m() < _AT_REST_M, f"{name} did not come to rest", _WATCH_S)
     place = np.array(harness.observer.place(name))
-    off_m = min(float(point_distance(place, *map(np.array, lane))) for lane in lanes if lane is not None)
+    off_m = min(float(point_distance(place, *map(np.array, segment))) for segment in segments if segment is not None)
     inside = off_m <= space.lane_m + space.tube_error_m
     return FaultFinding(
-        inside, None, f"{1000 * off_m:.0f} mm from the centre line of its lane, {1000 * lately_m():.0f} mm in 0.5 s"
+        inside, None, f"{1000 * off_m:.0f} mm from the centre line of its segment, {1000 * lately_m():.0f} mm in 0.5 s"
     )
 
 
 def lost(harness: FleetHarness) -> FaultFinding:
     """r0 is killed: r2, of lower rank, gets no space without its acknowledgement."""
     fault_s = harness.send("r0/policy", signal.SIGKILL)
-    found = _stays_in_its_lane(harness, "r2", fault_s)
+    found = _stays_in_its_segment(harness, "r2", fault_s)
     harness.restart("r0/policy")
     return found
 
@@ -92,7 +92,7 @@ def lost(harness: FleetHarness) -> FaultFinding:
 def one_way(harness: FleetHarness) -> FaultFinding:
     """r0 does not receive r1, r1 receives r0: r1 gets no space without the acknowledgement of r0."""
     harness.observer.peers = _changed(lambda said: None if said.robot == "r1" else said)
-    return _stays_in_its_lane(harness, "r1", time.monotonic())
+    return _stays_in_its_segment(harness, "r1", time.monotonic())
 
 
 def lossy(harness: FleetHarness) -> FaultFinding:

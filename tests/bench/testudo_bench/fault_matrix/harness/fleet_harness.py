@@ -22,9 +22,9 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.go_to_goal import write_go_to_goal_policy
 
 ROBOT_FILE, FAST_ROBOT_FILE = (Path(__file__).with_name(name) for name in ("robot.toml", "robot_fast.toml"))
-LANE_M = 0.6
-"""Distance between the robots' lanes: reservations never overlap, but each needs the acknowledgement of the peers."""
-FAST_LANE_M = 3.0
+SPACING_M = 0.6
+"""Distance between the robots' paths: reservations never overlap, but each needs the acknowledgement of the peers."""
+FAST_SPACING_M = 3.0
 FAR_M = 1000.0
 PATIENCE_S = 30.0
 UP_TO_SPEED_S = 0.4
@@ -47,14 +47,12 @@ class StalledError(HarnessError):
     """The fleet does not drive before the fault: on a stalled machine its robots brake correctly."""
 
 
-def write_fleet(
-    folder: Path, *, count: int = 3, goal_m: float = FAR_M, tracking: bool = False, fast: bool = False
-) -> Fleet:
+def write_fleet(folder: Path, *, count: int = 3, tracking: bool = False, fast: bool = False) -> Fleet:
     """Write robot, policy and fleet file into a folder and return the fleet.
 
     Every robot drives along x = y: the policy limits each axis by itself, so this direction gives top speed.
     """
-    robot, lane_m = (FAST_ROBOT_FILE, FAST_LANE_M) if fast else (ROBOT_FILE, LANE_M)
+    robot, spacing_m = (FAST_ROBOT_FILE, FAST_SPACING_M) if fast else (ROBOT_FILE, SPACING_M)
     spec = load_robot(robot)
     (folder / "robot.toml").write_text(robot.read_text(encoding="utf-8"), encoding="utf-8")
     policy = folder / "policy.onnx"
@@ -63,9 +61,9 @@ def write_fleet(
         FleetRobot(
             f"r{k}",
             str(folder / "robot.toml"),
-            (0.0, lane_m * k),
+            (0.0, spacing_m * k),
             0.0 if fast else math.pi / 4,
-            (goal_m, lane_m * k + goal_m),
+            (FAR_M, spacing_m * k + FAR_M),
             spec,
         )
         for k in range(count)
