@@ -32,7 +32,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Return the HTML of a page; one with pictures in Mermaid loads the script of the site before the theme asks for it."""
+    """Return the HTML of a page; a page with Mermaid pictures loads the script of the site."""
     if 'class="mermaid"' not in output:
         return output
     return output.replace("</head>", f'<script src="{get_relative_url(_MERMAID, page.url)}"></script></head>', 1)
