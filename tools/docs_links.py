@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 (a hook of mkdocs, not a package)
-"""Hooks of mkdocs: links to files outside of docs/ become code text, and Mermaid comes with the site, not from a network."""
+"""Hooks of mkdocs: links to files outside of docs/ become code text, and the site contains the script of Mermaid."""
 
 from __future__ import annotations
 
