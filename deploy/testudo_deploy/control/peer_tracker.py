@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.contract.messages import PeerMessage, Vector
-from testudo_deploy.shield.geometry import point_distance, squeezed
+from testudo_deploy.shield.geometry import point_distance, z_scaled
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, stays_in_reserved_segments
 from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.velocity_projection import PeerTable
@@ -197,8 +197,8 @@ def left_reserved_segments(
     ``seen_age_s`` (K, ...) is the age of the measurement, ``age_s`` (K, ...) that of the newest message, by echo.
     """
     xp = array_namespace(seen_world)
-    seen = squeezed(seen_world, space.height_ratio)
-    segments = (squeezed(ends, space.height_ratio, 1) for ends in (peers.owned_world, peers.announced_world))
+    seen = z_scaled(seen_world, space.height_ratio)
+    segments = (z_scaled(ends, space.height_ratio, 1) for ends in (peers.owned_world, peers.announced_world))
     distance = xp.minimum(*(point_distance(seen, ends[0, ...], ends[1, ...]) for ends in segments))
     moving_s = xp.where(
         stays_in_reserved_segments(peers, age_s, space.silence_s), seen_age_s, xp.maximum(seen_age_s, age_s)

@@ -8,7 +8,7 @@ can move, and back towards its goal as soon as that direction is free.
 import math
 from dataclasses import dataclass
 
-from testudo_deploy.shield.geometry import dot, squeezed
+from testudo_deploy.shield.geometry import dot, z_scaled
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.velocity_projection import PeerTable, extrapolated
 from testudo_hardware.arrays import Array, array_namespace
@@ -81,9 +81,9 @@ def _free_share(shield: ProjectionParameters, offset: Array, velocity: Array) ->
     xp = array_namespace(velocity)
     if offset.shape[1] == 0:
         return xp.ones_like(velocity[0, ...])
-    offset = squeezed(offset, shield.height_ratio)
+    offset = z_scaled(offset, shield.height_ratio)
     distance = length(offset)
-    towards = dot(offset, squeezed(velocity, shield.height_ratio)[:, None, ...]) / (distance + TINY)
+    towards = dot(offset, z_scaled(velocity, shield.height_ratio)[:, None, ...]) / (distance + TINY)
     allowed = shield.gap_share / (2 * shield.reach_s) * xp.maximum(distance - shield.separation_m, 0 * distance)
     return xp.min(xp.where(towards > TINY, allowed / xp.maximum(towards, TINY + 0 * towards), 1.0), axis=0)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from testudo_deploy.shield.arena import Arena, segment_clearance
-from testudo_deploy.shield.geometry import point_distance, squeezed
+from testudo_deploy.shield.geometry import point_distance, z_scaled
 from testudo_deploy.shield.reservations import ReservedSpace
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
@@ -60,8 +60,8 @@ def unknown_robots_near(spec: RobotSpec, space: StopTubeParameters, segment_worl
     xp = array_namespace(segment_world)
     if table.untrusted is None:
         return xp.zeros(table.age_s.shape, dtype=bool)
-    ends = squeezed(segment_world, space.height_ratio, 1)[:, :, None]
-    seen = squeezed(table.control_point_world, space.height_ratio)
+    ends = z_scaled(segment_world, space.height_ratio, 1)[:, :, None]
+    seen = z_scaled(table.control_point_world, space.height_ratio)
     reach_m = space.untrusted_speed_m_s * (table.age_s + spec.command_delay_s + spec.hold_s)
     near = ~(point_distance(seen, ends[0, ...], ends[1, ...]) >= space.untrusted_m + reach_m)
     return near & table.untrusted

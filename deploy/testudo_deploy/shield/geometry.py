@@ -28,11 +28,11 @@ def dot(first: Array, second: Array) -> Array:
     return sum_terms([first[d, ...] * second[d, ...] for d in range(first.shape[0])])
 
 
-def squeezed(vector: Array, height_ratio: float, axis: int = 0) -> Array:
+def z_scaled(vector: Array, height_ratio: float, axis: int = 0) -> Array:
     """Return vectors with the component along ``axis`` that is their height over ``height_ratio``.
 
     The one place in which the shield counts heights less: between robots all distances, of control points, tubes and
-    segments, are those of squeezed vectors (docs/shield.md, "Drones"). Vectors in the plane, and a ratio of 1, stay.
+    segments, are those of scaled vectors (docs/shield.md, "Drones"). Vectors in the plane, and a ratio of 1, stay.
     """
     if vector.shape[axis] == 2 or height_ratio == 1:
         return vector

@@ -45,7 +45,7 @@ class ProjectionParameters:
     neighbour_rows: int  # how many nearest neighbours get a row (K); the rest are covered by a cap on the speed
     terms: tuple[MarginTerm, ...]
     height_ratio: float = 1.0
-    """Heights between robots count 1/this (`geometry.squeezed`); so do all distances to peers above."""
+    """Heights between robots count 1/this (`geometry.z_scaled`); so do all distances to peers above."""
     coast_s: float = 0.0  # time for which a robot that lost its link moves without a brake after the hold
 
     @property

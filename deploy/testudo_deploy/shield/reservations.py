@@ -14,7 +14,7 @@ from testudo_deploy.shield.geometry import (
     fraction_along,
     point_distance,
     segment_distance,
-    squeezed,
+    z_scaled,
 )
 from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.stop_tube_check import (
@@ -111,7 +111,7 @@ def farthest_peer_position(
     """
     xp = array_namespace(point_world)
     ends = stacked(peers.owned_world, peers.announced_world)  # (2, 2, D, K, ...)
-    offset = squeezed(ends - point_world[None, None, ...], height_ratio, 2)
+    offset = z_scaled(ends - point_world[None, None, ...], height_ratio, 2)
     square = sum_terms([offset[:, :, d, ...] ** 2 for d in range(point_world.shape[0])])
     bound = xp.sqrt(xp.max(square, axis=(0, 1))) + beside_m
     return xp.where(stays_in_reserved_segments(peers, age_s, silence_s), bound, xp.inf)
@@ -137,8 +137,8 @@ def conflicts(
     theirs = xp.concat(
         [peers.owned_world[:, :, None, :, None, ...], peers.announced_world[:, :, None, :, None, ...]], axis=2
     )
-    theirs = squeezed(theirs, height_ratio, 1)
-    ours = squeezed(segments_world, height_ratio, 1)[:, :, None, None, ...]
+    theirs = z_scaled(theirs, height_ratio, 1)
+    ours = z_scaled(segments_world, height_ratio, 1)[:, :, None, None, ...]
     distance = segment_distance(ours[0, ...], ours[1, ...], theirs[0, ...], theirs[1, ...])
     hits = ~(distance >= clearance_m)
     return hits[0, ...], hits[1, ...]
@@ -268,10 +268,10 @@ def _release(space: StopTubeParameters, own: ReservedSpace, chosen: _Chosen, wan
     start, end = own.owned_world[0, ...], own.owned_world[1, ...]
     along = end - start
     # shares are measured in the metric of the segment
-    way = squeezed(along, space.height_ratio)
+    way = z_scaled(along, space.height_ratio)
     slack = space.noise_m / (length(way) + TINY)
-    used = fraction_along(squeezed(chosen.tube_world - start[:, None, ...], space.height_ratio), way[:, None, ...])
-    front = xp.maximum(xp.max(used, axis=0), fraction_along(squeezed(wanted_world - start, space.height_ratio), way))
+    used = fraction_along(z_scaled(chosen.tube_world - start[:, None, ...], space.height_ratio), way[:, None, ...])
+    front = xp.maximum(xp.max(used, axis=0), fraction_along(z_scaled(wanted_world - start, space.height_ratio), way))
     low = xp.where(chosen.fits, clamped_fraction(xp.min(used, axis=0) - slack), 0.0)
     high = xp.where(chosen.fits, clamped_fraction(front + slack), 1.0)
     return ReservedSpace(
@@ -306,8 +306,8 @@ def _request(
 
 def _distance_to_reserved(space: StopTubeParameters, point_world: Array, own: ReservedSpace) -> Array:
     """Return the distance (...) [m] of points (D, ...) from the middle line of the reserved segment, heights scaled."""
-    segment = squeezed(own.owned_world, space.height_ratio, 1)
-    return point_distance(squeezed(point_world, space.height_ratio), segment[0, ...], segment[1, ...])
+    segment = z_scaled(own.owned_world, space.height_ratio, 1)
+    return point_distance(z_scaled(point_world, space.height_ratio), segment[0, ...], segment[1, ...])
 
 
 def _free_segment(
@@ -338,7 +338,7 @@ def _segment_start(space: StopTubeParameters, first_world: Array, along: Array, 
     Otherwise a robot that came to rest beside its segment, which the errors of a tube allow, could never leave.
     """
     xp = array_namespace(along)
-    offset, way = (squeezed(vector, space.height_ratio) for vector in (place_world - first_world, along))
+    offset, way = (z_scaled(vector, space.height_ratio) for vector in (place_world - first_world, along))
     share = fraction_along(offset, way)
     off_m = length(offset - share * way)
     return xp.where(off_m > space.lane_m / 2, place_world, first_world + share * along)

@@ -41,7 +41,7 @@ class StopTubeParameters:
     silence_s: float  # after this time without a message a peer counts as silent
     terms: tuple[MarginTerm, ...]
     height_ratio: float = 1.0
-    """Heights between robots count 1/this (`geometry.squeezed`): in segments, clearances and distances."""
+    """Heights between robots count 1/this (`geometry.z_scaled`): in segments, clearances and distances."""
     sample_ticks: int = 1  # control ticks from one point of a tube to the next
 
     def to_dict(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.shield.arena import Arena, clearance, hull_clearance
-from testudo_deploy.shield.geometry import point_distance, squeezed
+from testudo_deploy.shield.geometry import point_distance, z_scaled
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, tube_segments
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
@@ -68,8 +68,8 @@ _COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}  # component axes of a fie
 def within_segment(tube_world: Array, segment_world: Array, lane_m: float, height_ratio: float) -> Array:
     """Return whether tubes (D, P, C, ...) lie within a segment with ends (2, D, ...), half-width [m]: (C, ...)."""
     xp = array_namespace(tube_world)
-    ends = squeezed(segment_world, height_ratio, 1)[:, :, None, None, ...]
-    tube = squeezed(tube_world, height_ratio)
+    ends = z_scaled(segment_world, height_ratio, 1)[:, :, None, None, ...]
+    tube = z_scaled(tube_world, height_ratio)
     return xp.all(point_distance(tube, ends[0, ...], ends[1, ...]) <= lane_m, axis=0)
 
 
@@ -145,8 +145,8 @@ def clear_of_untrusted(
     ahead_s = spec.command_delay_s + spec.hold_s + spec.coast_s
     reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + ahead_s + brake_s)
     # distance to the lines of the tube: its points can be far apart
-    starts, ends = tube_segments(squeezed(tube_world, space.height_ratio), space.hold_ticks)
-    seen = squeezed(table.control_point_world, space.height_ratio)[:, :, None, None, ...]
+    starts, ends = tube_segments(z_scaled(tube_world, space.height_ratio), space.hold_ticks)
+    seen = z_scaled(table.control_point_world, space.height_ratio)[:, :, None, None, ...]
     distance = point_distance(seen, starts[:, None, ...], ends[:, None, ...])
     near = ~(xp.min(distance, axis=1) >= space.untrusted_m + reach)
     return ~xp.any(near & table.untrusted[:, None, ...], axis=0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from testudo_deploy.shield.arena import Arena, obstacle_rows, wall_rows
-from testudo_deploy.shield.geometry import project_onto_halfspaces, squeezed
+from testudo_deploy.shield.geometry import project_onto_halfspaces, z_scaled
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
@@ -142,8 +142,8 @@ class PeerUncertainty:
     """Uncertainty of each peer's place, which grows with the age of its message; arrays (K, ...)."""
 
     sine: Array  # [1]: share of the distance by which the peer can be elsewhere: the sine of its bearing's error
-    allowed_m_s: Array  # highest speed towards the nearest place where it can be, zero or above, heights squeezed
-    share: Array  # [1]: speed towards it, heights squeezed, over the speed along its row
+    allowed_m_s: Array  # highest speed towards the nearest place where it can be, zero or above, heights scaled
+    share: Array  # [1]: speed towards it, heights scaled, over the speed along its row
     height_ratio: float
 
 
@@ -152,7 +152,7 @@ def pair_rows(
 ) -> tuple[tuple[Array, Array], Array | None, PeerUncertainty]:
     """Return rows of the nearest peers, a speed cap (...) that covers the others, and the uncertainty.
 
-    With S the matrix that squeezes heights, distances are those of S times the offsets: the peer's side of the gap
+    With S the matrix that scales heights, distances are those of S times the offsets: the peer's side of the gap
     closes at n . S u, n the unit vector of S times the offset. The row is a = S n in the velocity u itself, brought to
     length one with its bound, so that the nearest velocity stays the nearest one.
 
@@ -163,7 +163,7 @@ def pair_rows(
     kappa = parameters.direction_factor
     half = rate = parameters.gap_share / (2 * parameters.reach_s)
     point, reach = reachable_peer_positions(parameters, neighbours)
-    offset = squeezed(stop.position_world[:, None, ...] - point, parameters.height_ratio)
+    offset = z_scaled(stop.position_world[:, None, ...] - point, parameters.height_ratio)
     distance = length(offset)
     away, share = _rows_along(offset / (distance + TINY), parameters.height_ratio)
     if neighbours.untrusted is not None:  # it does not avoid this robot, which keeps the whole gap
@@ -194,7 +194,7 @@ def pair_rows(
 def _rows_along(unit: Array, height_ratio: float) -> tuple[Array, Array]:
     """Return the rows S n of unit vectors n (D, K, ...), of length one, and the lengths that they had (K, ...)."""
     xp = array_namespace(unit)
-    row = squeezed(unit, height_ratio)
+    row = z_scaled(unit, height_ratio)
     if row is unit:
         return unit, xp.ones_like(unit[0, ...])
     # of no length only where the offset has none: two control points at one place, with no direction between them
@@ -225,7 +225,7 @@ def reachable_peer_positions(parameters: ProjectionParameters, neighbours: PeerT
 
 
 def _slow_while_retreating(target: Array, bounds: Array, uncertainty: PeerUncertainty) -> Array:
-    """Shorten the target until the retreat of rows (K, ...), heights squeezed, leads away from all places of the peer.
+    """Shorten the target until the retreat of rows (K, ...), heights scaled, leads away from all places of the peer.
 
     Otherwise `_within_uncertainty` would stop the robot, and two robots would stand side by side permanently.
     """
@@ -249,7 +249,7 @@ def _within_uncertainty(velocity: Array, towards_peer: Array, uncertainty: PeerU
     xp = array_namespace(velocity)
     towards = sum_terms([towards_peer[d, ...] * velocity[d, None, ...] for d in range(velocity.shape[0])])
     fastest = (
-        uncertainty.share * towards + uncertainty.sine * length(squeezed(velocity, uncertainty.height_ratio))[None, ...]
+        uncertainty.share * towards + uncertainty.sine * length(z_scaled(velocity, uncertainty.height_ratio))[None, ...]
     )
     over = fastest > uncertainty.allowed_m_s
     if known_false(over):

@@ -12,7 +12,7 @@ import numpy as np
 
 from testudo_analysis.report.report_data import FleetSection, FlownRun, ReportVerdict
 from testudo_deploy.launch.fleet_run import FleetRunState
-from testudo_deploy.shield.geometry import squeezed
+from testudo_deploy.shield.geometry import z_scaled
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
 
@@ -135,7 +135,7 @@ def control_point_distances(run: RecordedRun, height_ratio: float = 1.0) -> list
         stamps, second = points[other]
         inside = (times >= stamps[0]) & (times <= stamps[-1])
         interpolated = np.stack([np.interp(times, stamps, axis) for axis in second.T], axis=1)
-        found.append((times[inside], np.linalg.norm(squeezed((first - interpolated).T, height_ratio), axis=0)[inside]))
+        found.append((times[inside], np.linalg.norm(z_scaled((first - interpolated).T, height_ratio), axis=0)[inside]))
     return found
 
 

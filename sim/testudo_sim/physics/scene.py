@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.shield.arena import Arena, clearance
-from testudo_deploy.shield.geometry import squeezed
+from testudo_deploy.shield.geometry import z_scaled
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
@@ -71,7 +71,7 @@ def least_separation(position_world: jax.Array, height_ratio: float = 1.0) -> ja
     """
     if position_world.shape[1] < 2:
         return jnp.full(position_world.shape[-1], jnp.inf)
-    return jnp.min(pair_distances(squeezed(position_world, height_ratio)), axis=0)
+    return jnp.min(pair_distances(z_scaled(position_world, height_ratio)), axis=0)
 
 
 def count_contacts(position_world: jax.Array, radius_m: float, arena: Arena | None) -> jax.Array:

@@ -15,7 +15,7 @@ from testudo_bench.shield_protocol.compiled_setting import Setting, build_stage
 from testudo_bench.shield_protocol.drone_cells import RADIO, drone_cells
 from testudo_bench.shield_protocol.protocol_cell import Claim, Formation
 from testudo_bench.shield_protocol.world_batch import CellEpisode, draw_batch
-from testudo_deploy.shield.geometry import squeezed
+from testudo_deploy.shield.geometry import z_scaled
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_sim.physics_choice import PhysicsChoice
@@ -58,7 +58,7 @@ def test_drones_start_apart_in_the_metric_of_their_shield_and_inside():
                 continue
             batch = draw_batch(stage, [CellEpisode(cell, number) for number in range(2)])
             place = np.asarray(batch.position_world)
-            offset = squeezed(place[:, :, None] - place[:, None, :], stage.team.shield.height_ratio)
+            offset = z_scaled(place[:, :, None] - place[:, None, :], stage.team.shield.height_ratio)
             distance = np.linalg.norm(offset, axis=0) + 99 * np.eye(cell.size)[..., None]
             assert distance.min() >= stage.apart_m - 0.05, cell.name
             for points in (place, np.asarray(batch.goal_world)):

@@ -1,7 +1,7 @@
 """Drones keep upright ellipsoids free: heights count 1/c in rows, tubes, lanes and starts, and nowhere twice.
 
-What a command does to the squeezed distance is looked at in the world, from positions and velocities alone. Taken
-without the squeezing, as negative control, the same shield lets a drone into the wash of another.
+The effect of a command on the distance with scaled heights is computed in the world, from positions and velocities.
+Without scaling, as negative control, the same shield lets a drone into the downwash of another.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import quadprog
 
-from testudo_deploy.shield.geometry import squeezed
+from testudo_deploy.shield.geometry import z_scaled
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.reservations import PeerReservations, conflicts
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
@@ -51,41 +51,41 @@ def test_the_ellipsoid_is_that_of_the_file_and_robots_on_the_ground_keep_balls()
         assert ground.keep_radius_m == ground.body_radius_m
 
 
-def test_squeezing_takes_the_height_and_leaves_the_plane():
-    assert squeezed(np.array([1.0, 2.0, 3.0]), 2.0).tolist() == [1.0, 2.0, 1.5]
-    assert squeezed(np.ones((2, 3, 4)), 4.0, 1)[:, 2].tolist() == [[0.25] * 4] * 2
+def test_z_scaling_changes_the_height_and_not_the_plane():
+    assert z_scaled(np.array([1.0, 2.0, 3.0]), 2.0).tolist() == [1.0, 2.0, 1.5]
+    assert z_scaled(np.ones((2, 3, 4)), 4.0, 1)[:, 2].tolist() == [[0.25] * 4] * 2
     flat = np.ones((2, 5))
-    assert squeezed(flat, 4.0) is flat
+    assert z_scaled(flat, 4.0) is flat
 
 
-def test_no_command_closes_a_squeezed_gap_by_more_than_its_share():
-    """From random places and wishes: d/dt of the squeezed distance, by differences in the world."""
+def test_no_command_closes_a_scaled_gap_by_more_than_its_share():
+    """From random places and wishes: d/dt of the distance with scaled heights, by differences in the world."""
     rng = np.random.default_rng(0)
     rate = MARGINS.gap_share / (2 * MARGINS.hold_s)
     bound_somewhere = 0
     for _ in range(300):
         way = rng.standard_normal(3)
         own = np.zeros(3)
-        peer = way / np.linalg.norm(squeezed(way, C)) * MARGINS.separation_m * rng.uniform(1.0, 1.8)
+        peer = way / np.linalg.norm(z_scaled(way, C)) * MARGINS.separation_m * rng.uniform(1.0, 1.8)
         wish = rng.uniform(-1, 1, 3)
         result = project_velocity(MODEL, MARGINS, None, stopped(own), table([peer]), wish)
         after = own + 1e-6 * result.control_velocity_world
-        before_m, after_m = (np.linalg.norm(squeezed(peer - place, C)) for place in (own, after))
+        before_m, after_m = (np.linalg.norm(z_scaled(peer - place, C)) for place in (own, after))
         assert (before_m - after_m) / 1e-6 <= rate * (before_m - MARGINS.separation_m) + 1e-4
         bound_somewhere += result.change_m_s > 1e-3
     assert bound_somewhere > 100
 
 
-def test_the_command_is_the_nearest_one_in_the_world_not_among_squeezed_ones():
+def test_the_command_is_the_nearest_one_in_the_world_not_in_scaled_heights():
     """Rows are written for the velocity itself: quadprog with the rows S n gives the same."""
     rng = np.random.default_rng(1)
     for _ in range(100):
         ways = rng.standard_normal((2, 3))
-        peers = ways / np.linalg.norm(squeezed(ways.T, C), axis=0)[:, None] * MARGINS.separation_m * 1.2
+        peers = ways / np.linalg.norm(z_scaled(ways.T, C), axis=0)[:, None] * MARGINS.separation_m * 1.2
         wish = rng.standard_normal(3)
         wish *= 0.25 / np.linalg.norm(wish)  # from rest no more is in the ball of accelerations
         found = project_velocity(MODEL, MARGINS, None, stopped(np.zeros(3)), table(peers), wish).control_velocity_world
-        normals = squeezed((squeezed(peers.T, C) / np.linalg.norm(squeezed(peers.T, C), axis=0)), C)
+        normals = z_scaled((z_scaled(peers.T, C) / np.linalg.norm(z_scaled(peers.T, C), axis=0)), C)
         most = MARGINS.gap_share / (2 * MARGINS.hold_s) * 0.2 * MARGINS.separation_m
         expected = quadprog.solve_qp(np.eye(3), wish, -normals, np.full(2, -most))[0]
         assert found == pytest.approx(expected, abs=1e-6)
@@ -108,7 +108,7 @@ def test_below_another_drone_there_is_no_way_where_beside_it_there_is():
 def test_a_retreat_is_no_faster_up_and_down_than_along():
     """The row of a peer below is short; its bound must not ask for more speed than there is."""
     for way in ([1.0, 0, 0], [0, 0, 1.0], [0.3, 0, 0.9]):
-        close = np.array(way) / np.linalg.norm(squeezed(np.array(way), C)) * 0.5 * MARGINS.separation_m
+        close = np.array(way) / np.linalg.norm(z_scaled(np.array(way), C)) * 0.5 * MARGINS.separation_m
         result = project_velocity(MODEL, MARGINS, None, stopped([0, 0, 0]), table([close]), np.zeros(3))
         speed = np.linalg.norm(result.control_velocity_world)
         assert 0.05 < speed <= 0.3 * SPEC.speed_limit_m_s + 1e-6
@@ -128,7 +128,7 @@ def lane(start, end):
 
 
 @pytest.mark.parametrize(("height_m", "is_clear"), [(1.01 * C, True), (0.99 * C, False), (1.01, False)])
-def test_lanes_are_apart_by_their_squeezed_distance(height_m, is_clear):
+def test_lanes_are_apart_by_their_scaled_distance(height_m, is_clear):
     ours = lane([-1, 0, 0], [1, 0, 0])
     high = lane([0, -1, height_m * SPACE.clearance_m], [0, 1, height_m * SPACE.clearance_m])
     no = np.zeros(1, bool)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.peer_lanes import Walker, peer, spaces, unheard
 
-from testudo_deploy.shield.geometry import point_distance, segment_distance, squeezed
+from testudo_deploy.shield.geometry import point_distance, segment_distance, z_scaled
 from testudo_deploy.shield.stop_tube import stop_tube
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState
@@ -36,8 +36,8 @@ def off_lane(walker, lane_world, found):
         effective_command(walker.model, found.command),
         walker.space.hold_ticks,
     )
-    lane = squeezed(lane_world, walker.space.height_ratio, 1)[:, :, None]
-    return point_distance(squeezed(tube, walker.space.height_ratio), lane[0], lane[1]).max()
+    lane = z_scaled(lane_world, walker.space.height_ratio, 1)[:, :, None]
+    return point_distance(z_scaled(tube, walker.space.height_ratio), lane[0], lane[1]).max()
 
 
 def anywhere(name, rng):

@@ -14,7 +14,7 @@ from testudo_deploy.admission.safety_contract_rules import check_fleet, find_vio
 from testudo_deploy.admission.safety_contracts import SafetyContractError, fleet_obligations, obligation
 from testudo_deploy.contract.rules import check_contract
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.shield.geometry import point_distance, squeezed
+from testudo_deploy.shield.geometry import point_distance, z_scaled
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.stop_tube import stop_tube, stop_tube_parameters, tube_segments
 from testudo_hardware.errors import TestudoError
@@ -60,8 +60,8 @@ def silent_path(spec, truth, run, command, rng):
 def farthest_off(spec, tube, path):
     """Return how far a path (S, 3) is from the lines of a tube, as lanes count it."""
     ratio, ticks = stop_tube_parameters(spec).height_ratio, stop_tube_parameters(spec).hold_ticks
-    starts, ends = tube_segments(squeezed(tube, ratio), ticks)
-    return point_distance(squeezed(path.T, ratio)[:, :, None], starts[:, None], ends[:, None]).min(axis=1).max()
+    starts, ends = tube_segments(z_scaled(tube, ratio), ticks)
+    return point_distance(z_scaled(path.T, ratio)[:, :, None], starts[:, None], ends[:, None]).min(axis=1).max()
 
 
 def tube_of(spec, run, command):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testudo_deploy.shield.geometry import squeezed
+from testudo_deploy.shield.geometry import z_scaled
 from testudo_sim.scenarios.goal_scenario import Grid
 
 
@@ -30,7 +30,7 @@ def test_places_are_inside_the_box_and_apart(sides, spacing, ratio, extreme, see
     places = np.asarray(grid.draw(jax.random.key(seed), jnp.zeros(cells), jnp.asarray(shifts, jnp.float32)))
     assert (places >= np.array(low)[:, None] - 1e-5).all()
     assert (places <= np.array(high)[:, None] + 1e-5).all()
-    offset = squeezed(places[:, :, None] - places[:, None, :], ratio if len(sides) == 3 else 1.0)
+    offset = z_scaled(places[:, :, None] - places[:, None, :], ratio if len(sides) == 3 else 1.0)
     assert (np.linalg.norm(offset, axis=0) + 99 * np.eye(cells)).min() >= spacing - 1e-4
 
 
