@@ -9,8 +9,7 @@ import numpy as np
 
 from testudo_hardware.errors import TestudoError
 
-Found = dict[str, tuple[float, float, float, float]]
-"""Truth, value, low and high by parameter."""
+Found = dict[str, tuple[float, float, float, float]]  # truth, value, low and high by parameter
 COLUMNS = ("parameter", "error, median", "error, largest", "95 % interval holds the truth", "width, median")
 ERROR_BAR, COVERAGE_BAR = 0.05, 0.9
 

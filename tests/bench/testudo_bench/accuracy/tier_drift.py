@@ -14,8 +14,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.scene import Physics
 from testudo_sim.physics.world_parameters import Channels, WorldParameters, draw_parameters
 
-HORIZONS_S = (0.1, 0.25, 0.5, 1.0, 2.0)
-"""Times after which the drift is measured."""
+HORIZONS_S = (0.1, 0.25, 0.5, 1.0, 2.0)  # times after which the drift is measured
 _HEIGHT_M = 5.0  # Start height of drones, well above the floor
 
 

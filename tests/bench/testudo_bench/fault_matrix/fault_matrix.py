@@ -29,8 +29,7 @@ _ONCE = ("none", "run", "weak", "pursued", "recorded")  # Fleets that are starte
 
 
 _RECORD_S = 3.0
-TRIES = 10
-"""Attempts at one repetition while the machine stalls before the injection."""
+TRIES = 10  # attempts at one repetition while the machine stalls before the injection
 _STALLED = "the machine stalled at every repetition"
 
 

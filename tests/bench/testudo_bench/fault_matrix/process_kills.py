@@ -14,10 +14,8 @@ from testudo_deploy.commands.report import BenchResult
 
 _KILLS = 100
 _SEED = 0
-_UNTOUCHED_S = 1.0
-"""Time for which robots must keep driving after the death of a process that they do not need."""
-_PHASE_S = 0.1
-"""A kill comes after a random share of this time: at any phase of a tick and of the dead-man time."""
+_UNTOUCHED_S = 1.0  # time for which robots must keep driving after the death of a process that they do not need
+_PHASE_S = 0.1  # a kill comes after a random share of this time: at any phase of a tick and of the dead-man time
 
 
 def bench_kills(*, repeats: int = _KILLS, say: Callable[[str], None] = print) -> BenchResult:

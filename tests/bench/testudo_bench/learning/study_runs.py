@@ -31,8 +31,7 @@ ARMS = (
 )
 """The last arm needs no separate training; it shows how much a policy depends on its shield."""
 
-SOLVED = 0.97
-"""Success at which the task counts as solved."""
+SOLVED = 0.97  # success at which the task counts as solved
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,7 @@ class Budget:
         return update * self.worlds * self.rollout
 
 
-QUICK = Budget(updates=6, points=4, episodes=64, seeds=1)
-"""A small budget, only to test that all works."""
+QUICK = Budget(updates=6, points=4, episodes=64, seeds=1)  # a small budget, only to test that all works
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,7 @@ class Point:
 
     update: int
     shielded: bool
-    success: float
-    """Share of episodes in which all robots reach their goals without a contact."""
+    success: float  # share of episodes in which all robots reach their goals without a contact
     reached: float  # Share of episodes in which all robots reach their goals
     touched: float  # Share of episodes with a contact before their end
     contacts_per_robot_hour: float  # Number of decisions in which a contact begins, per robot-hour

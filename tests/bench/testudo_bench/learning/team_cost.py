@@ -40,8 +40,7 @@ class Cost:
     """The cost of one team; times are medians."""
 
     team_size: int
-    build_ms: float
-    """Build time of all robots: margins of all layers, contract check and safety contract."""
+    build_ms: float  # build time of all robots: margins of all layers, contract check and safety contract
     check_fleet_ms: float
     rows_of_a_robot: int
     """Rows of one robot's projection: nearest neighbours and own limits; other robots give one speed limit."""
@@ -51,8 +50,7 @@ class Cost:
     joint_rows: int  # Rows of one problem for the whole team
     joint_us: float | None  # Time to solve it with quadprog; None if quadprog is not installed
     change_m_s: float  # Root mean square change of commands by separate shields
-    joint_change_m_s: float | None
-    """The same for the joint problem, which is the minimum under the same pair limits."""
+    joint_change_m_s: float | None  # the same for the joint problem, which is the minimum under the same pair limits
 
 
 @dataclass(frozen=True)

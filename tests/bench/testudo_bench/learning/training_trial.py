@@ -79,8 +79,7 @@ class TrialTally:
     reached: jax.Array  # bool
     onsets: jax.Array  # int: decisions in which a contact begins
     touching: jax.Array  # bool: in contact in the last decision
-    interventions: jax.Array
-    """Sum over the decisions of the share of robot-ticks in which the shield acts."""
+    interventions: jax.Array  # sum over the decisions of the share of robot-ticks in which the shield acts
     decisions: jax.Array  # int: until success or the end
     duration_s: jax.Array
 

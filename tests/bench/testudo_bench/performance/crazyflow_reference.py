@@ -25,12 +25,10 @@ from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2, RotorDroneParamete
 TIERS = ("so_rpy", "so_rpy_rotor", "so_rpy_rotor_drag", "first_principles")
 DRONES = ("cf2x_L250", "cf2x_P250", "cf2x_T350", "cf21B_500")
 RATE_HZ = 500
-HOLD_STEPS = 10
-"""Steps for which a random command holds."""
+HOLD_STEPS = 10  # steps for which a random command holds
 SECONDS = 2.0
 FLIGHTS = 3
-REFERENCE_STEPS = 250
-"""Interval of the poses of a reference: half a second."""
+REFERENCE_STEPS = 250  # interval of the poses of a reference: half a second
 _START_M = 100.0  # Start height, far above the floor of crazyflow
 
 

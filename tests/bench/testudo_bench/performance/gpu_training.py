@@ -81,8 +81,7 @@ class Stepping:
     team_size: int
     worlds: int
     device: str
-    decisions_per_s: float = 0.0
-    """Environment decisions of all worlds, each `decision_ticks` control ticks."""
+    decisions_per_s: float = 0.0  # environment decisions of all worlds, each `decision_ticks` control ticks
     physics_steps_per_s: float = 0.0  # Physics steps of all worlds
     compile_s: float = 0.0
     memory_bytes: int = 0  # Arguments, results and temporaries of the compiled program
@@ -246,8 +245,7 @@ def run_physics(environment: Environment, state: WorldState, _: jax.Array) -> Wo
     return replace(state, team=replace(state.team, physics=physics))
 
 
-_SUCCESS = 0.97
-"""Success that counts as solved; an untrained policy, which drives straight to its goal, has about 0.93."""
+_SUCCESS = 0.97  # success that counts as solved; an untrained policy, which drives straight to its goal, has about 0.93
 _CPU_WORLDS, _WORLDS = 256, 2048
 
 
@@ -257,8 +255,7 @@ class Learning:
 
     team_size: int
     worlds: int
-    success: float
-    """Required success of the training episodes over the updates of two time limits."""
+    success: float  # required success of the training episodes over the updates of two time limits
     reached: bool
     seconds: float  # Training time [s] without compilation
     updates: int

@@ -23,8 +23,7 @@ from testudo_runs.recording.load import load_recording
 from testudo_runs.recording.recording import Recording
 from testudo_sim.devices import devices
 
-DATA_VARIABLE = "TESTUDO_REAL_DATA"
-"""Environment variable with the folder of real recordings."""
+DATA_VARIABLE = "TESTUDO_REAL_DATA"  # environment variable with the folder of real recordings
 _REAL = "mrclam6"
 _DURATION_S, _ODOMETRY_HZ, _POSE_HZ = 772.0, 67.0, 64.0
 _START_S = 1248444175.0

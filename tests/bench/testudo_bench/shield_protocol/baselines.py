@@ -34,12 +34,9 @@ class BaselineScene:
     period_s: float
 
 
-HORIZON_S = 2.0
-"""Time horizon of ORCA."""
-BARRIER_RATE_PER_S = 10.0
-"""alpha of the barrier certificate."""
-GAIN_PER_S = 1.5
-"""Gain towards the target point of a Voronoi cell, equal to that of the protocol's go-to-goal commands."""
+HORIZON_S = 2.0  # time horizon of ORCA
+BARRIER_RATE_PER_S = 10.0  # alpha of the barrier certificate
+GAIN_PER_S = 1.5  # gain towards the target point of a Voronoi cell, equal to that of the protocol's go-to-goal commands
 
 
 def orca(scene: BaselineScene, nominal_world: jax.Array) -> jax.Array:

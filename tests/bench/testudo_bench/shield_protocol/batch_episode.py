@@ -25,17 +25,13 @@ from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, ti
 jax.tree_util.register_dataclass(DeadlockState)
 
 ARRIVED_M = 0.1
-SLOW_M_S = 0.01
-"""Largest own speed at a contact that a hostile neighbour causes."""
+SLOW_M_S = 0.01  # largest own speed at a contact that a hostile neighbour causes
 STILL_M, STILL_S = 0.01, 5.0
 """Robots are deadlocked if none moves further than this in this time before the goals are reached."""
-GIVEN_UP_S = 20.0
-"""An episode ends when no robot moves for this time, except in hostile cells."""
+GIVEN_UP_S = 20.0  # an episode ends when no robot moves for this time, except in hostile cells
 _GAIN_PER_S = 1.5  # Gain of go-to-goal commands
-_FROM_SPEED = 0.5
-"""A robot brakes from speed if it slows from above this share of top speed to this share of its speed."""
-_TOUCH_M = 0.002
-"""MuJoCo separates bodies in contact: within this distance they count as touching for the own speed."""
+_FROM_SPEED = 0.5  # a robot brakes from speed if it slows from above this share of top speed to this share of its speed
+_TOUCH_M = 0.002  # MuJoCo separates bodies in contact: within this distance they count as touching for the own speed
 
 
 @jax.tree_util.register_dataclass
@@ -44,8 +40,7 @@ class EpisodeTally:
     """Counts of each world (E,), unless another shape is given."""
 
     contacts: jax.Array  # int: physics steps with pairs in contact
-    fast_contacts: jax.Array
-    """int: robot-ticks in which a robot touched something at an own speed above 1 cm/s."""
+    fast_contacts: jax.Array  # int: robot-ticks in which a robot touched something at an own speed above 1 cm/s
     separation_m: jax.Array
     arrived_tick: jax.Array  # int: tick at which all were at their goals; -1 before
     changed: jax.Array  # Robot-ticks whose command the shield changed

@@ -20,8 +20,7 @@ from testudo_bench.shield_protocol.world_batch import Batch, CellEpisode, draw_b
 from testudo_sim.physics_choice import PhysicsChoice
 
 _SEGMENT_S = 2.5  # Interval at which a chunk is checked for completion
-_ROBOTS_AT_ONCE = 512
-"""Robots in a chunk; it determines the number of worlds, within the limits below."""
+_ROBOTS_AT_ONCE = 512  # robots in a chunk; it determines the number of worlds, within the limits below
 _WORLDS = (32, 128)
 _WORKERS = 2
 
@@ -52,15 +51,13 @@ class Tables:
     """Results so far; filled by several threads."""
 
     outcomes: dict[tuple[str, ProtocolCell], CellOutcome] = field(default_factory=dict)  # Outcomes by tier and cell
-    compile_s: float = 0.0
-    """Sum of the compile times of all programs, which are compiled in parallel."""
+    compile_s: float = 0.0  # sum of the compile times of all programs, which are compiled in parallel
     robot_ticks: float = 0.0
     stop: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     host: threading.Lock = field(default_factory=threading.Lock)
     """C MuJoCo has one thread pool, for one program at a time."""
-    fast_compile: bool = False
-    """Compile with less optimisation: a third less compile time, a third slower runs."""
+    fast_compile: bool = False  # compile with less optimisation: a third less compile time, a third slower runs
 
     def add(self, tier: str, cell: ProtocolCell, outcome: CellOutcome) -> None:
         """Add episodes of a cell."""

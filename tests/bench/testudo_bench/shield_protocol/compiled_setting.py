@@ -30,8 +30,7 @@ from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.team.deployed_team import DeployedTeam
 from testudo_sim.team.team_tick import SimulatedTeam
 
-_COVERED_SHARE = 0.33
-"""Share of the floor of a crossing that discs of the enforced separation cover."""
+_COVERED_SHARE = 0.33  # share of the floor of a crossing that discs of the enforced separation cover
 _RADIO_S = 0.32
 """Length of the message buffer: longer than most delays and equal for all cells, so that they share programs."""
 
@@ -218,10 +217,8 @@ class _PlainDrive(DifferentialDrive):
         return None
 
 
-ROOM = 1.5
-"""Radius of the circle of starts relative to that of a swap without obstacles."""
-_RING, _SIZE = 0.5, 0.1
-"""Radius of the ring of obstacles, and half of their size, relative to the circle of starts."""
+ROOM = 1.5  # radius of the circle of starts relative to that of a swap without obstacles
+_RING, _SIZE = 0.5, 0.1  # radius of the ring of obstacles, and half of their size, relative to the circle of starts
 _HEIGHT_M = 0.5  # Half height of obstacles in 3-D
 
 

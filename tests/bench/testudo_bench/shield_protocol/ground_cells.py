@@ -23,14 +23,12 @@ from testudo_hardware.spec import robot_files
 
 SLOW = "gritsbot_x"
 DRONE = "crazyflie_2x"
-_FAST = ("robomaster_s1", DRONE)
-"""Candidates for the robot with fast dynamics; the first registered one is used."""
+_FAST = ("robomaster_s1", DRONE)  # candidates for the robot with fast dynamics; the first registered one is used
 _HORIZON_S = {SLOW: 60.0}
 _FAST_HORIZON_S = 40.0
 _CIRCLE_HORIZON_S = 60.0
 _MUJOCO_HORIZON_S = 30.0
-_KINEMATIC_ONLY = ("30 % loss",)
-"""Conditions that are not run on MuJoCo, which has 20 cells of each robot."""
+_KINEMATIC_ONLY = ("30 % loss",)  # conditions that are not run on MuJoCo, which has 20 cells of each robot
 _EPISODES = 1000
 _FEW = 200  # Episodes of negative controls, baselines and cells without a claim
 

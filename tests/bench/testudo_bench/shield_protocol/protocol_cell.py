@@ -11,8 +11,7 @@ from testudo_sim.team.fault_schedule import FAILED_PROCESS, FALSE_SENDER, PURSUE
 ALL_LAYERS = "1+2+3"
 GATE_ONLY = "2+3"
 PROJECTION_ONLY = "1"
-HOSTILE_SIZE = 4
-"""Robots in a cell with a hostile neighbour, including it."""
+HOSTILE_SIZE = 4  # robots in a cell with a hostile neighbour, including it
 
 
 class Formation(Enum):
@@ -64,8 +63,7 @@ class Conditions:
     loss: float = 0.0  # Probability that a message is lost
     one_way_loss: float = 0.0  # Loss probability of messages from the last robot only
     blackout_s: float = 0.0  # Duration without any message, from a random time on
-    stride: int = 1
-    """Ticks of the simulation per control period; above 1 the robots tick at different times."""
+    stride: int = 1  # ticks of the simulation per control period; above 1 the robots tick at different times
     late_chance: float = 0.0  # Probability that a pause of 2 or more periods follows a tick
     dead_s: float = 0.0
     """Duration for which one robot's process is stopped, from a random time on; infinite: it is killed."""
@@ -80,8 +78,7 @@ class Conditions:
     blind_take: bool = False  # Requested segments are used without acknowledgement
     radio_burst_s: float = 0.0  # Drones: length of bursts in which no set-point reaches the vehicle
     radio_chance: float = 0.0  # Probability that a burst begins at a tick
-    radio_lost_s: float = 0.0
-    """Duration of a lost link of one vehicle, from a random time on; infinite: permanent."""
+    radio_lost_s: float = 0.0  # duration of a lost link of one vehicle, from a random time on; infinite: permanent
     radio_of_all: bool = False  # The lost link affects all vehicles
     onboard_brake: bool | None = None  # Onboard brake in the robot file; None: unchanged
     really_brakes: bool | None = None  # Real onboard brake; None: as in the robot file

@@ -29,8 +29,7 @@ class Truth:
     turn_slip_s_rad: float = 0.0
     noise_m: float = 0.0015
     noise_rad: float = 0.005
-    dropout: float = 0.02
-    """Share of poses lost singly; in addition, 0.5 s of poses is lost every 20 s."""
+    dropout: float = 0.02  # share of poses lost singly; in addition, 0.5 s of poses is lost every 20 s
     clock_offset_s: float = 0.0
     """Initial offset of the robot's clock, which stamps the commands, behind the recorder's clock."""
     clock_drift: float = 0.0

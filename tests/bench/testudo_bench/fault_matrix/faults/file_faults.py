@@ -151,8 +151,7 @@ def bad_files(folder: Path) -> FaultFinding:
 BAG = "run_0.mcap"
 _WATCH_S = 3.0
 _TICK_S = 0.02
-_SLOWER = 1.5
-"""Permitted random growth of the time between commands; a recorder that delays control causes far more."""
+_SLOWER = 1.5  # permitted random growth of the time between commands; a recorder that delays control causes far more
 
 
 def _copy(run: Path, folder: Path) -> Path:

@@ -131,8 +131,7 @@ WEAK = {"faults": json.dumps({"r0": {"braking_share": 0.7}})}
 _BLOCKED_S = 0.3
 _ALARM_S = 1.0
 _BRAKING_S = 0.1
-_FAST = 0.85
-"""Share of top speed from which weak brakes leave the intervals of the robot file."""
+_FAST = 0.85  # share of top speed from which weak brakes leave the intervals of the robot file
 
 
 def weak_brakes(harness: FleetHarness) -> FaultFinding | None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
 
-TICK_S = 0.02
-"""Control at 50 Hz."""
+TICK_S = 0.02  # control at 50 Hz
 AT_REST_S = 3.0
 _BEFORE_S = 0.2
 
@@ -21,8 +20,7 @@ class FaultFinding:
     """One repetition."""
 
     passed: bool
-    time_s: float | None = None
-    """Time from the fault to the brake command at the actuators, if the row requires one."""
+    time_s: float | None = None  # time from the fault to the brake command at the actuators, if the row requires one
     note: str = ""
     stolen_s: float = 0.0  # Processor time that the host withheld from the cores meanwhile
 

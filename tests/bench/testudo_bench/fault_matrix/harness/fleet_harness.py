@@ -31,8 +31,7 @@ UP_TO_SPEED_S = 0.4
 _DECIDES_S = 5.0
 SWAP_RADIUS_M = 1.0
 SWAP_HEIGHT_M = 1.5
-_PER_RADIUS = 2.2
-"""Clearances between starts on a circle of robots that swap places, as in the protocol of the shield."""
+_PER_RADIUS = 2.2  # clearances between starts on a circle of robots that swap places, as in the protocol of the shield
 _NEXT_REQUEST = {"idle": "activate", "armed": "start", "stopped": "rearm", "fault": "deactivate"}
 """Request by which an operator brings a robot from a mode towards driving."""
 _LATCHED_CODES = ("brakes_weak", "no_response")  # Reason codes that stay latched until the policy process is restarted

@@ -37,10 +37,8 @@ _WAKE_S = 0.2
 _EPOCH = re.compile(rb'"epoch":"([^"]*)"')
 _SERVICES = {"start": "policy/start", "stop": "policy/stop", "rearm": "guard/rearm", "estop": "guard/estop"}
 _TRANSITIONS = {"activate": Transition.TRANSITION_ACTIVATE, "deactivate": Transition.TRANSITION_DEACTIVATE}
-Change = Callable[[Any], Any]
-"""Replacement of a relayed message: another one, several in a list, or None."""
-PeerChange = Callable[[str, str, Any], Any]
-"""The same with sender and receiver as first arguments."""
+Change = Callable[[Any], Any]  # replacement of a relayed message: another one, several in a list, or None
+PeerChange = Callable[[str, str, Any], Any]  # the same with sender and receiver as first arguments
 
 
 @dataclass
