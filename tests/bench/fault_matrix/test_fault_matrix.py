@@ -77,6 +77,8 @@ def test_a_latched_reason_code_is_cleared_by_a_new_process(code, renewed):
     [
         (True, {""}, True),
         (False, {"", "stale_pose"}, None),
+        (False, {"guard_brakes", "stale_pose"}, None),
+        (False, {"guard_brakes"}, False),
         (False, {"stale_pose", "pose_jump"}, False),
         (False, {""}, False),
     ],

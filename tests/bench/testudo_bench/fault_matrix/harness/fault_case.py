@@ -61,11 +61,11 @@ def brakes(
 def keeps_driving(harness: FleetHarness, fault_s: float, for_s: float, *, name: str = "r0") -> FaultFinding | None:
     """Return whether the robot kept driving after a fault that must not stop it.
 
-    None if it held for a stale pose: the machine stalled.
+    None if it held for a stale pose, also if the guard braked meanwhile: the machine stalled.
     """
     time.sleep(max(0.0, fault_s + for_s - time.monotonic()))
     drove = harness.observer.drives(name, for_s - 0.05)
     codes = harness.observer.codes_since(name, fault_s) - {""}
-    if not drove and codes == {"stale_pose"}:
+    if not drove and codes - {"guard_brakes"} == {"stale_pose"}:
         return None
     return FaultFinding(drove, None, "" if drove else f"it stopped: {', '.join(sorted(codes))}")
