@@ -183,7 +183,7 @@ def _robot(contract: Contract) -> Table:
 
 
 def _entries(section: Any) -> Iterable[tuple[str, dict[str, Any]]]:
-    """Return the quantities of a section of a robot file; a single value has none."""
+    """Return the quantities of a section of a robot file; empty for a single value."""
     return cast("dict[str, dict[str, Any]]", section).items() if isinstance(section, dict) else ()
 
 

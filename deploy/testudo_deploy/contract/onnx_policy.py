@@ -197,7 +197,7 @@ class _IoBuffers:
     """Buffers and binding for one number of neighbours."""
 
     binding: Any
-    memory: np.ndarray  # all inputs in one array, to check at once whether all are finite
+    memory: np.ndarray  # all inputs in one array, so that one check finds values that are not finite
     inputs: tuple[tuple[str, tuple[int, ...], np.ndarray], ...]  # name, shape without the batch axis, and its buffer
     hidden: np.ndarray | None
     command: np.ndarray

@@ -30,7 +30,7 @@ def predict_state(model: MotionModel, measured: MotionState, pending: Array, res
     """Return the state after the pending commands.
 
     ``measured`` is the aged state (D, ...), ``pending`` the effective commands (slots, D, ...), newest first, and
-    ``responses`` tells how the lag follows each of them, arrays (slots, ...).
+    ``responses`` the response of the lag to each of them, arrays (slots, ...).
     """
     state = measured
     for k in reversed(range(pending.shape[0])):

@@ -48,7 +48,7 @@ def check_topics(links: Mapping[str, tuple[LinkChoice, PoseSource]], file: Path)
 
     Raises:
         FleetError: a remapping of a topic that the link lacks, a topic of this project's nodes or in the namespace of
-            another robot, one topic for two purposes, or transforms of two robots that cannot be told apart.
+            another robot, one topic for two purposes, or transforms of two robots that cannot be distinguished.
     """
     taken: dict[str, tuple[str, str, str]] = {}
     for robot, (link, pose) in links.items():

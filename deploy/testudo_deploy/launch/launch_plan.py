@@ -86,7 +86,7 @@ def plan(
         lock_step: the plant serves lock-step on simulated time, see `testudo_deploy.launch.lock_step`; else real time.
 
     Raises:
-        TestudoError: unknown backend, log level, robot or watcher, a value out of range, both parts at once, or
+        TestudoError: unknown backend, log level, robot or watcher, a value out of range, robot and station together, or
             lock-step without the plant.
     """
     _check(backend, log_level, seed, duration_s, watch)

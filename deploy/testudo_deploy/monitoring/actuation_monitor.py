@@ -1,16 +1,17 @@
 """Whether a robot follows its commands: detects blocked wheels, and actuators that are saturated or off.
 
-For each direction of motion the least speed is followed that any lag, delay and scale within the robot's intervals
-leave it, under the commands that were sent, whatever its driver reports. Where the poses fall behind the way that
-this makes by more than the error of two poses, no parameters explain it. Directions are both ways of: a differential
-drive's forward way and turn, a base's or a drone's axes of the world. Shortfalls of any length count, not from a
-fixed moment on: a robot that was ahead of the least way before it was blocked shows no later for that. They are
-means of two neighbouring poses, so that noise that is rarely beyond its bound raises no alarm either.
+For each direction of motion, the monitor integrates the least speed that any lag, delay and scale within the robot's
+intervals allow under the commands that were sent; reports of the driver are not used. If the poses fall behind this
+least distance by more than the error of two poses, no parameters explain it. The directions are forward, backward and
+both turns of a differential drive, and both directions along each world axis of a base or a drone. A shortfall may
+begin at any time: a robot that was ahead of the least distance before it was blocked is detected as early as any
+other. A shortfall is the mean over two neighbouring poses, so that noise that rarely exceeds its bound raises no alarm.
 
-How soon that tells, in seconds from the blockage until the control loop brakes (mean and worst of 20): from steady
-speed, all at nominal values, a pose in each control period, 20 ms old, with noise of which the bound is three sigma.
-Least speed is what shows within 0.3 s whatever the noise within its bounds, 2 e / (least scale * (0.3 s - age - 1.5
-periods)); e is the error bound of the position. For drones it is more by how far their velocity drifts.
+The table has the detection time in seconds, from the blockage until the control loop brakes (mean and worst of 20):
+from steady speed, all at nominal values, a pose in each control period, 20 ms old, with noise whose bound is three
+sigma. The least speed is the one at which a blockage is detected within 0.3 s for any noise within its bounds,
+2 e / (least scale * (0.3 s - age - 1.5 periods)), with the error bound e of the position; for drones the drift of
+their velocity is added.
 
 | robot | blocked at top speed | at half | one wheel at top | at half | least speed, of top speed [m/s] |
 |---|---|---|---|---|---|
@@ -21,16 +22,16 @@ periods)); e is the error bound of the position. For drones it is more by how fa
 | turtlebot4 | 0.32, 0.39 | 0.45, 0.72 | 0.17, 0.21 | 0.26, 0.33 | 0.31 of 0.306: none |
 | turtlebot3_burger | 0.49, 0.83 | 0.75, 1.64 | 0.17, 0.25 | 0.25, 0.33 | 0.31 of 0.22: none |
 
-Both TurtleBots cannot be told in 0.3 s if all wheels block at once: 2 e is 0.060 m, and in the 0.205 s that the age
-and the period of their poses leave, 0.0596 m and 0.043 m are certain. Slower than the least speed it takes
-2 e / (least scale * speed). A worst beyond that of the bound comes from ticks in which the shield brakes meanwhile.
+A blockage of all wheels of a TurtleBot is not detected within 0.3 s: 2 e is 0.060 m, and in the 0.205 s that remain
+after the age and the period of the poses the least distance is 0.0596 m (turtlebot4) and 0.043 m (turtlebot3_burger).
+Below the least speed the detection takes 2 e / (least scale * speed). A worst time above this bound comes from ticks
+in which the shield brakes.
 
-After a start, a gap in the poses, or a guard that braked, the least speed is that of a robot which may move anyhow: it
-takes 0.2 s (gritsbot_x) to 1.5 s (crazyflie_2x) of driving at top speed until half of that is certain, less after a
-stand.
+After a start, a gap in the poses, or a brake by the guard, the motion of the robot is unknown: at top speed it takes
+0.2 s (gritsbot_x) to 1.5 s (crazyflie_2x) until the least speed is half of the top speed, less if the robot stood.
 
-A robot that stands, or that its guard brakes, has no shortfall, so it may be carried. A robot that pushes against a
-fixed object has one, and counts as broken.
+A robot that stands, or that its guard brakes, has no shortfall, so people may carry it. A robot that pushes against a
+fixed object has a shortfall, and counts as broken.
 """
 
 import math

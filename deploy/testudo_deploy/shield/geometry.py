@@ -108,7 +108,7 @@ def project_onto_halfspaces(target: Array, normals: Array, bounds: Array) -> tup
     xp = array_namespace(target)
     if bounds.shape[0] == 0:  # a robot alone in the open
         return target, xp.all(xp.abs(target) < xp.inf, axis=0)
-    # all rows at once cost a single robot the fewest calls; one by one they keep a large batch in the cache
+    # all rows together need the fewest calls for a single robot; row by row, a large batch stays in the cache
     together = normals.ndim == 2
     solve = _nearest_in_plane if target.shape[0] == 2 else _nearest_in_space
     asked = (normals, bounds)

@@ -1,6 +1,6 @@
 """Layer 1: the nearest control-point velocity that keeps its share of every gap (docs/shield.md).
 
-Zero velocity is always allowed. Where a gap is negative, the row asks for a retreat: a row that only forbade the
+Zero velocity is always allowed. Where a gap is negative, the row requires a retreat: a row that only forbade the
 approach would let errors of direction (held arcs, unequal scales) reduce the gap without end. If the retreats
 contradict each other, the robot stands.
 """
@@ -197,7 +197,7 @@ def _rows_along(unit: Array, height_ratio: float) -> tuple[Array, Array]:
     row = z_scaled(unit, height_ratio)
     if row is unit:
         return unit, xp.ones_like(unit[0, ...])
-    # of no length only where the offset has none: two control points at one place, with no direction between them
+    # the length is zero only if the offset is zero: two control points at one place, with no direction between them
     size = xp.maximum(length(row), 0.1 / height_ratio + 0 * row[0, ...])
     return row / size, size
 
@@ -205,10 +205,10 @@ def _rows_along(unit: Array, height_ratio: float) -> tuple[Array, Array]:
 def reachable_peer_positions(parameters: ProjectionParameters, neighbours: PeerTable) -> tuple[Array, Array]:
     """Return balls that hold the peers' control points: middles (D, K, ...) [m] and radii (K, ...) [m].
 
-    For its control tick a peer does what it announced, but when it sent that is known by an upper bound only: it is
-    on a piece of its announced way. After that it may have done anything at top speed, since a control point follows
-    commands at once, so that no bound of acceleration holds for it. The space that it owns may say more. An
-    untrusted body does anything at once, and during the hold as well.
+    During its control tick a peer moves as announced. Of the time of sending only an upper bound is known, so the peer
+    is on a part of its announced path. Afterwards it may move in any way up to top speed: a control point follows
+    commands without delay, so no bound of acceleration holds. The space that it owns may restrict it further. An
+    untrusted body may move in any way from the start, and during the hold, too.
     """
     xp = array_namespace(neighbours.age_s)
     age = xp.where(neighbours.age_s >= 0, neighbours.age_s, xp.nan)  # a message from the future is invalid

@@ -1,4 +1,4 @@
-"""One robot as it is deployed: control loop, supervisor and pacer together, behind the ROS node; pure.
+"""One deployed robot: control loop, supervisor and pacer together, behind the ROS node; pure.
 
 Times are seconds on one clock that the caller injects.
 """

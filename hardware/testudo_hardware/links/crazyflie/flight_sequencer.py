@@ -28,7 +28,7 @@ LANDING_HEIGHT_M, LANDING_SPEED_M_S, FASTEST_LANDING_M_S = 0.04, 0.3, 0.4
 CYCLE_S, PAUSE_S, SETTLE_S = 0.28, 0.08, 0.05
 """Of a requested landing: period of attempts, time between standstill and landing, and time for which the planner must
 be active afterwards."""
-BATTERY_V = (3.4, 3.1)  # voltages for take-off and landing where the robot file has none
+BATTERY_V = (3.4, 3.1)  # voltages for take-off and landing if the robot file gives no values
 EARLY_COMMANDS_S = 0.1  # commands that arrive within this time after a take-off request were sent before it
 UNCOMMANDED_S = 15.0
 """Time after take-off without commands after which a drone lands; its supervisor lets it hover for 5 s."""

@@ -45,7 +45,7 @@ class StationNode(Node):
         self._bring_up = BringUp(fleet.names, fleet.untrusted, starts=starts)
         self._modes: dict[str, tuple[str, str]] = {}
         self._informed = not starts
-        """The operator has been told to start the robots."""
+        """Whether the operator has been asked to start the robots."""
         self._activate, self._start = {}, {}
         for name in fleet.names:
             self._activate[name] = self.create_client(ChangeState, f"/{name}/policy/change_state")
