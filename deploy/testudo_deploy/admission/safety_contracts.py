@@ -20,7 +20,7 @@ from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parame
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_hardware.strict_files import OPTIONAL, is_list, read_as
+from testudo_hardware.strict_files import OPTIONAL, read_as
 
 PROJECTION, GATE, RESERVATIONS = "projection", "gate", "reservations"
 DEPLOYED_LAYERS = (PROJECTION, GATE, RESERVATIONS)  # layers of the shield that the control loop runs
@@ -209,22 +209,6 @@ def save_safety_contracts(folder: Path, obligations: Iterable[Obligation]) -> No
         raise SafetyContractError(
             f"{folder / SAFETY_CONTRACTS_FILE}: cannot be written: {error.strerror or error}"
         ) from error
-
-
-def load_safety_contracts(folder: Path) -> tuple[Obligation, ...]:
-    """Read the file of `save_safety_contracts`.
-
-    Raises:
-        SafetyContractError: unreadable, not JSON, or not safety contracts.
-    """
-    file = folder / SAFETY_CONTRACTS_FILE
-    try:
-        values: Any = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SafetyContractError(f"{file}: cannot be read: {error}") from error
-    if not is_list(values):
-        raise SafetyContractError(f"{file}: found {type(values).__name__}, expected a list of obligations")
-    return tuple(Obligation.from_dict(entry, f"{file}: [{index}]") for index, entry in enumerate(values))
 
 
 def _assumptions(own: Guarantees, shield: ProjectionParameters) -> tuple[Assumption, ...]:
