@@ -43,6 +43,7 @@ class CommandVerdict(StrEnum):
     CLIPPED = "clipped"
     BRAKED_NON_FINITE = "braked_non_finite"
     DROPPED_OLD = "dropped_old"
+    DROPPED_FUTURE = "dropped_future"  # stamped more than a control period ahead of the driver's clock
     DROPPED_NOT_NEWER = "dropped_not_newer"
     REFUSED_NON_FINITE = "refused_non_finite"  # refused by the link to a drone
     LOST = "lost"  # lost by the radio to a drone
@@ -73,8 +74,10 @@ class _CommandReceiver:
 
     def _dropped(self, stamp_s: float, received_s: float) -> CommandVerdict | None:
         """Return why a command is dropped by its stamp; None if it is accepted."""
-        if not abs(received_s - stamp_s) <= self._spec.dead_man_s:  # also true for NaN
+        if not received_s - stamp_s <= self._spec.dead_man_s:  # also true for NaN
             return CommandVerdict.DROPPED_OLD
+        if stamp_s - received_s > self._spec.control_period_s:  # it would outdate the brakes that follow
+            return CommandVerdict.DROPPED_FUTURE
         return CommandVerdict.DROPPED_NOT_NEWER if stamp_s <= self._last_stamp_s else None
 
     def _limited(self, values: Sequence[float], yaw_rate: float = 0.0) -> tuple[tuple[float, ...], float, bool]:

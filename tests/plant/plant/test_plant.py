@@ -116,7 +116,29 @@ def test_a_sender_that_wakes_up_moves_nothing():
     assert plant.verdicts("r0")[CommandVerdict.DROPPED_OLD] == 20
 
 
-@pytest.mark.parametrize("stamp_s", [math.nan, math.inf, -math.inf, START_S + 10.0])
+def test_stamps_ahead_of_the_clock_displace_no_brake():
+    """An intruder that stamps 95 ms ahead would outdate the brakes of the guard until the dead-man time."""
+    plant = plant_of((-1.0, 0.0, 0.0))
+    now_s = drive(plant, {"r0": (0.1, 0.0)}, 1.0)[-1]
+    for _ in range(20):
+        now_s += TICK_S
+        plant.step_to(now_s)
+        verdict = plant.command("r0", (0.2, 0.0), now_s + 0.095, now_s)
+        assert verdict is CommandVerdict.DROPPED_FUTURE
+        assert plant.command("r0", (0.0, 0.0), now_s, now_s) is CommandVerdict.ACCEPTED
+    assert plant.applied("r0").values == (0.0, 0.0)
+    assert plant.verdicts("r0")[CommandVerdict.DROPPED_FUTURE] == 20
+
+
+def test_a_stamp_at_most_a_control_period_ahead_is_accepted():
+    plant = plant_of((0.0, 0.0, 0.0))
+    ahead_s = START_S + 0.9 * SPEC.control_period_s
+    assert plant.command("r0", (0.1, 0.0), ahead_s, START_S) is CommandVerdict.ACCEPTED
+    for beyond_s in (START_S + 1.1 * SPEC.control_period_s, math.inf):
+        assert plant.command("r0", (0.1, 0.0), beyond_s, START_S) is CommandVerdict.DROPPED_FUTURE
+
+
+@pytest.mark.parametrize("stamp_s", [math.nan, -math.inf, START_S - 10.0])
 def test_a_stamp_that_makes_no_sense_is_dropped(stamp_s):
     plant = plant_of((0.0, 0.0, 0.0))
     verdict = plant.command("r0", (0.1, 0.0), stamp_s, START_S)
