@@ -6,7 +6,7 @@ Pure logic on one injected steady clock, without ROS. Any fault ends in a brake 
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from testudo_deploy.shield.reservations import (
     ReservedSpace,
     ShieldInputs,
     conflicts,
+    kept_at_rest,
     need_not_answer,
     reserved_at_rest,
 )
@@ -42,6 +43,7 @@ from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
 _CLOCK_TOLERANCE_S = 0.002  # a stamp this far in the future is a clock problem, not rounding
+_AT_REST = 0.01  # a robot with a smaller velocity [m/s, rad/s] stands
 _CLOSER_M = 0.001  # segments this much closer than the clearance are not a matter of rounding
 _LARGEST = 1e12  # larger SI numbers are not measurements, and their squares may not be finite
 
@@ -79,27 +81,23 @@ class ControlLoop:
         self._peers.untrusted.update(untrusted)
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
-        self.pose: PoseSample | None = None
-        """The newest pose."""
+        self.pose: PoseSample | None = None  # the newest
         self._pose_validator = PoseValidator(spec, self._pose_max_age_s, turns=turns(contract.command))
         self._motion = MotionMonitor(spec, self._sent)
         self._space: ReservedSpace | None = None
-        self._placed = False
-        """The robot's first segment is clear of all others; only then does it reserve and request space."""
+        self._placed = False  # its first segment is clear of all others; only then it reserves and requests space
         self._known_since = NOTHING_HEARD
         """Number of the first message from a new place; peers must have it before the robot requests space."""
         self._hidden = np.zeros(contract.hidden_size, np.float32)
         self._nominal: np.ndarray | None = None
-        self._yaw_rate = 0.0
-        """[rad/s], from a policy that commands one; turning needs no space."""
+        self._yaw_rate = 0.0  # [rad/s], from a policy that commands one; turning needs no space
         self._ticks_since_decision = 0
         self._sequence = 0
         self._last_now_s, self._behind_s = -math.inf, math.inf
         self._last_tick: Tick | None = None
         self._announcer = Announcer(robot, epoch, self._contract_hash)
         self._flight = FOLLOWS_COMMANDS
-        self.refused_poses = 0
-        """Pose samples that were not finite, too large, out of order or from the future."""
+        self.refused_poses = 0  # samples that were not finite, too large, out of order or from the future
 
     @property
     def located(self) -> bool:
@@ -112,9 +110,9 @@ class ControlLoop:
         tick, space = self._last_tick, self._shield.space
         if tick is None or tick.pose is None or self._space is None:
             return ""
-        off_m = float(point_distance(np.array(tick.pose.position_world, float), *self._space.owned_world))
+        is_off, off_m = self._off_segment(self._space, tick.pose.position_world)
         most_m = space.lane_m + space.tube_error_m
-        return "" if off_m <= most_m else f"found {off_m:.2f} m off its reserved segment, allowed {most_m:.2f} m"
+        return f"found {off_m:.2f} m off its reserved segment, allowed {most_m:.2f} m" if is_off else ""
 
     @property
     def refused_peer_messages(self) -> int:
@@ -172,10 +170,25 @@ class ControlLoop:
     def release_space(self) -> None:
         """Release the reserved space, since the robot may be carried; the next tick reserves where it stands, if free.
 
-        Only for a robot that does not drive.
+        Only for a robot that does not drive. While it still moves inside its space it keeps it: its peers may take
+        what it releases, and it needs the way to rest.
         """
-        self._placed = False
+        if not self._is_stopping():
+            self._placed = False
         self._pose_validator.reset_jumps()
+
+    def _is_stopping(self) -> bool:
+        """Return whether the robot moves, inside of what it reserves."""
+        if self.pose is None or self._space is None or not self._placed:
+            return False
+        moves = max(map(abs, self.pose.velocity)) > _AT_REST
+        return moves and not self._off_segment(self._space, self.pose.position_world)[0]
+
+    def _off_segment(self, own: ReservedSpace, position_world: Sequence[float]) -> tuple[bool, float]:
+        """Return whether a place is outside of the reserved segment and its errors, and its distance from it [m]."""
+        space = self._shield.space
+        off_m = float(point_distance(np.array(position_world, float), *own.owned_world))
+        return not off_m <= space.lane_m + space.tube_error_m, off_m
 
     def tick(
         self, now_s: float, late_s: float = 0.0, order: str = "", flight: FlightPhase = FOLLOWS_COMMANDS
@@ -306,8 +319,12 @@ class ControlLoop:
     def _check_peers(self, tick: Tick, pose: PoseSample) -> tuple[ReservedSpace, PeerTable, PeerReservations]:
         """Return the own space and what is known of the peers; brake if one is unknown, or in the reserved space."""
         own = self._space
-        if not self._placed or own is None:  # at rest since the start: the reserved space is where the robot stands
-            own = self._space = reserved_at_rest(np.array(pose.position_world, float))
+        if not self._placed or own is None:  # at rest: the reserved space is where the robot stands
+            place = np.array(pose.position_world, float)
+            kept = None if own is None else kept_at_rest(own, place, self._shield.space.lane_m)
+            if own is not None and kept is None:
+                self._known_since = self._sequence + 1  # its peers must know of a place that it did not reserve
+            own = self._space = kept or reserved_at_rest(place)
         tick.space = own
         for code, names in (("peer_unheard", self._peers.unheard()), ("untrusted_unseen", self._peers.unseen())):
             if names:

@@ -69,6 +69,13 @@ def reserved_at_rest(position_world: Array) -> ReservedSpace:
     return ReservedSpace(ends, ends, number > 0, number)
 
 
+def kept_at_rest(own: ReservedSpace, position_world: Array, lane_m: float) -> ReservedSpace | None:
+    """Return the part of a segment that a robot at rest at (D,) [m] keeps (rule R3); None if it stands beside it."""
+    start, along = own.owned_world[0, ...], own.owned_world[1, ...] - own.owned_world[0, ...]
+    nearest = start + fraction_along(position_world - start, along) * along
+    return reserved_at_rest(nearest) if float(length(position_world - nearest)) <= lane_m else None
+
+
 @dataclass(frozen=True)
 class GrantDecision:
     """What the peers' messages say of the own announcement; batch (...)."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from testudo_deploy.control.peer_tracker import PeerMeasurement
+from testudo_deploy.shield.geometry import point_distance
 
 ROBOTS = ("gritsbot_x", "crazyflie_2x")
 
@@ -168,3 +169,78 @@ def test_a_sighting_that_grows_old_stops_the_robot(make_loop):
     assert moved[-1].reason == ""
     assert moved[-1].status == "gated" or moved[-1].shielded_world == pytest.approx((0.0, 0.0), abs=1e-6)
     assert moved[-1].shielded_world == pytest.approx((0.0, 0.0), abs=1e-6)
+
+
+def drive_ahead(rig, ticks=40):
+    """Let the robot follow its policy along x with ideal motion; return its last place and speed."""
+    x = 0.0
+    for _ in range(ticks):
+        rig.now_s += rig.spec.control_period_s
+        rig.see(position=(x, 0.0), velocity=(0.1, 0.0))
+        rig.hear()
+        assert rig.loop.tick(rig.now_s).reason == ""
+        x += 0.1 * rig.spec.control_period_s
+    return x
+
+
+def deactivated(rig, position, velocity, *, hears=True):
+    """Return the record of one tick of a robot that was deactivated, as its supervisor runs it."""
+    rig.now_s += rig.spec.control_period_s
+    rig.see(position=position, velocity=velocity)
+    if hears:
+        rig.hear()
+    rig.loop.release_space()
+    return rig.loop.tick(rig.now_s, order="idle: waits for activate")
+
+
+def assert_rests(rig, before, place):
+    """The robot owns a point of its segment before, within the half-width of where it stands."""
+    start, end = owned(rig)
+    assert (start == end).all()
+    assert point_distance(start, *before) < 1e-9
+    assert np.linalg.norm(start - place) <= rig.loop._shield.space.lane_m
+
+
+def owned(rig):
+    return np.array(rig.loop.announcement(rig.now_s).reserved_segment_world)
+
+
+def test_a_robot_that_is_deactivated_at_speed_keeps_its_space_until_it_stands(make_loop):
+    """Its peers may take what it releases, and it still needs the way to rest."""
+    rig = make_loop()
+    x = drive_ahead(rig)
+    before = owned(rig)
+    assert before[1, 0] > x  # the way to rest is in it
+    for speed in (0.1, 0.05, 0.02):
+        deactivated(rig, (x, 0.0), (speed, 0.0))
+        np.testing.assert_array_equal(owned(rig), before)
+        x += speed * rig.spec.control_period_s
+    deactivated(rig, (x, 0.0), (0.0, 0.0))
+    assert_rests(rig, before, (x, 0.0))
+
+
+def test_a_robot_at_rest_keeps_a_part_of_what_it_owned(make_loop):
+    """Noise of the pose beside the segment moves no reservation: the rest of a segment is inside of it (rule R3)."""
+    rig = make_loop()
+    x = drive_ahead(rig)
+    before = owned(rig)
+    for aside in (0.004, -0.006, 0.002):
+        deactivated(rig, (x, aside), (0.0, 0.0))
+        assert_rests(rig, before, (x, aside))
+
+
+def test_a_robot_that_is_carried_is_not_armed_before_its_peers_know_of_its_place(make_loop):
+    """Carried slowly, its poses show no jump; the acknowledgements are of messages from the place before."""
+    rig = make_loop()
+    x = drive_ahead(rig)
+    for _ in range(40):
+        deactivated(rig, (x, 0.0), (0.0, 0.0))
+    known = rig.loop._sequence
+    heard = rig.loop._peers._newest["r1"]
+    for k in range(1, 20):
+        heard.acknowledged = known
+        record = deactivated(rig, (x + 0.01 * k, 0.0), (0.0, 0.0), hears=False)
+    assert record.reason == "peer_unaware: r1"
+    assert np.abs(owned(rig) - (x + 0.19, 0.0)).max() < rig.loop._shield.space.lane_m
+    heard.acknowledged = rig.loop._sequence
+    assert code(deactivated(rig, (x + 0.19, 0.0), (0.0, 0.0), hears=False)) == "idle"

@@ -91,6 +91,7 @@ def test_a_whole_flight(world):
         "hold",
         "",
         "land",
+        "peer_unaware",  # it stands where it did not own the ground
     }
 
 
