@@ -16,6 +16,8 @@ from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace
 
 _STALE_ECHO_S = 5.0  # an echo of an older stamp is ignored: the peer stays unheard
+_ENDED_S = 0.5
+"""A process of a peer has ended if it is silent for this time; only then a new one can take its place [s]."""
 
 
 @dataclass
@@ -60,7 +62,7 @@ class PeerTracker:
         """Number of refused messages."""
 
     def hear(self, message: PeerMessage, received_s: float) -> bool:
-        """Take a message; False if it is foreign, replayed, of another contract or of another shape."""
+        """Take a message; False if it is foreign, replayed, of another contract, or of an unproven new process."""
         last = self._last.get(message.robot)
         replayed = last is not None and last[0] == message.epoch and message.sequence <= last[2]
         replayed = replayed or message.epoch in self._retired.get(message.robot, ())
@@ -76,10 +78,11 @@ class PeerTracker:
             or replayed
             or message.contract != self._contract
             or shape != {self._dimension}
+            or not self._may_begin(message, received_s)
         ):
             self.refused += 1
             return False
-        if last is not None and last[0] != message.epoch:
+        if last is not None and last[0] != message.epoch and message.robot in self._heard:
             self._retired.setdefault(message.robot, set()).add(last[0])
         self._last[message.robot] = (message.epoch, message.stamp_s, message.sequence)
         echo = message.echoes.get(self._robot)
@@ -89,6 +92,18 @@ class PeerTracker:
         if echo is not None and received_s - _STALE_ECHO_S < echo[1] <= received_s:
             self._heard[message.robot] = _Heard(message, echo[1])
         return True
+
+    def _may_begin(self, message: PeerMessage, received_s: float) -> bool:
+        """Return whether a message may begin a new process of its sender, if it is not of the present one.
+
+        It must answer a message that this robot sent after the present process had fallen silent. One that never
+        answered this robot has no such right. So neither a forged nor a recorded message displaces a live peer.
+        """
+        last, newest = self._last.get(message.robot), self._newest.get(message.robot)
+        if last is None or last[0] == message.epoch or newest is None or message.robot not in self._heard:
+            return True
+        echo = message.echoes.get(self._robot)
+        return echo is not None and echo[0] == self._epoch and newest.received_s + _ENDED_S <= echo[1] <= received_s
 
     def see(self, peer: str, sighting: PeerMeasurement) -> bool:
         """Take the measured place of a peer; False if it is foreign, older than the last or not finite."""

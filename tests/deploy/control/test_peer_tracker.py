@@ -62,10 +62,47 @@ def test_a_replayed_or_reordered_message_is_refused(roster, message, sequence):
     assert roster.refused == 1
 
 
+def restarted(message, epoch, sent_s, **changes):
+    """Return a message of a new process of the peer, which answers one that robot r0 sent at a time."""
+    return dataclasses.replace(
+        message, **{"epoch": epoch, "sequence": 1, "stamp_s": 0.1, "echoes": {"r0": ("a", sent_s, 9)}} | changes
+    )
+
+
 def test_a_restarted_peer_counts_from_one_again(roster, message):
     assert roster.hear(dataclasses.replace(message, sequence=500), 100.1)
-    assert roster.hear(dataclasses.replace(message, epoch="c", sequence=1, stamp_s=0.1), 100.2)
+    assert roster.hear(restarted(message, "c", 100.7), 100.75)
     assert roster.echoes() == {"r1": ("c", 0.1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("echoes", "received_s"),
+    [
+        ({}, 200.0),  # a recorded message, or a forged one: it answers nothing
+        ({"r0": ("old", 199.9, 9)}, 200.0),  # it answers an earlier process of this robot
+        ({"r0": ("a", 100.5, 9)}, 200.0),  # it answers a message from before the silence
+        ({"r0": ("a", 200.1, 9)}, 200.0),  # it answers a message that was not sent yet
+        ({"r0": ("a", 100.15, 9)}, 100.2),  # the present process is not silent
+    ],
+)
+def test_a_message_that_does_not_prove_a_new_process_displaces_no_peer(roster, message, echoes, received_s):
+    """One forged message made a robot refuse its live peer for the rest of the run."""
+    assert roster.hear(dataclasses.replace(message, sequence=5), 100.1)
+    assert not roster.hear(dataclasses.replace(message, epoch="forged", sequence=1, echoes=echoes), received_s)
+    assert roster.hear(dataclasses.replace(message, sequence=6), received_s + 0.01)
+    assert roster.echoes()["r1"][0] == "b"
+
+
+def test_a_message_before_any_answer_retires_no_process(roster, message):
+    """Replayed while nobody has answered yet, it gives way to the live process, in either order."""
+    recorded = dataclasses.replace(message, epoch="recorded", sequence=900, echoes={})
+    for _ in range(2):
+        assert roster.hear(recorded, 100.0)
+        assert "r1" in roster.unheard()
+        assert roster.hear(dataclasses.replace(message, echoes={}), 100.05)
+    assert roster.hear(dataclasses.replace(message, sequence=2), 100.1)
+    assert not roster.hear(dataclasses.replace(recorded, sequence=901), 100.2)
+    assert roster.unheard() == ("r2",)
 
 
 @pytest.mark.parametrize(
@@ -182,15 +219,15 @@ def test_time_since_arrival_would_be_below_the_truth():
 def test_a_late_message_of_a_former_life_is_refused(roster, message):
     """It says nothing any more: what that life owned or acknowledged, the new one does not know of."""
     assert roster.hear(dataclasses.replace(message, sequence=5), 100.1)
-    assert roster.hear(dataclasses.replace(message, epoch="c", sequence=1, stamp_s=0.1), 100.2)
+    assert roster.hear(restarted(message, "c", 100.7), 100.7)
     late = dataclasses.replace(message, sequence=6, control_point_world=(9.0, 9.0))
-    assert not roster.hear(late, 100.3)
-    assert roster.hear(dataclasses.replace(message, epoch="d", sequence=1, stamp_s=0.1), 100.4)
+    assert not roster.hear(late, 100.8)
+    assert roster.hear(restarted(message, "d", 101.3), 101.3)
     for epoch in ("b", "c"):
-        assert not roster.hear(dataclasses.replace(late, epoch=epoch, sequence=999), 100.5)
+        assert not roster.hear(restarted(late, epoch, 102.0, sequence=999), 102.0)
     assert roster.refused == 3
     assert roster.echoes()["r1"][0] == "d"
-    assert roster.hear(dataclasses.replace(message, robot="r2", epoch="b"), 100.5)  # another's epoch of that name
+    assert roster.hear(dataclasses.replace(message, robot="r2", epoch="b"), 102.0)  # another's epoch of that name
 
 
 def test_lanes_and_acknowledgements_are_those_of_the_newest_message(roster, message):
@@ -207,11 +244,18 @@ def test_lanes_and_acknowledgements_are_those_of_the_newest_message(roster, mess
 
 
 @pytest.mark.parametrize("echoes", [{}, {"r0": ("old", 100.0, 42)}, {"r2": ("a", 100.0, 42)}])
-def test_what_was_not_said_to_this_life_acknowledges_nothing(roster, message, echoes):
-    """And takes back what an earlier message of the peer acknowledged: a restarted peer has forgotten it."""
+def test_what_was_not_said_to_this_process_acknowledges_nothing(roster, message, echoes):
+    """And takes back what an earlier message of the peer acknowledged."""
     assert roster.hear(dataclasses.replace(message, echoes={"r0": ("a", 100.0, 42)}), 100.1)
-    assert roster.hear(dataclasses.replace(message, epoch="c", echoes=echoes), 100.2)
+    assert roster.hear(dataclasses.replace(message, sequence=2, echoes=echoes), 100.2)
     assert roster.spaces(100.2, 1.0).acknowledged[0] == -1
+
+
+def test_a_new_process_acknowledges_only_what_it_answers(roster, message):
+    """What its predecessor acknowledged it has forgotten."""
+    assert roster.hear(dataclasses.replace(message, echoes={"r0": ("a", 100.0, 42)}), 100.1)
+    assert roster.hear(restarted(message, "c", 100.7), 100.7)
+    assert roster.spaces(100.7, 1.0).acknowledged[0] == 9
 
 
 def test_an_old_echo_still_acknowledges(roster, message):
