@@ -1,4 +1,4 @@
-"""`testudo security`: writes the sros2 access policy of a fleet: which process may use which topic and service."""
+"""`testudo security`: makes the key of a fleet, or the sros2 policy: which process may use which topic and service."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from testudo_deploy.authentication.fleet_key import new_key, write_key
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.child_processes import ros_domain_id
@@ -40,29 +41,41 @@ _RULES = (
 
 def security(
     fleet: tyro.conf.Positional[Path],
-    out: tyro.conf.Positional[Path],
+    out: tyro.conf.Positional[Path | None] = None,
+    key: bool = False,
     backend: Literal["sim", "hw"] = "sim",
     lock_step: bool = False,
     domain: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None,
     json: Path | None = None,
 ) -> None:
-    """Write the sros2 access policy of a fleet, and a script that makes its keys.
+    """Make the key of a fleet, or write its sros2 access policy and a script that makes the keys for that.
 
-    Each process gets its own enclave with exactly the topics and services that it uses: only the guard of a robot may
-    publish its commands, only its policy may command the guard. The script needs sros2 (`ros2 security`).
+    With --key: a file beside the fleet file, named in it as `key_file`. The processes of the fleet then sign their
+    messages and refuse others; this needs nothing but the key on each computer.
+
+    With a folder: each process gets its own enclave with exactly the topics and services that it uses: only the guard
+    of a robot may publish its commands, only its policy may command the guard. The script needs sros2.
 
     Example:
+        testudo security fleet.yaml --key
         testudo security fleet.yaml keys/
         testudo security fleet.yaml keys/ --backend hw --domain 7
 
     Args:
         fleet: the fleet file.
         out: the folder to write policy.xml and make_keystore.sh into.
+        key: make the fleet key.
         backend: sim for the plant, hw for real robots, whose drivers get keys, too.
         lock_step: for fleets that run in lock-step.
         domain: ROS_DOMAIN_ID in which the permissions are valid; by default that of the environment.
         json: also write the permissions of each enclave to this file.
     """
+    if key:
+        add_key(load_fleet(fleet))
+    if out is None:
+        if not key:
+            raise TestudoError("security: found neither --key nor a folder for the sros2 policy, expected one of them")
+        return
     domain_id = ros_domain_id(domain)
     found = enclaves(load_fleet(fleet), backend, lock_step=lock_step)
     try:
@@ -82,6 +95,39 @@ def security(
     )
     for line in lines:
         Console().print(Text(line), soft_wrap=True)
+
+
+def add_key(fleet: Fleet) -> None:
+    """Make the key of a fleet beside its file, name it there, and keep it out of a git repository around it.
+
+    Raises:
+        FleetKeyError: there is a key already, or it cannot be written.
+        TestudoError: the fleet file cannot be written.
+    """
+    file = fleet.key_file or fleet.file.absolute().with_suffix(".key")
+    key = new_key()
+    write_key(key, file)
+    try:
+        if fleet.key_file is None:
+            text = fleet.file.read_text(encoding="utf-8")
+            fleet.file.write_text(f"{text.rstrip()}\nkey_file: {file.name}\n", encoding="utf-8")
+        if any((folder / ".git").exists() for folder in file.parents):
+            _add_line(file.parent / ".gitignore", file.name)
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        raise TestudoError(f"{fleet.file}: cannot be written: {error.strerror}; no key was made") from error
+    lines = (
+        f"wrote the fleet key {key.identifier} to {file}, and key_file: {file.name} to {fleet.file}",
+        "next: copy both to every computer of the fleet, by a safe way; each holder of the key can drive the robots",
+    )
+    for line in lines:
+        Console().print(Text(line), soft_wrap=True)
+
+
+def _add_line(file: Path, line: str) -> None:
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    if line not in text.splitlines():
+        file.write_text(f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{line}\n", encoding="utf-8")
 
 
 def _report(found: tuple[Enclave, ...], domain_id: int) -> Report:

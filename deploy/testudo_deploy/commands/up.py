@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from testudo_deploy.authentication.fleet_key import NO_KEY
 from testudo_deploy.commands.report import Report, facts, table, warn
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import load_fleet
@@ -64,6 +65,7 @@ def up(
     if policy is not None:
         loaded = replace(loaded, policy=policy.absolute())
     warn(thrust_warnings(robot.spec for robot in loaded.robots))
+    warn([] if loaded.key_file is not None or lock_step else [NO_KEY])
     folder = (run or dated_folder("runs")) if record else None
     console = Console()
     try:

@@ -87,6 +87,7 @@ class Fleet:
     tracking: bool = False  # a tracking system provides the poses of all robots
     policies: Mapping[str, PolicyGroup] = field(default_factory=dict[str, PolicyGroup])
     """By type of robot, where it is not `policy`."""
+    key_file: Path | None = None  # the fleet key, absolute; None: messages are not authenticated
 
     @property
     def teams(self) -> tuple[Fleet, ...]:
@@ -172,6 +173,7 @@ class _FleetEntry:
     robots: dict[str, Any]
     tracking: bool = field(default=False, metadata=OPTIONAL)
     policies: dict[str, PolicyEntry] = field(default_factory=dict[str, PolicyEntry], metadata=OPTIONAL)
+    key_file: str = field(default="", metadata=OPTIONAL)
 
 
 def load_fleet(path: str | Path) -> Fleet:
@@ -214,6 +216,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
         robots,
         entry.tracking,
         policy_files(entry.policies, [robot.type for robot in robots], file),
+        (file.parent / entry.key_file).absolute() if entry.key_file else None,
     )
     if fleet.untrusted and not fleet.tracking:
         raise FleetError(

@@ -36,6 +36,7 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
             for robot in fleet.robots
         },
         **({"tracking": True} if fleet.tracking else {}),
+        **({"key_file": _relative(fleet.key_file, file.parent)} if fleet.key_file is not None else {}),
     }
     if fleet.policies:
         tables["policies"] = {

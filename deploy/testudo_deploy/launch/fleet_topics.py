@@ -6,6 +6,7 @@ Names are absolute. A test compares the interfaces with those of running nodes, 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from testudo_deploy.authentication.process_epochs import EPOCHS_TOPIC
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.link_topics import FLIGHT_TOPICS, ROBOT_TOPICS, absolute
 from testudo_deploy.fleet.pose_source import (
@@ -144,10 +145,12 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
         raise TestudoError(f"process {process.label}: not in the table of interfaces; known are {', '.join(_TABLE)}")
     own = _with_rclpy(f"/{process.label}", _TABLE[process.name](fleet, process.namespace))
     lock_step = _lock_step(process)
+    keyed = fleet.key_file is not None and not lock_step.publishes and process.name != "markers"
+    epochs = frozenset({EPOCHS_TOPIC} if keyed else ())
     return replace(
         own,
-        publishes=own.publishes | lock_step.publishes,
-        subscribes=own.subscribes | lock_step.subscribes,
+        publishes=own.publishes | lock_step.publishes | epochs,
+        subscribes=own.subscribes | lock_step.subscribes | epochs,
         optional=own.optional if process.parameters.get("use_sim_time") else own.optional | {CLOCK_TOPIC},
     )
 

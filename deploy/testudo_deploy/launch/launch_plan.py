@@ -94,7 +94,11 @@ def plan(
         raise TestudoError(f"station: found true with robot {robot!r}, expected one of the two")
     if robot:
         fleet.robot(robot)
-    common: dict[str, ParameterValue] = {"fleet": str(fleet.file.absolute()), "policy": str(fleet.policy)}
+    common: dict[str, ParameterValue] = {
+        "fleet": str(fleet.file.absolute()),
+        "policy": str(fleet.policy),
+        "backend": backend,
+    }
     nodes = _station_nodes(run_folder, backend, seed, duration_s)
     nodes += [(kind, "", {}) for kind in WATCHERS if kind in watch]
     nodes += _robot_nodes(fleet, backend)
@@ -131,7 +135,7 @@ def _station_nodes(run_folder: Path | None, backend: str, seed: int, duration_s:
     """Return the nodes that belong to no robot."""
     nodes: list[_Node] = []
     if run_folder is not None:
-        nodes.append(("recorder", "", {"run_folder": str(run_folder.absolute()), "seed": seed, "backend": backend}))
+        nodes.append(("recorder", "", {"run_folder": str(run_folder.absolute()), "seed": seed}))
     if backend == "sim":
         plant: dict[str, ParameterValue] = {
             "seed": seed,

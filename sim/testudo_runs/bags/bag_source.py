@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 import zstandard
 
+from testudo_deploy.authentication.message_codes import split_trailer
 from testudo_runs.bags.bag_contents import BagContents, BagError, BagMessage, BagTopic, Keep, Tell
 from testudo_runs.bags.mcap_file import MAGIC, McapStream
 from testudo_runs.bags.sqlite_file import HEADER, SqliteBag
@@ -226,7 +227,8 @@ class BagSource:
                     if message.data[:4] == _ZSTD_MAGIC:  # never the start of CDR: each message is packed
                         message = self._opened(message)  # noqa: PLW2901
                     if message is not None:
-                        yield message
+                        signed = split_trailer(message.data)  # of a keyed fleet, recorded by another recorder
+                        yield message if signed is None else message._replace(data=signed[0])
         except OSError as error:
             raise BagError(f"{file}: cannot be read: {error.strerror or error}") from error
 

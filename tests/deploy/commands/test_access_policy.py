@@ -9,11 +9,16 @@ from fnmatch import fnmatchcase
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
+from testudo_deploy.authentication.fleet_key import load_key
+from testudo_deploy.authentication.process_epochs import EPOCHS_TOPIC
 from testudo_deploy.cli import main
 from testudo_deploy.commands.security import enclaves, environment_lines, keystore_script, policy_xml
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC, process_interfaces
 from testudo_deploy.launch.launch_plan import WATCHERS, ProcessPlan, plan
+from testudo_deploy.launch.signed_topics import signed_topics
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import load_link
 
@@ -21,6 +26,37 @@ from testudo_hardware.links.link_profile import load_link
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
     return make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 3)
+
+
+def test_a_fleet_key_is_made_once_and_kept_out_of_git(tmp_path, capsys):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("runs/")
+    fleet = make_tiny_fleet(tmp_path, 2)
+    assert fleet.key_file is None
+    assert main(["security", str(fleet.file), "--key"]) == 0
+    keyed = load_fleet(fleet.file)
+    assert keyed.key_file == tmp_path / "fleet.key"
+    key = load_key(keyed.key_file)
+    out = capsys.readouterr().out
+    assert key.identifier in out
+    assert key.secret.hex() not in out
+    assert (tmp_path / ".gitignore").read_text().splitlines() == ["runs/", "fleet.key"]
+    assert main(["security", str(fleet.file), "--key"]) != 0
+    assert load_key(keyed.key_file) == key  # the second request changed nothing
+    assert main(["security", str(fleet.file)]) != 0  # neither a key nor a folder
+    save_fleet(keyed, tmp_path / "copy.yaml")
+    assert load_fleet(tmp_path / "copy.yaml").key_file == keyed.key_file
+    topic = process_interfaces(plan(keyed, run_folder=None)[0], keyed)
+    assert EPOCHS_TOPIC in topic.publishes & topic.subscribes
+
+
+def test_commands_and_odometry_are_signed_where_the_driver_is_ours(fleet):
+    always = {"/r0/peer_state", "/r0/tick", "/r0/cmd_vel_policy", "/r0/mode", "/r0/guard_status"}
+    assert always | {"/r0/cmd_vel", "/r0/odom"} <= signed_topics(fleet, "sim")
+    vendors = signed_topics(fleet, "hw")
+    assert always <= vendors
+    assert not {"/r0/cmd_vel", "/r0/odom"} & vendors
+    assert "/estop" not in signed_topics(fleet, "sim")  # everyone may stop the fleet
 
 
 def who(found, rule, topic):

@@ -21,4 +21,6 @@ def test_thrust_that_may_not_do_is_told_once_before_the_start(tmp_path, monkeypa
     with pytest.raises(_ReachedError):
         verb.up(fleet.file, record=False)
     said = capsys.readouterr().out
-    assert said.count("warning: ") == said.count(f"{robot}: with the worst values of its file") == count
+    assert said.count(f"warning: {robot}: with the worst values of its file") == count
+    assert said.count("warning: this fleet has no key") == 1
+    assert said.count("warning: ") == count + 1

@@ -33,6 +33,7 @@ def test_the_plan_is_recorder_plant_station_and_guard_and_policy_of_each_robot(f
     assert policy.parameters == {
         "fleet": str(fleet.file),
         "policy": str(fleet.policy),
+        "backend": "sim",
         "robot": "r0",
         "configure": True,
     }

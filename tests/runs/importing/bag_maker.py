@@ -149,8 +149,8 @@ TYPES = {
 }
 
 
-def write_bag(path, rows, *, storage="mcap", version=9, compression=None):
-    """Write a bag; each row is (topic, kind, log_ns, message)."""
+def write_bag(path, rows, *, storage="mcap", version=9, compression=None, signed=lambda data: data):
+    """Write a bag; each row is (topic, kind, log_ns, message); ``signed`` changes the serialised messages."""
     writer = Writer(
         path, version=version, storage_plugin=StoragePlugin.MCAP if storage == "mcap" else StoragePlugin.SQLITE3
     )
@@ -162,7 +162,7 @@ def write_bag(path, rows, *, storage="mcap", version=9, compression=None):
             name = TYPES[kind]
             if topic not in connections:
                 connections[topic] = writer.add_connection(topic, name, typestore=STORE, offered_qos_profiles=[_QOS])
-            writer.write(connections[topic], int(log_ns), STORE.serialize_cdr(content, name))
+            writer.write(connections[topic], int(log_ns), signed(bytes(STORE.serialize_cdr(content, name))))
     return path
 
 

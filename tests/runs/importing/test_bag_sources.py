@@ -8,6 +8,9 @@ from tests.runs.importing.bag_maker import DEFINITIONS, NANO, START_NS, drive, m
 from tests.runs.importing.made_logs import write_team
 
 from testudo_analysis.commands.import_run import import_verb
+from testudo_deploy.authentication.fleet_key import FleetKey
+from testudo_deploy.authentication.message_codes import MessageSigner
+from testudo_deploy.authentication.process_epochs import ProcessEpochs
 from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.inspection import inspect_recording
@@ -17,7 +20,7 @@ from testudo_runs.recording.load import load_recording
 COUNT = 600
 
 
-def bag_of(path, robot, seed, topics=("odom", "cmd_vel")):
+def bag_of(path, robot, seed, topics=("odom", "cmd_vel"), **options):
     times, command, poses, velocity = drive(COUNT, seed=seed, lag_s=0.2)
     rows = []
     for k, stamp in enumerate(START_NS + np.rint(times * NANO).astype(np.int64)):
@@ -30,7 +33,19 @@ def bag_of(path, robot, seed, topics=("odom", "cmd_vel")):
             )
         )
         rows.append((f"/{robot}/{topics[1]}", "Twist", stamp, message("Twist", stamp, command[k])))
-    return write_bag(path, rows)
+    return write_bag(path, rows, **options)
+
+
+def test_a_bag_of_a_keyed_fleet_is_read_as_one_without_codes(tmp_path):
+    """`ros2 bag record` keeps the authentication codes behind the messages."""
+    key = FleetKey(bytes(32))
+    signer = MessageSigner(key, "/r0/odom", ProcessEpochs(key, lambda data: None))
+    for name, options in (("plain", {}), ("signed", {"signed": signer.sign})):
+        bag_of(tmp_path / name, "r0", 1, **options)
+        assert import_verb((tmp_path / name, tmp_path / f"run_{name}"), robot_type=("turtlebot4",), yes=True) == 0
+    plain, signed = (load_recording(tmp_path / f"run_{name}").robots["r0"] for name in ("plain", "signed"))
+    for role in ("odometry", "command"):
+        assert np.array_equal(signed.find(role).values, plain.find(role).values)
 
 
 def test_a_folder_with_a_bag_is_imported_by_the_proposed_mapping(tmp_path):

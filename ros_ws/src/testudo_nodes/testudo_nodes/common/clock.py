@@ -21,6 +21,9 @@ from rclpy.subscription import Subscription
 from rclpy.task import Future
 from std_msgs.msg import UInt8MultiArray
 
+from testudo_deploy.authentication.fleet_key import load_key
+from testudo_deploy.fleet.fleet import Fleet
+from testudo_deploy.launch.launch_plan import BACKENDS
 from testudo_deploy.launch.lock_step import (
     DONE_TOPIC,
     STAGE_TOPIC,
@@ -31,6 +34,8 @@ from testudo_deploy.launch.lock_step import (
     TopicQueues,
     stage_of,
 )
+from testudo_deploy.launch.signed_topics import signed_topics
+from testudo_nodes.common.authentication import Authentication, SigningPublisher
 from testudo_nodes.common.messages import envelope_bytes, envelope_message
 from testudo_nodes.common.node_runner import PRIORITIES, both_clocks, logging_errors, parameter
 from testudo_nodes.common.qos import lock_step_profile
@@ -54,6 +59,8 @@ class RealTimeClock:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.authentication: Authentication | None = None
+        """Of a keyed fleet; set it before the first publisher and subscription. See `secure`."""
 
     @property
     def priority(self) -> int:
@@ -68,14 +75,31 @@ class RealTimeClock:
         """Return the ROS clock and the node's clock [s] of one moment."""
         return both_clocks(self._node)
 
-    def publisher(self, kind: type, topic: str, profile: QoSProfile, **options: Any) -> Publisher:
-        """Return a publisher."""
-        return self._node.create_publisher(kind, topic, profile, **options)
+    def publisher(self, kind: type, topic: str, profile: QoSProfile, **options: Any) -> Publisher | SigningPublisher:
+        """Return a publisher; in a keyed fleet it signs the messages of signed topics."""
+        publisher = self._node.create_publisher(kind, topic, profile, **options)
+        signs = self.authentication is not None and self.authentication.signs(topic)
+        return self.authentication.signing(publisher) if self.authentication and signs else publisher
 
     def subscribe(
-        self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
+        self,
+        kind: type,
+        topic: str,
+        callback: Callable[[Any], None],
+        profile: QoSProfile,
+        *,
+        raw: bool = False,
+        keeps: bool = False,
+        **options: Any,
     ) -> Subscription:
-        """Call back for each message of a topic."""
+        """Call back for each message of a topic; in a keyed fleet, for each with a right code.
+
+        ``raw`` and ``keeps`` are those of `Authentication.verifying`.
+        """
+        if self.authentication is not None and self.authentication.signs(topic):
+            callback = self.authentication.verifying(kind, topic, callback, raw=raw, keeps=keeps)
+            raw = True
+        options["raw"] = raw
         return self._node.create_subscription(kind, topic, logging_errors(self._node, callback), profile, **options)
 
     def subscribe_outside(
@@ -94,7 +118,9 @@ class RealTimeClock:
     def destroy(self, entity: Any) -> None:
         """Destroy a publisher, a subscription or a timer."""
         node = self._node
-        if isinstance(entity, Publisher):
+        if isinstance(entity, SigningPublisher):
+            node.destroy_publisher(entity.publisher)
+        elif isinstance(entity, Publisher):
             node.destroy_publisher(entity)
         elif isinstance(entity, Subscription):
             node.destroy_subscription(entity)
@@ -134,6 +160,7 @@ class LockStepClock:
     ) -> TopicSubscription:
         """Call back for each message of a topic, in the node's stage."""
         absolute = self._node.resolve_topic_name(topic)
+        options.pop("keeps", None)  # of authentication, which lock-step lacks
         if absolute not in self._callbacks:  # never destroyed: the count of messages must not restart
             self._callbacks[absolute] = []
             self._queues.open(absolute)
@@ -262,6 +289,26 @@ class LockStepParticipant(LockStepClock):
 
 
 NodeClock = RealTimeClock | LockStepParticipant
+
+
+def secure(node: Node, clock: RealTimeClock | LockStepClock, fleet: Fleet, backend: str) -> None:
+    """Sign and verify the messages of a keyed fleet from now on; do nothing if the fleet has no key.
+
+    Lock-step, which exists only in simulation on one machine, has no authentication.
+
+    Raises:
+        FleetKeyError: the key cannot be read.
+    """
+    if fleet.key_file is None:
+        return
+    key = load_key(fleet.key_file)
+    if isinstance(clock, RealTimeClock) and clock.authentication is None:
+        clock.authentication = Authentication(node, key, signed_topics(fleet, backend), time.monotonic)
+
+
+def backend_of(node: Node) -> str:
+    """Declare the parameter `backend` and return it."""
+    return parameter(node, "backend", "hw", f"what moves the robots: {' or '.join(BACKENDS)}")
 
 
 def is_lock_step(node: Node) -> bool:

@@ -44,6 +44,7 @@ OFFERED: dict[str, QoSProfile] = {
     "goals": _profile(1, latched=True),
     "markers": _profile(1),
     "clock": _profile(10),
+    "epochs": _profile(100),
 }
 """By the last part of the topic's name."""
 

@@ -21,7 +21,7 @@ from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.launch.fleet_topics import EVENTS_TOPIC
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, LEAST_DURATION_S, MOST_DURATION_S, MOST_SEED
-from testudo_nodes.common.clock import RealTimeClock, is_lock_step
+from testudo_nodes.common.clock import RealTimeClock, is_lock_step, secure
 from testudo_nodes.common.messages import event_message
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED
@@ -56,6 +56,7 @@ class PlantNode(Node):
         )
         recorded = parameter(self, "recorded", False, "wait for a recorder before the start")
         self._node_clock = self._make_clock(fleet)
+        secure(self, self._node_clock, fleet, "sim")
         self.priority = self._node_clock.priority
         self._events = self._node_clock.publisher(String, EVENTS_TOPIC, OFFERED["events"])
         start_s = self._node_clock.now_s()

@@ -26,7 +26,7 @@ from testudo_hardware.links.crazyflie.vehicle_messages import RadioSample
 from testudo_hardware.links.flight_link import FlightAct, VehicleState
 from testudo_hardware.links.topics import CommandWire, MeasurementWire
 from testudo_hardware.links.wire import WireError
-from testudo_nodes.common.clock import clock_of
+from testudo_nodes.common.clock import backend_of, clock_of, secure
 from testudo_nodes.common.messages import (
     diagnostics_message,
     envelope_bytes,
@@ -55,6 +55,7 @@ class DriverNode(Node):
         self._node_clock = clock_of(self)
         self.priority = self._node_clock.priority
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
+        secure(self, self._node_clock, fleet, backend_of(self))
         text_parameter(self, "policy", "the policy file, which is not used")
         name = text_parameter(self, "robot", "the name of this robot in the fleet file")
         self._robot = fleet.robot(name)

@@ -36,7 +36,7 @@ from testudo_hardware.links.wire import (
     convert_clock_s,
     read_command,
 )
-from testudo_nodes.common.clock import clock_of
+from testudo_nodes.common.clock import backend_of, clock_of, secure
 from testudo_nodes.common.messages import diagnostics_message, message_class, status_message
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
@@ -77,6 +77,7 @@ class GuardNode(Node):
         self._published_code: str | None = None
         self._since_s = self._look_s = self._landed_s = self._diagnosed_s = -float("inf")
         self._node_clock = clock_of(self)
+        secure(self, self._node_clock, fleet, backend_of(self))
         self._epoch = "lock-step" if self._node_clock.in_lock_step else uuid.uuid4().hex
         self.priority = self._node_clock.priority
         self._flight = GuardFlight(self, self._node_clock, robot) if robot.has_flight_phases else None

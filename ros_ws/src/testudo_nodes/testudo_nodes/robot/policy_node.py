@@ -30,7 +30,7 @@ from testudo_deploy.supervision.robot import Robot, TickOutput
 from testudo_deploy.supervision.supervisor import GuardReport, Supervisor
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import CommandReading, Measurement, OdometryReading, body_forward_command
-from testudo_nodes.common.clock import clock_of
+from testudo_nodes.common.clock import backend_of, clock_of, secure
 from testudo_nodes.common.messages import (
     command_message,
     diagnostics_message,
@@ -78,6 +78,7 @@ class PolicyNode(LifecycleNode):
             text_parameter(self, "robot", "the name of this robot in the fleet file"),
             text_parameter(self, "policy", "the policy file, whose hash is in the fleet file"),
         )
+        self._backend = backend_of(self)
         self._configures = parameter(self, "configure", False, "configure at the start; end if that is refused")
         self._node_clock = clock_of(self)
         self.priority = self._node_clock.priority
@@ -118,6 +119,7 @@ class PolicyNode(LifecycleNode):
     def _configure(self) -> None:
         fleet_file, name, policy = self._files
         fleet = load_fleet(fleet_file)
+        secure(self, self._node_clock, fleet, self._backend)
         now_s, lock_step = self._node_clock.now_s(), self._node_clock.in_lock_step
         robot = Robot(fleet, name, policy, epoch=self._new_epoch(), now_s=now_s, simulated_time=lock_step)
         clocks = self._node_clock.clocks

@@ -19,7 +19,7 @@ from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.fleet_topics import TopicPlan, topics
 from testudo_deploy.launch.launch_plan import BACKENDS, MOST_SEED
 from testudo_deploy.launch.run_folder import RunWriter
-from testudo_nodes.common.clock import LockStepParticipant, clock_of
+from testudo_nodes.common.clock import LockStepParticipant, clock_of, secure
 from testudo_nodes.common.messages import message_class, message_definition, type_hash
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import offered, recorded
@@ -46,6 +46,7 @@ class RecorderNode(Node):
         seed = parameter(self, "seed", 0, "seed of the plant, for the record", (0, MOST_SEED))
         planned = topics(fleet)
         self._node_clock = clock = clock_of(self)
+        secure(self, clock, fleet, backend)
         self._writer = RunWriter(
             folder,
             [_recorded_topic(topic) for topic in planned],
@@ -61,6 +62,7 @@ class RecorderNode(Node):
                 partial(self._take, topic.name),
                 recorded(topic.kind, reliable=topic.reliable),
                 raw=True,
+                **({} if topic.kind == "estop" else {"keeps": True}),
             )
         report_status("recording", {"run_folder": folder})
         os.nice(_NICE)

@@ -4,6 +4,7 @@ A robot that was active once, or that an operator stopped or deactivated, is nev
 stop, a fault or a restart, of the robot or of the station, only an operator starts it.
 """
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -15,9 +16,11 @@ from rclpy.node import Node
 from rclpy.task import Future
 from std_srvs.srv import Trigger
 
+from testudo_deploy.authentication.fleet_key import NO_KEY
 from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE
 from testudo_deploy.station.fleet_bring_up import BringUp, Request
-from testudo_nodes.common.clock import clock_of
+from testudo_nodes.common.clock import backend_of, clock_of, secure
 from testudo_nodes.common.messages import status_values
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import REQUESTED
@@ -41,6 +44,9 @@ class StationNode(Node):
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         text_parameter(self, "policy", "the policy file")
         self._node_clock = clock_of(self)
+        secure(self, self._node_clock, fleet, backend_of(self))
+        if fleet.key_file is None and SUPERVISOR_VARIABLE not in os.environ:  # `testudo up` reports it
+            self.get_logger().warning(NO_KEY)
         starts = parameter(self, "start", True, "start the robots once all are armed")
         self._bring_up = BringUp(fleet.names, fleet.untrusted, starts=starts)
         self._modes: dict[str, tuple[str, str]] = {}

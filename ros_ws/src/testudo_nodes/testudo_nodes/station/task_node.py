@@ -26,7 +26,7 @@ from testudo_deploy.launch.fleet_topics import GOALS_TOPIC, SCORE_TOPIC, body_to
 from testudo_deploy.station.markers import goal_markers
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry, read_pose, read_stamp
-from testudo_nodes.common.clock import clock_of
+from testudo_nodes.common.clock import backend_of, clock_of, secure
 from testudo_nodes.common.messages import envelope_bytes, status_values
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
@@ -71,6 +71,7 @@ class TaskNode(Node):
         if self._start_on not in START_ON:
             found = f"found {self._start_on!r}, expected {' or '.join(START_ON)}"
             raise TestudoError(f"parameter start_on: {found}")
+        secure(self, self._node_clock, fleet, backend_of(self))
         spec = fleet.robots[0].spec
         contract = PolicyArtefact.load(policy, robot=spec, sha256=fleet.policy_sha256).contract
         jax.config.update("jax_platforms", "cpu")  # too little computation for an accelerator
