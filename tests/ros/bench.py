@@ -20,7 +20,7 @@ from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import plan
 from testudo_hardware.links.wire import read_command, read_odometry
 from testudo_nodes.common.messages import status_values
-from testudo_nodes.common.node_runner import PRIORITIES, reset_scheduling, set_realtime_priority
+from testudo_nodes.common.process_priority import PRIORITIES, reset_scheduling, set_realtime_priority
 from testudo_nodes.common.qos import OFFERED, REQUESTED, recorded
 
 PATIENCE_S = 40.0

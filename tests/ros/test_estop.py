@@ -44,6 +44,12 @@ class Running:
         self.listener.listen(PATIENCE_S, enough=lambda: self.robot(name).guard is None)
         self.processes.start(next(one for one in self.plan if one.label == f"{name}/guard"))
 
+    def renew(self, label, number):
+        """End a process of the station and start it again."""
+        self.processes.signal(label, number)
+        self.listener.listen(5.0, enough=lambda: self.processes.exit_status(label) is not None)
+        self.processes.start(next(one for one in self.plan if one.label == label))
+
     def wait_for(self, mode):
         """Wait until all robots are in a mode."""
 
@@ -111,6 +117,9 @@ def test_a_guard_that_is_started_anew_forgets_no_emergency_stop(running):
     running.wait_for("active")
     assert verb(running.domain_id, "estop", str(running.fleet.file))[0] == 0
     running.wait_for("stopped")
+    running.renew_guard("r0")
+    running.guard_says("r0", "estop")  # the resident process still holds the level
+    running.renew("emergency_stop", signal.SIGKILL)
     running.renew_guard("r0")
     running.guard_says("r0", "starting", "silence")
     running.listener.listen(3.0)

@@ -19,7 +19,7 @@ pytestmark = [
 
 
 if find_spec("rclpy") is not None:
-    from testudo_nodes.common.node_runner import PRIORITIES, reset_scheduling, set_realtime_priority
+    from testudo_nodes.common.process_priority import PRIORITIES, reset_scheduling, set_realtime_priority
 
 
 def may_schedule():
@@ -50,13 +50,14 @@ def test_world_guard_and_policy_come_first_and_the_recorder_last(tmp_path):
     processes = FleetProcesses(plan(make_tiny_fleet(tmp_path, 1), run_folder=tmp_path / "run"))
     with processes:
         run_until_started(processes)
-        labels = ("plant", "r0/guard", "r0/policy", "recorder")
+        labels = ("emergency_stop", "plant", "r0/guard", "r0/policy", "recorder")
         found = {label: threads(processes.process_id(label)) for label in labels}
         niceness = os.getpriority(os.PRIO_PROCESS, processes.process_id("recorder"))
     assert found == {
-        "plant": {(os.SCHED_RR, 3)},
-        "r0/guard": {(os.SCHED_RR, 2)},
-        "r0/policy": {(os.SCHED_RR, 1)},
+        "emergency_stop": {(os.SCHED_RR, 6)},
+        "plant": {(os.SCHED_RR, 5)},
+        "r0/guard": {(os.SCHED_RR, 4)},
+        "r0/policy": {(os.SCHED_RR, 2)},
         "recorder": {(os.SCHED_OTHER, 0)},
     }
     assert niceness > os.getpriority(os.PRIO_PROCESS, 0)

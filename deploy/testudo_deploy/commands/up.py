@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -26,6 +26,20 @@ _REFRESH_HZ = 4
 _PLAIN_PERIOD_S = 5.0
 
 
+@dataclass(frozen=True)
+class BesideFleet:
+    """Further nodes and devices of the station."""
+
+    watch: tuple[Literal["task", "markers"], ...] = ()
+    """Also start the node that scores the task, or the one that draws for RViz and Foxglove."""
+    button: str = ""
+    """Button of the emergency stop: a USB device such as /dev/input/event3, of which every key stops the fleet, or
+    topic and button of a joystick, such as /joy:1."""
+
+
+_NOTHING_BESIDE = BesideFleet()
+
+
 def up(
     fleet: Path,
     policy: Path | None = None,
@@ -33,7 +47,7 @@ def up(
     seed: Annotated[int, tyro.conf.arg(metavar="INT")] = 0,
     timeout: float = DEFAULT_DURATION_S,
     record: bool = True,
-    watch: tuple[Literal["task", "markers"], ...] = (),
+    beside: Annotated[BesideFleet, tyro.conf.arg(name="")] = _NOTHING_BESIDE,
     lock_step: bool = False,
     domain: int | None = None,
     json: Path | None = None,
@@ -55,7 +69,7 @@ def up(
         seed: seed of the plant: dynamics, noise, latency.
         timeout: time-out from the start [s].
         record: write the run folder.
-        watch: also start the node that scores the task, or the one that draws for RViz and Foxglove.
+        beside: the fleet.
         lock_step: run on simulated time; the plant waits for every robot: the same seed gives the same run, as fast as
             the machine allows.
         domain: ROS_DOMAIN_ID; by default one that is free on this machine.
@@ -75,7 +89,8 @@ def up(
                 run_folder=folder,
                 seed=seed,
                 duration_s=timeout,
-                watch=watch,
+                watch=beside.watch,
+                button=beside.button,
                 lock_step=lock_step,
                 domain_id=None if domain is None else ros_domain_id(domain),
                 show=display.show,

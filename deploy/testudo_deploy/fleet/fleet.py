@@ -43,11 +43,15 @@ from testudo_hardware.strict_files import OPTIONAL, read_as
 
 FILE_VERSION = 1
 FARTHEST_M = 10_000.0  # largest coordinate of a position in the shared frame
+LEAST_HEARTBEAT_S, MOST_HEARTBEAT_S = 0.3, 60.0  # the station sends ten heartbeats a second
 _TURN_RAD = 2 * math.pi
 _EXPECTED = "fileversion: 1, policy, policy_sha256 and robots, as in the example of docs/hardware.md"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NO_POSE = PoseSource("odom", "", 0.0, 0.0)
-_RESERVED = ("plant", "fleet", "world", "recorder", "station", "task", "markers", "guard", "policy", "driver")
+_RESERVED = (
+    *("plant", "fleet", "world", "recorder", "station", "task", "markers", "emergency_stop"),
+    *("guard", "policy", "driver"),
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class Fleet:
     policies: Mapping[str, PolicyGroup] = field(default_factory=dict[str, PolicyGroup])
     """By type of robot, where it is not `policy`."""
     key_file: Path | None = None  # the fleet key, absolute; None: messages are not authenticated
+    estop_heartbeat_s: float = 0.0  # robots stop without a heartbeat of the station for this time; 0 requires none
 
     @property
     def teams(self) -> tuple[Fleet, ...]:
@@ -174,6 +179,7 @@ class _FleetEntry:
     tracking: bool = field(default=False, metadata=OPTIONAL)
     policies: dict[str, PolicyEntry] = field(default_factory=dict[str, PolicyEntry], metadata=OPTIONAL)
     key_file: str = field(default="", metadata=OPTIONAL)
+    estop_heartbeat_s: float = field(default=0.0, metadata=OPTIONAL)
 
 
 def load_fleet(path: str | Path) -> Fleet:
@@ -217,6 +223,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
         entry.tracking,
         policy_files(entry.policies, [robot.type for robot in robots], file),
         (file.parent / entry.key_file).absolute() if entry.key_file else None,
+        _heartbeat(entry.estop_heartbeat_s, file),
     )
     if fleet.untrusted and not fleet.tracking:
         raise FleetError(
@@ -224,6 +231,15 @@ def parse_fleet(text: str, file: Path) -> Fleet:
             "an untrusted robot needs a tracking system"
         )
     return fleet
+
+
+def _heartbeat(time_s: float, file: Path) -> float:
+    if time_s != 0 and not LEAST_HEARTBEAT_S <= time_s <= MOST_HEARTBEAT_S:  # NaN, too
+        raise FleetError(
+            f"{file}: estop_heartbeat_s: found {time_s:g} s, expected 0 for none, or {LEAST_HEARTBEAT_S:g} to "
+            f"{MOST_HEARTBEAT_S:g} s"
+        )
+    return time_s
 
 
 def _robot(name: Any, values: Any, file: Path) -> FleetRobot:

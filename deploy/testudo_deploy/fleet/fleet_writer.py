@@ -37,6 +37,7 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
         },
         **({"tracking": True} if fleet.tracking else {}),
         **({"key_file": _relative(fleet.key_file, file.parent)} if fleet.key_file is not None else {}),
+        **({"estop_heartbeat_s": float(fleet.estop_heartbeat_s)} if fleet.estop_heartbeat_s else {}),
     }
     if fleet.policies:
         tables["policies"] = {

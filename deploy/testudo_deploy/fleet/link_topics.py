@@ -33,7 +33,7 @@ _OWN = (*ROBOT_TOPICS, *FLIGHT_TOPICS, "plant_fault", "guard", "policy", "driver
 """Names in the namespace of a robot for its own nodes, or prefixes of such names."""
 _OF_THE_FLEET = {
     *("plant", "fleet", "task", "estop", "diagnostics", "lock_step", "clock"),
-    *("station", "recorder", "markers", "rosout", "parameter_events"),
+    *("station", "station_heartbeat", "emergency_stop", "recorder", "markers", "rosout", "parameter_events"),
 }
 """The same from the root."""
 

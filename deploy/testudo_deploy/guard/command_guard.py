@@ -2,7 +2,7 @@
 
 It does not rely on the policy. It brakes on silence, on a command that is not finite, on a foreign publisher on its
 topics, and on the emergency stop; it also brakes at its start. One second of valid commands ends a brake; an emergency
-stop is ended only by an operator.
+stop, and the loss of the station where its heartbeat is required, are ended only by an operator.
 """
 
 from __future__ import annotations
@@ -29,8 +29,12 @@ SENTENCES = {
     "clock": "a command's stamp is of another clock",
     "second_publisher": "another node publishes commands",
     "estop": "emergency stop; release it and call the rearm service",
+    "station_unheard": "the station's heartbeat has not been heard yet; is its process emergency_stop up?",
+    "station_lost": "the station's heartbeat was lost; once it is back, call the rearm service",
 }
 """By code: every reason of the guard to brake."""
+STOP_CODES = ("estop", "station_lost")
+"""Codes that only an operator's rearm ends."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,21 @@ class GuardReply:
 class CommandGuard:
     """The guard of one robot; times are seconds on one clock that the caller injects."""
 
-    def __init__(self, *, dimension: int, dead_man_s: float, yaw_rate_limit: float = 0.0) -> None:
+    def __init__(
+        self, *, dimension: int, dead_man_s: float, yaw_rate_limit: float = 0.0, heartbeat_s: float = 0.0
+    ) -> None:
         """Start by braking.
 
         A command has ``dimension`` numbers and acts for ``dead_man_s`` at most; ``yaw_rate_limit`` [rad/s] is what
-        vehicle and link accept with a velocity, 0 for none.
+        vehicle and link accept with a velocity, 0 for none. Without a heartbeat of the station for ``heartbeat_s`` it
+        stops; 0 requires none.
         """
         self._dimension, self._dead_man_s, self._yaw_rate_limit = dimension, dead_man_s, yaw_rate_limit
+        self._heartbeat_s = heartbeat_s
+        self._beat: tuple[int, float] | None = None
+        """Number of the newest heartbeat, and when it came."""
+        self._lost = False
+        """The heartbeat was lost since the last rearm."""
         self._last_stamp_s = -float("inf")
         self._healthy_since_s: float | None = None
         self._invalid_code = "starting"
@@ -70,7 +82,16 @@ class CommandGuard:
         """Return why it brakes; empty while it passes commands on."""
         if self._stopped:
             return "estop"
-        return "second_publisher" if self._foreign else self._invalid_code
+        if self._lost:
+            return "station_lost"
+        if self._foreign:
+            return "second_publisher"
+        return "station_unheard" if self._heartbeat_s and self._beat is None else self._invalid_code
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether only an operator ends the brake."""
+        return self._stopped or self._lost
 
     @property
     def sentence(self) -> str:
@@ -83,6 +104,11 @@ class CommandGuard:
         """Return the time after a command by which the next must have arrived [s]."""
         return self._dead_man_s - EARLY_S
 
+    @property
+    def lost_after_s(self) -> float:
+        """Return the time after a heartbeat by which the next must have arrived [s]; 0 if none is required."""
+        return max(self._heartbeat_s - EARLY_S, 0.0)
+
     def command(
         self, stamp_s: float, values: Sequence[float], now_s: float, *, yaw_rate: float = 0.0, lands: bool = False
     ) -> bool:
@@ -92,8 +118,10 @@ class CommandGuard:
         emergency stop.
         """
         self.commands += 1
+        self._watch_station(now_s)
         valid = self._yaw_rate_is_valid(yaw_rate) and self._is_valid_command(stamp_s, values, now_s)
-        passes = valid and not (self._foreign or self._invalid_code) and (lands or not self._stopped)
+        unheard = self._heartbeat_s and self._beat is None
+        passes = valid and not (self._foreign or self._invalid_code or unheard) and (lands or not self.is_stopped)
         self.refused += not passes
         return passes
 
@@ -101,7 +129,16 @@ class CommandGuard:
         """Detect silence; return whether to brake now."""
         if now_s - self._last_stamp_s >= self.silent_after_s and self._healthy_since_s is not None:
             self._restart("silence")
+        self._watch_station(now_s)
         return bool(self.code)
+
+    def hear_heartbeat(self, number: int, now_s: float) -> bool:
+        """Take a heartbeat of the station; return whether it is a new one and not a repetition."""
+        is_new = self._beat is None or number != self._beat[0]
+        if is_new:
+            self._watch_station(now_s)  # a gap that nobody has noticed yet
+            self._beat = (number, now_s)
+        return is_new
 
     def hear_estop(self, pressed: bool, source: str) -> None:
         """Take the state of one source of the emergency stop, such as a topic; the stop stays after its release."""
@@ -113,15 +150,17 @@ class CommandGuard:
 
     def stop(self) -> None:
         """Latch the stop, as after a momentary press; sources that are pressed stay pressed."""
-        self.stops += not self._stopped
+        self.stops += not self.is_stopped
         self._stopped = True
 
-    def rearm(self) -> GuardReply:
-        """Reset the emergency stop, if it is released on all sources."""
+    def rearm(self, now_s: float = -float("inf")) -> GuardReply:
+        """Reset the emergency stop, if it is released on all sources and the station's heartbeat is back."""
         if self._pressed:
             places = ", ".join(sorted(self._pressed))
             return GuardReply(False, f"rearm refused: the emergency stop is still pressed on {places}")
-        self._stopped = False
+        if self._beat is not None and self._is_silent_station(now_s):
+            return GuardReply(False, "rearm refused: the station's heartbeat is not heard")
+        self._stopped = self._lost = False
         self.rearms += 1
         self._restart("starting")
         return GuardReply(True, "the emergency stop is reset")
@@ -131,6 +170,14 @@ class CommandGuard:
         if self._foreign and not foreign:
             self._restart("starting")
         self._foreign = tuple(foreign)
+
+    def _is_silent_station(self, now_s: float) -> bool:
+        return self._beat is not None and 0 < self.lost_after_s <= now_s - self._beat[1]
+
+    def _watch_station(self, now_s: float) -> None:
+        if self._is_silent_station(now_s) and not self._lost:
+            self.stops += not self.is_stopped
+            self._lost = True
 
     def _yaw_rate_is_valid(self, yaw_rate: float) -> bool:
         """Return whether a yaw rate may be passed on; NaN may not."""

@@ -13,7 +13,7 @@ from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.admission.safety_contracts import save_safety_contracts
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
-from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, plan
+from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, plan, with_button
 from testudo_hardware.errors import TestudoError
 
 _LISTEN_S = 0.1
@@ -104,6 +104,7 @@ def run_fleet(
     seed: int = 0,
     duration_s: float = DEFAULT_DURATION_S,
     watch: Sequence[str] = (),
+    button: str = "",
     lock_step: bool = False,
     domain_id: int | None = None,
     show: Callable[[FleetRunState], None] | None = None,
@@ -116,6 +117,7 @@ def run_fleet(
         seed: seed of the plant.
         duration_s: time-out from the start [s].
         watch: further nodes of the station, from `testudo_deploy.launch.launch_plan.WATCHERS`.
+        button: of the emergency stop, see `launch_plan.with_button`.
         lock_step: lock-step on simulated time instead of real time.
         domain_id: the ROS domain; None takes a free one.
         show: called with the state several times a second.
@@ -126,8 +128,9 @@ def run_fleet(
     """
     obligations = checked_safety_contracts(fleet)  # one refusal here is clearer than one from each process
     show = show or (lambda _: None)
+    planned = plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch, lock_step=lock_step)
     processes = FleetProcesses(
-        plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch, lock_step=lock_step),
+        with_button(planned, button),
         domain_id=domain_id,
     )
     state = FleetRunState(fleet.names, run_folder=run_folder, domain_id=processes.domain_id)

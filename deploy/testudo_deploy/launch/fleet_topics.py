@@ -18,12 +18,15 @@ from testudo_deploy.fleet.pose_source import (
 )
 from testudo_deploy.launch.launch_plan import ProcessPlan
 from testudo_deploy.launch.lock_step import CLOCK_TOPIC, DONE_TOPIC, STAGE_TOPIC
+from testudo_deploy.station.button_device import button_choice
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 
 EVENTS_TOPIC = "/plant/events"
 DIAGNOSTICS_TOPIC = "/diagnostics"
 ESTOP_TOPIC = "/estop"  # `std_msgs/Bool`, a level: true stops the whole fleet. A robot's own `estop` stops that robot
+HEARTBEAT_TOPIC = "/station_heartbeat"
+"""`std_msgs/UInt64`, a number that grows: the emergency stop of the station can be reached."""
 MARKERS_TOPIC = "/fleet/markers"
 """`visualization_msgs/MarkerArray` in the frame that the fleet shares; for viewers only, not recorded."""
 SCORE_TOPIC = "/task/score"
@@ -145,12 +148,15 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
         raise TestudoError(f"process {process.label}: not in the table of interfaces; known are {', '.join(_TABLE)}")
     own = _with_rclpy(f"/{process.label}", _TABLE[process.name](fleet, process.namespace))
     lock_step = _lock_step(process)
-    keyed = fleet.key_file is not None and not lock_step.publishes and process.name != "markers"
+    in_lock_step = bool(lock_step.publishes or process.parameters.get("use_sim_time"))
+    keyed = fleet.key_file is not None and not in_lock_step and process.name != "markers"
     epochs = frozenset({EPOCHS_TOPIC} if keyed else ())
+    button = button_choice(str(process.parameters.get("button", "")))
+    joystick = frozenset({button.topic} if button is not None and button.topic else ())
     return replace(
         own,
         publishes=own.publishes | lock_step.publishes | epochs,
-        subscribes=own.subscribes | lock_step.subscribes | epochs,
+        subscribes=own.subscribes | lock_step.subscribes | epochs | joystick,
         optional=own.optional if process.parameters.get("use_sim_time") else own.optional | {CLOCK_TOPIC},
     )
 
@@ -243,7 +249,10 @@ def _guard(fleet: Fleet, robot: str) -> Interfaces:
         published.append(f"/{robot}/flight_request")
         subscribed += [f"/{robot}/flight_order", f"/{robot}/vehicle_state"]
         services.append("motors_off")
-    return _interfaces(published, subscribed, [f"/{robot}/guard/{service}" for service in services])
+    optional = [HEARTBEAT_TOPIC] if fleet.estop_heartbeat_s else []  # not in lock-step
+    return _interfaces(
+        published, [*subscribed, *optional], [f"/{robot}/guard/{service}" for service in services], optional=optional
+    )
 
 
 def _driver(fleet: Fleet, robot: str) -> Interfaces:
@@ -259,6 +268,11 @@ def _driver(fleet: Fleet, robot: str) -> Interfaces:
 def _station(fleet: Fleet, _: str) -> Interfaces:
     calls = [f"/{name}/policy/{service}" for name in fleet.names for service in ("change_state", "start")]
     return _interfaces(subscribed=[f"/{name}/mode" for name in fleet.names], calls=calls)
+
+
+def _emergency_stop(fleet: Fleet, _: str) -> Interfaces:
+    statuses = [f"/{name}/guard_status" for name in fleet.names]
+    return _interfaces([ESTOP_TOPIC, HEARTBEAT_TOPIC], [ESTOP_TOPIC, *statuses])
 
 
 def _recorder(fleet: Fleet, _: str) -> Interfaces:
@@ -301,6 +315,7 @@ _TABLE: dict[str, Callable[[Fleet, str], Interfaces]] = {
     "guard": _guard,
     DRIVER: _driver,
     "station": _station,
+    "emergency_stop": _emergency_stop,
     "recorder": _recorder,
     "plant": _plant,
     "task": _task,

@@ -1,7 +1,7 @@
 """The processes that a fleet needs; pure. `testudo up`, the launch files and the tests start what `plan` returns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from testudo_deploy.fleet.fleet import Fleet
@@ -17,6 +17,7 @@ BACKENDS = ("sim", "hw")
 LEVELS = ("debug", "info", "warn", "error")
 WATCHERS = ("task", "markers")
 """Nodes of the station that score the task, and draw for RViz and Foxglove; nothing depends on them."""
+_FREE = ("emergency_stop", "markers")  # in lock-step they run in real time: nothing waits for them
 DEFAULT_DURATION_S = 60.0
 MOST_SEED = 2**31 - 1
 LEAST_DURATION_S, MOST_DURATION_S = 0.1, 86400.0
@@ -66,7 +67,7 @@ def plan(
     watch: Sequence[str] = (),
     lock_step: bool = False,
 ) -> tuple[ProcessPlan, ...]:
-    """Return the processes of a fleet: recorder, plant and station, then guard and policy of each robot.
+    """Return the processes of a fleet: emergency stop, recorder, plant, station, then guard and policy of each robot.
 
     A real robot whose link has a driver of this project gets that, too, before its guard; the plant needs none.
 
@@ -99,7 +100,8 @@ def plan(
         "policy": str(fleet.policy),
         "backend": backend,
     }
-    nodes = _station_nodes(run_folder, backend, seed, duration_s)
+    nodes: list[_Node] = [("emergency_stop", "", {})]
+    nodes += _station_nodes(run_folder, backend, seed, duration_s)
     nodes += [(kind, "", {}) for kind in WATCHERS if kind in watch]
     nodes += _robot_nodes(fleet, backend)
     if lock_step:
@@ -110,6 +112,16 @@ def plan(
         ProcessPlan(kind, PACKAGE, f"{kind}_node", node_module(kind), namespace, common | own, arguments)
         for kind, namespace, own in nodes
         if whole or namespace == robot
+    )
+
+
+def with_button(processes: Sequence[ProcessPlan], button: str) -> tuple[ProcessPlan, ...]:
+    """Return a plan whose emergency stop has a button, see `testudo_deploy.station.button_device.button_choice`."""
+    return tuple(
+        replace(process, parameters={**process.parameters, "button": button})
+        if button and process.name == "emergency_stop"
+        else process
+        for process in processes
     )
 
 
@@ -147,7 +159,7 @@ def _station_nodes(run_folder: Path | None, backend: str, seed: int, duration_s:
 
 
 def _add_lock_step(nodes: Sequence[_Node], backend: str) -> None:
-    """Set simulated time on all nodes, and give the plant the nodes to wait for; it does not wait for `markers`.
+    """Set simulated time on all nodes, and give the plant the nodes to wait for; it waits for none of `_FREE`.
 
     Raises:
         TestudoError: there is no plant.
@@ -155,13 +167,13 @@ def _add_lock_step(nodes: Sequence[_Node], backend: str) -> None:
     if backend != "sim":
         raise TestudoError(f"lock_step: found backend {backend!r}, expected sim: real robots do not wait")
     labels = [
-        f"{namespace}/{kind}" if namespace else kind for kind, namespace, _ in nodes if kind not in ("plant", "markers")
+        f"{namespace}/{kind}" if namespace else kind for kind, namespace, _ in nodes if kind not in ("plant", *_FREE)
     ]
     for kind, _, own in nodes:
         if kind == "plant":
             own.update(lock_step=True, lock_step_nodes=" ".join(labels))
         else:
-            own.update({"use_sim_time": True} | ({} if kind == "markers" else {"lock_step": True}))
+            own.update({"use_sim_time": True} | ({} if kind in _FREE else {"lock_step": True}))
 
 
 def ros_arguments(process: ProcessPlan) -> list[str]:

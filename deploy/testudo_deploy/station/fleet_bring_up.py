@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from testudo_deploy.guard.command_guard import STOP_CODES
 from testudo_deploy.supervision.modes import READY, RESTING, Mode
 
 RETRY_S = 0.5  # time after which a refused request is repeated
@@ -84,7 +85,7 @@ class BringUp:
         if robot is None or mode not in Mode:
             return
         robot.mode, robot.ready, robot.sentence = Mode(mode), not code, sentence
-        robot.stopped = code == "estop"
+        robot.stopped = code in STOP_CODES
         self._halted |= robot.stopped
         robot.started |= was_active or robot.mode in (Mode.ACTIVE, Mode.HOLDING)
         robot.flew |= flew or robot.mode in (Mode.TAKE_OFF, Mode.HOLD)

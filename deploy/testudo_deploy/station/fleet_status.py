@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from testudo_deploy.guard.command_guard import STOP_CODES
+
 SILENT_S = 2.0  # a robot without a mode message for this time is silent
 _RATE_BEGIN_S, _RATE_WINDOW_S = 0.4, 5.0  # least and greatest time over which a rate is averaged
-_STOPPED = "estop"  # code of the guard for an emergency stop, see `testudo_deploy.guard.command_guard`
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ class EstopReply:
     stopped: bool  # its guard has reported, since the request, that it brakes for an emergency stop
     guard: str | None  # code for which its guard brakes; empty: it passes commands on; None: no message came
     mode: str  # mode of its supervisor; empty if no message came
+    after_s: float | None = None  # from the press to the confirmation, where a resident process measured it
 
 
 class EstopConfirmation:
@@ -201,6 +203,8 @@ class EstopConfirmation:
         self._guards: dict[str, list[str]] = {name: [] for name in robots}
         """The first code, which may be older than the stop, and the newest."""
         self._modes: dict[str, str] = {}
+        self._residents: dict[str, Mapping[str, Any]] = {}
+        """By robot: what a resident process knows of its guard."""
 
     def on_guard_status(self, robot: str, values: Mapping[str, str], received_s: float) -> None:
         """Take a status of the topic `guard_status`."""
@@ -214,6 +218,13 @@ class EstopConfirmation:
     def on_battery(self, robot: str, share: float, voltage_v: float) -> None:
         """Ignore the battery."""
 
+    def on_resident(self, answer: Mapping[str, Any]) -> None:
+        """Take the state of a resident emergency stop (`testudo_deploy.station.resident_stop.ResidentStop.answer`)."""
+        for robot, found in answer.get("robots", {}).items():
+            self._guards.setdefault(robot, [])
+            if found["stopped"] or not self._residents.get(robot, {}).get("stopped"):
+                self._residents[robot] = found
+
     @property
     def answers(self) -> tuple[EstopReply, ...]:
         """Return all robots by name."""
@@ -226,8 +237,10 @@ class EstopConfirmation:
 
     def _answer(self, name: str, codes: list[str]) -> EstopReply:
         # the first message may be latched from before the stop, by a guard that hangs
-        stopped = len(codes) > 1 and codes[-1] == _STOPPED
-        return EstopReply(name, stopped, codes[-1] if codes else None, self._modes.get(name, ""))
+        resident = self._residents.get(name, {})
+        stopped = (len(codes) > 1 and codes[-1] in STOP_CODES) or bool(resident.get("stopped"))
+        code = codes[-1] if codes else resident.get("guard")
+        return EstopReply(name, stopped, code, self._modes.get(name, ""), resident.get("after_s"))
 
 
 def unconfirmed_text(answers: Iterable[EstopReply]) -> str:

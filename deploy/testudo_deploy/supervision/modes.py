@@ -146,6 +146,7 @@ _WATCHDOGS = (
     Watchdog("guard_brakes", Reaction.HOLD, "the guard does not pass commands on"),
     Watchdog("guard_silent", Reaction.DEACTIVATE, "the guard process is gone"),
     Watchdog("estop", Reaction.STOP, "emergency stop; release it and call the guard's rearm service"),
+    Watchdog("station_lost", Reaction.STOP, "the guard has lost the station's heartbeat; once it is back, rearm"),
     # of robots that fly
     Watchdog("vehicle_unheard", Reaction.REFUSE, "the vehicle does not report its state; is its driver or radio up?"),
     Watchdog("vehicle_silent", Reaction.LAND, "the vehicle has not reported its state for 2 s; its radio may fail"),

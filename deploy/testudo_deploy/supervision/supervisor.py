@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from testudo_deploy.guard.command_guard import HEALTHY_S
+from testudo_deploy.guard.command_guard import HEALTHY_S, STOP_CODES
 from testudo_deploy.supervision.modes import (
     BEGINNING,
     EVENTS,
@@ -59,11 +59,11 @@ class GuardReport:
 
         A restarted guard does not know of the stop: a report without a stop is not a reset.
         """
-        return self.code != "estop" and self.rearms > (stop.rearms if self.life == stop.life else 0)
+        return self.code not in STOP_CODES and self.rearms > (stop.rearms if self.life == stop.life else 0)
 
     def loses_a_stop(self, before: GuardReport) -> bool:
         """Return whether an emergency stop began and ended since an earlier report, between two reports."""
-        return self.code != "estop" and self.life == before.life and self.stops > before.stops
+        return self.code not in STOP_CODES and self.life == before.life and self.stops > before.stops
 
     def replaces(self, before: GuardReport) -> bool:
         """Return whether another guard sent it than an earlier report."""
@@ -134,7 +134,7 @@ class Supervisor:
         """Take the guard's report; after the reset of an emergency stop a robot on the ground is armed."""
         before, self._guard = self._guard, report
         self._replaced |= before is not None and report.replaces(before)
-        if report.code == "estop":
+        if report.code in STOP_CODES:
             self._stop = report
         elif (self._stop is not None and report.reset_by(self._stop)) or (
             before is not None and report.loses_a_stop(before)
@@ -220,8 +220,8 @@ class Supervisor:
             return "guard_silent"
         if self._replaced:
             return "guard_silent: another one has come in its place"
-        if guard.code == "estop":
-            return "estop"
+        if guard.code in STOP_CODES:
+            return guard.code
         if self._stop is not None:
             return "estop: its guard was restarted and does not know of it"
         waits = guard.code in ("starting", "silence") and self.mode in (*RESTING, Mode.TAKE_OFF)

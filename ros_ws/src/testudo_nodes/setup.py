@@ -28,6 +28,7 @@ setup(
             f"markers_node = {NAME}.station.markers_node:main",
             f"task_node = {NAME}.station.task_node:main",
             f"station_node = {NAME}.station.station_node:main",
+            f"emergency_stop_node = {NAME}.station.emergency_stop_node:main",
         ]
     },
 )

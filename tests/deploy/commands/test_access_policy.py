@@ -84,7 +84,7 @@ def test_only_the_guard_commands_wheels_and_only_the_policy_commands_the_guard(f
         source = "/testudo/plant" if backend == "sim" else f"/testudo/{name}/driver"
         assert who(found, "publishes", f"/{name}/odom") == {source}
         assert who(found, "calls", f"/{name}/guard/rearm") == {"/testudo/operator"}
-    assert who(found, "publishes", ESTOP_TOPIC) == {"/testudo/operator"}
+    assert who(found, "publishes", ESTOP_TOPIC) == {"/testudo/operator", "/testudo/emergency_stop"}
 
 
 def test_nobody_may_break_robots_or_set_parameters(fleet):

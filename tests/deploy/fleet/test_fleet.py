@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -53,12 +54,13 @@ def test_a_fleet_is_read(tmp_path):
 
 @pytest.mark.parametrize("robot", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
 def test_what_is_saved_is_read_again(tmp_path, robot):
-    fleet = make_tiny_fleet(tmp_path, 3, robot)
+    fleet = replace(make_tiny_fleet(tmp_path, 3, robot), estop_heartbeat_s=1.5)
     copy = tmp_path / "deeper" / "copy.yaml"
     copy.parent.mkdir()
     save_fleet(fleet, copy)
     again = load_fleet(copy)
     assert again.robots == fleet.robots
+    assert again.estop_heartbeat_s == 1.5
     assert again.policy.resolve() == fleet.policy.resolve()
     assert again.policy_sha256 == fleet.policy_sha256
     assert "[-0.6, 0.0" in copy.read_text()
@@ -125,6 +127,8 @@ def wrong(path, value):
         (["robots", "r 0"], {}, "robots.r 0", "expected small letters"),
         (["robots", "plant"], {}, "robots.plant", "none of"),
         (["robots", 3], {}, "3", "is not a text"),
+        (["estop_heartbeat_s"], 0.1, "estop_heartbeat_s", "expected 0 for none, or 0.3 to 60 s"),
+        (["estop_heartbeat_s"], -1.0, "estop_heartbeat_s", "expected 0 for none"),
     ],
 )
 def test_what_does_not_hold_is_refused_with_file_key_and_reason(tmp_path, path, value, key, said):

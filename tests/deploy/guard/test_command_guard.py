@@ -265,3 +265,51 @@ def test_in_an_emergency_stop_only_what_lands_passes_and_only_if_nothing_else_is
     made.see_publishers([])
     assert not command()  # healthy again after a second only
     assert not command((math.nan, 0.0, -0.2))
+
+
+def with_heartbeat(heartbeat_s=1.0, *, beats=True):
+    """Return a guard that requires a heartbeat, driven for 1.5 s, and the time of the last command."""
+    made = CommandGuard(dimension=2, dead_man_s=DEAD_MAN_S, heartbeat_s=heartbeat_s)
+    for k in range(76):
+        now_s = 10.0 + k * PERIOD_S
+        if beats and k % 5 == 0:
+            made.hear_heartbeat(k, now_s)
+        made.watch(now_s)
+        passed = made.command(now_s - 0.001, (0.1, 0.0), now_s)
+    return made, now_s, passed
+
+
+def test_a_guard_that_never_heard_the_station_passes_nothing_and_one_that_did_passes():
+    made, now_s, passed = with_heartbeat(beats=False)
+    assert (passed, made.code, made.is_stopped) == (False, "station_unheard", False)
+    made.hear_heartbeat(1, now_s)
+    assert made.command(now_s + PERIOD_S, (0.1, 0.0), now_s + PERIOD_S)
+    assert with_heartbeat()[2]
+
+
+def test_a_lost_station_stops_within_the_configured_time_until_it_is_back_and_somebody_rearms():
+    made, now_s, _ = with_heartbeat(1.0)  # the last heartbeat came with the last command
+    for k in range(1, 60):
+        now_s += PERIOD_S
+        made.hear_heartbeat(75, now_s)  # a relay that repeats the last one is no sign of life
+        assert made.command(now_s, (0.1, 0.0), now_s) == (k * PERIOD_S < 1.0 - EARLY_S - 1e-9)
+    assert (made.code, made.is_stopped, made.stops) == ("station_lost", True, 1)
+    assert "heartbeat is not heard" in made.rearm(now_s).sentence
+    made.hear_heartbeat(1, now_s)  # a restarted station begins anew
+    now_s, passed = drive(made, now_s + PERIOD_S, 0.9)
+    assert (any(passed), made.code) == (False, "station_lost")  # nothing drives on by itself
+    assert made.rearm(now_s).granted
+    assert made.rearms == 1
+
+
+def test_a_gap_between_two_heartbeats_that_nobody_watched_is_a_loss_too():
+    made, now_s, _ = with_heartbeat(0.5)
+    made.hear_heartbeat(99, now_s + 0.6)
+    assert made.code == "station_lost"
+
+
+def test_without_a_required_heartbeat_silence_of_the_station_is_nothing():
+    made = guard()
+    _, passed = drive(made, 10.0, 5.0)
+    assert passed[-1]
+    assert made.lost_after_s == 0.0

@@ -10,8 +10,8 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.fleet.link_topics import ROBOT_TOPICS
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
-from testudo_deploy.launch.fleet_topics import topics
-from testudo_deploy.launch.launch_plan import ProcessPlan, plan, ros_arguments
+from testudo_deploy.launch.fleet_topics import process_interfaces, topics
+from testudo_deploy.launch.launch_plan import ProcessPlan, plan, ros_arguments, with_button
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import load_link
 
@@ -21,13 +21,13 @@ def fleet(tmp_path_factory):
     return make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 3)
 
 
-def test_the_plan_is_recorder_plant_station_and_guard_and_policy_of_each_robot(fleet, tmp_path):
+def test_the_plan_is_emergency_stop_recorder_plant_station_and_guard_and_policy_of_each_robot(fleet, tmp_path):
     processes = plan(fleet, run_folder=tmp_path / "run", seed=7, duration_s=30)
     labels = [process.label for process in processes]
     robots = [f"{name}/{kind}" for name in ("r0", "r1", "r2") for kind in ("guard", "policy")]
-    assert labels == ["recorder", "plant", "station", *robots]
+    assert labels == ["emergency_stop", "recorder", "plant", "station", *robots]
     assert len(set(labels)) == len(labels)
-    recorder, plant, _, guard, policy, *_ = processes
+    _, recorder, plant, _, guard, policy, *_ = processes
     assert recorder.parameters["run_folder"] == str(tmp_path / "run")
     assert (plant.parameters["seed"], plant.parameters["duration_s"]) == (7, 30.0)
     assert policy.parameters == {
@@ -49,7 +49,8 @@ def test_the_plan_of_one_fleet_is_always_the_same(fleet):
 
 def test_real_robots_need_no_plant_and_recording_can_be_left_out(fleet):
     labels = [process.label for process in plan(fleet, run_folder=None, backend="hw")]
-    assert labels == ["station", "r0/guard", "r0/policy", "r1/guard", "r1/policy", "r2/guard", "r2/policy"]
+    robots = ["r0/guard", "r0/policy", "r1/guard", "r1/policy", "r2/guard", "r2/policy"]
+    assert labels == ["emergency_stop", "station", *robots]
 
 
 @pytest.mark.parametrize("backend", ["sim", "hw"])
@@ -145,7 +146,7 @@ def test_parameters_keep_their_type_on_the_way_through_the_command_line():
 
 def test_task_and_markers_are_started_where_asked_for_and_belong_to_the_station(fleet):
     labels = [process.label for process in plan(fleet, run_folder=None, watch=("markers", "task"), station=True)]
-    assert labels == ["plant", "station", "task", "markers"]
+    assert labels == ["emergency_stop", "plant", "station", "task", "markers"]
     with pytest.raises(TestudoError, match="watch: found chess, expected some of task, markers"):
         plan(fleet, run_folder=None, watch=("chess",))
 
@@ -154,12 +155,20 @@ def test_in_lock_step_the_plant_waits_for_all_but_those_who_only_show(fleet, tmp
     processes = plan(fleet, run_folder=tmp_path / "run", watch=("task", "markers"), lock_step=True)
     by_label = {process.label: process.parameters for process in processes}
     awaited = by_label["plant"]["lock_step_nodes"].split()
-    assert sorted([*awaited, "markers", "plant"]) == sorted(by_label)
+    assert sorted([*awaited, "emergency_stop", "markers", "plant"]) == sorted(by_label)
     assert all(by_label[label]["lock_step"] for label in (*awaited, "plant"))
-    assert "lock_step" not in by_label["markers"]
-    assert by_label["markers"]["use_sim_time"]
+    for label in ("emergency_stop", "markers"):  # a stop waits for no stage
+        assert "lock_step" not in by_label[label]
+        assert by_label[label]["use_sim_time"]
     part = {process.label: process.parameters for process in plan(fleet, run_folder=None, station=True, lock_step=True)}
     assert "r0/policy" in part["plant"]["lock_step_nodes"]  # which runs elsewhere
+
+
+def test_a_button_belongs_to_the_emergency_stop(fleet):
+    processes = with_button(plan(fleet, run_folder=None), "/joy:1")
+    assert {process.label for process in processes if "button" in process.parameters} == {"emergency_stop"}
+    (stop,) = (process for process in processes if process.label == "emergency_stop")
+    assert "/joy" in process_interfaces(stop, fleet).subscribes
 
 
 def test_real_robots_do_not_wait(fleet):

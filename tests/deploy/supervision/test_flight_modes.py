@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.guard.command_guard import HEALTHY_S
+from testudo_deploy.guard.command_guard import HEALTHY_S, STOP_CODES
 from testudo_deploy.supervision.modes import (
     BEGINNING,
     RESTING,
@@ -117,7 +117,7 @@ def test_a_vehicle_tells_of_its_start_height_and_of_the_ground_only(mode, event)
     assert told == (known and (mode, event) in TABLE)
 
 
-@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", "estop", "guard_brakes"}))
+@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", *STOP_CODES, "guard_brakes"}))
 @pytest.mark.parametrize("mode", MODES)
 def test_every_watchdog_does_in_every_mode_what_its_reaction_says(mode, code):
     drone = drone_in(mode)

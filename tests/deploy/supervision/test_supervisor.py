@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testudo_deploy.guard.command_guard import HEALTHY_S
+from testudo_deploy.guard.command_guard import HEALTHY_S, STOP_CODES
 from testudo_deploy.supervision.modes import TRANSITIONS, WATCHDOGS, Event, Mode, Reaction, VehicleKind, code_of
 from testudo_deploy.supervision.supervisor import GUARD_SILENT_S, GuardReport, Supervisor
 
@@ -82,7 +82,7 @@ def test_requests_are_granted_as_the_table_says(mode, event):
     assert answer.granted or "must be" in answer.sentence or event is Event.LAND
 
 
-@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", "estop", "guard_brakes"}))
+@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", *STOP_CODES, "guard_brakes"}))
 @pytest.mark.parametrize("mode", MODES)
 def test_every_watchdog_does_in_every_mode_what_its_reaction_says(mode, code):
     robot = robot_in(mode)
@@ -168,8 +168,12 @@ def test_without_its_guard_the_robot_becomes_inactive_and_stays_so(mode):
     assert robot.tick(count=100) is Mode.IDLE
 
 
-def test_an_emergency_stop_ends_in_armed_and_never_in_driving():
-    robot = robot_in(Mode.STOPPED)
+@pytest.mark.parametrize("code", STOP_CODES)
+def test_an_emergency_stop_ends_in_armed_and_never_in_driving(code):
+    """The loss of the station is one: its guard, too, waits for a person."""
+    robot = robot_in(Mode.ACTIVE)
+    robot.guard_code = code
+    assert robot.tick() is Mode.STOPPED
     assert robot.tick(count=100) is Mode.STOPPED
     assert not robot.ask(Event.START).granted
     robot.rearm()
@@ -180,11 +184,22 @@ def test_an_emergency_stop_ends_in_armed_and_never_in_driving():
     assert robot.ask(Event.START).granted
 
 
-def test_an_emergency_stop_of_an_inactive_robot_keeps_it_from_being_armed():
+@pytest.mark.parametrize("code", STOP_CODES)
+def test_an_emergency_stop_of_an_inactive_robot_keeps_it_from_being_armed(code):
     robot = robot_in(Mode.IDLE)
-    robot.guard_code = "estop"
+    robot.guard_code = code
     assert robot.tick() is Mode.IDLE
-    assert robot.ask(Event.ARM).code == "estop"
+    assert robot.ask(Event.ARM).code == code
+
+
+def test_a_station_that_was_not_heard_yet_needs_no_rearm_once_it_is():
+    robot = robot_in(Mode.IDLE)
+    robot.guard_code = "station_unheard"
+    robot.tick()
+    assert robot.ask(Event.ARM).code == "guard_brakes"
+    robot.guard_code = "starting"
+    robot.tick()
+    assert robot.ask(Event.ARM).granted
 
 
 @pytest.mark.parametrize("silent_ticks", [0, 20])

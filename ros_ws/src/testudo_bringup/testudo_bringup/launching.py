@@ -15,7 +15,7 @@ from launch_ros.actions import Node
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import LOOPBACK
-from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan
+from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan, with_button
 from testudo_hardware.errors import TestudoError
 
 _PACKAGE = "testudo_bringup"
@@ -72,6 +72,11 @@ _KNOWN = (
         description="Further nodes of the station, separated by commas: task (scores), markers (RViz, Foxglove).",
     ),
     DeclareLaunchArgument(
+        "button",
+        default_value="",
+        description="Button of the emergency stop: a device such as /dev/input/event3, or TOPIC:NUMBER of a joystick.",
+    ),
+    DeclareLaunchArgument(
         "log_level",
         default_value="info",
         choices=list(LEVELS),
@@ -99,7 +104,7 @@ def arguments(*, robot: bool = True, plant: bool = True) -> tuple[DeclareLaunchA
     """
     left_out = {
         *(() if robot else ("robot",)),
-        *(() if plant else ("run_folder", "seed", "duration", "watch", "start")),
+        *(() if plant else ("run_folder", "seed", "duration", "watch", "button", "start")),
     }
     return tuple(argument for argument in _KNOWN if argument.name not in left_out)
 
@@ -153,7 +158,7 @@ def planned_nodes(
             output="screen",
             on_exit=_end_if_refused,
         )
-        for process in processes
+        for process in with_button(processes, value.get("button", ""))
     ]
 
 

@@ -37,7 +37,8 @@ from testudo_deploy.launch.lock_step import (
 from testudo_deploy.launch.signed_topics import signed_topics
 from testudo_nodes.common.authentication import Authentication, SigningPublisher
 from testudo_nodes.common.messages import envelope_bytes, envelope_message
-from testudo_nodes.common.node_runner import PRIORITIES, both_clocks, logging_errors, parameter
+from testudo_nodes.common.node_runner import both_clocks, logging_errors, parameter
+from testudo_nodes.common.process_priority import PRIORITIES
 from testudo_nodes.common.qos import lock_step_profile
 
 

@@ -3,7 +3,6 @@
 Under `testudo up` a node prints one line of JSON for each event on its standard output, and ends with its supervisor.
 """
 
-import contextlib
 import ctypes
 import functools
 import gc
@@ -15,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 import rclpy
@@ -30,11 +28,8 @@ from rclpy.task import Future
 
 from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE
 from testudo_hardware.errors import TestudoError
+from testudo_nodes.common.process_priority import set_realtime_priority
 
-PRIORITIES = {"observer": 4, "plant": 3, "driver": 3, "guard": 2, "policy": 1}
-"""Real-time priority by node: observer before plant and driver, then the guard, then the policy; all others have none.
-
-An observer that waits for a core would report its own delay, and would relay messages late."""
 REFUSED, FAILED = 2, 1
 _WAKE_S = 0.2
 _EXIT_TIMEOUT_S = 3.0
@@ -182,29 +177,6 @@ class CpuMeter:
     def share(self) -> float:
         """Return the share since the start of the measurement."""
         return (time.process_time() - self._used_s) / max(time.monotonic() - self._start_s, 1e-9)
-
-
-def set_realtime_priority(priority: int, *, alone: bool = False) -> None:
-    """Ask for real-time scheduling of all threads, those of DDS included; continue without the permission for it.
-
-    Args:
-        priority: the higher one runs first; 0 changes nothing.
-        alone: threads and processes that are started later do not inherit it.
-    """
-    if priority and sys.platform.startswith("linux"):
-        _schedule(os.SCHED_RR | (os.SCHED_RESET_ON_FORK if alone else 0), priority)
-
-
-def reset_scheduling() -> None:
-    """Return all threads of this process to the default scheduling."""
-    if sys.platform.startswith("linux"):
-        _schedule(os.SCHED_OTHER, 0)
-
-
-def _schedule(policy: int, priority: int) -> None:
-    for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(int(thread.name), policy, os.sched_param(priority))
 
 
 def _refuse_changes(node: Node, parameters: Sequence[Parameter]) -> SetParametersResult:

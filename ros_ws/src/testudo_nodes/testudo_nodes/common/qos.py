@@ -39,6 +39,7 @@ OFFERED: dict[str, QoSProfile] = {
     "battery_state": _profile(1),
     "tf": _profile(100),
     "estop": _profile(1, latched=True),
+    "station_heartbeat": _profile(1, reliable=False),
     "diagnostics": _profile(10),
     "score": _profile(10, latched=True),
     "goals": _profile(1, latched=True),
@@ -63,6 +64,8 @@ REQUESTED: dict[str, QoSProfile] = {
     "flight_request": _profile(10),
     "vehicle_state": _profile(1, reliable=False),
     "plant_fault": _profile(5),
+    "station_heartbeat": _profile(1, reliable=False),
+    "joy": _profile(5, reliable=False),
     "estop": _profile(1),  # not latched: matches publishers that are not latched, as most are
     "estop_level": _profile(1, latched=True),  # in addition: receives a stop from before the subscription
     "estop_button": _profile(1, reliable=False),  # in addition: buttons on small controllers offer best effort only

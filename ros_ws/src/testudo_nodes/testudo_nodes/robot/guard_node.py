@@ -16,13 +16,13 @@ from geometry_msgs.msg import TwistStamped
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.task import Future
-from std_msgs.msg import Bool
+from std_msgs.msg import Bool, UInt64
 from std_srvs.srv import Trigger
 
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
 from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
-from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, foreign_publishers
+from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC, foreign_publishers
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import PlanarTransform
@@ -70,13 +70,16 @@ class GuardNode(Node):
         self._topic = robot.link.topics["cmd_vel"]
         self._allowed = self._wire.profile.command.other_publishers.value
         yaw_rate_rad_s = self._spec.yaw_rate_limit_rad_s if self._wire.carries_yaw_rate else 0.0
+        self._node_clock = clock_of(self)
         self._guard = CommandGuard(
-            dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s, yaw_rate_limit=yaw_rate_rad_s
+            dimension=self._spec.dimension,
+            dead_man_s=self._spec.dead_man_s,
+            yaw_rate_limit=yaw_rate_rad_s,
+            heartbeat_s=0.0 if self._node_clock.in_lock_step else fleet.estop_heartbeat_s,
         )
         self._seen: tuple[str, ...] = ()
         self._published_code: str | None = None
         self._since_s = self._look_s = self._landed_s = self._diagnosed_s = -float("inf")
-        self._node_clock = clock_of(self)
         secure(self, self._node_clock, fleet, backend_of(self))
         self._epoch = "lock-step" if self._node_clock.in_lock_step else uuid.uuid4().hex
         self.priority = self._node_clock.priority
@@ -151,6 +154,9 @@ class GuardNode(Node):
             # a late guard gets the present level; every publisher matches, whatever its quality of service
             for quality in ("estop", "estop_level", "estop_button"):
                 clock.subscribe_outside(Bool, topic, self._estop_callback(topic), REQUESTED[quality])
+        if self._guard.lost_after_s:
+            clock.subscribe(UInt64, HEARTBEAT_TOPIC, self._on_heartbeat, REQUESTED["station_heartbeat"])
+            self._station = clock.every(self._guard.lost_after_s, self._watch)
         self.create_service(Trigger, "~/estop", self._on_stop)
         self.create_service(Trigger, "~/rearm", self._on_rearm)
         if self._flight is not None:
@@ -182,6 +188,11 @@ class GuardNode(Node):
                 return
         self._watch()
 
+    def _on_heartbeat(self, message: UInt64) -> None:
+        if self._guard.hear_heartbeat(message.data, self._node_clock.now_s()):
+            self._station.reset()
+        self._watch()
+
     def _estop_callback(self, topic: str) -> Callable[[Bool], None]:
         source = self.resolve_topic_name(topic)
 
@@ -198,7 +209,7 @@ class GuardNode(Node):
         return response
 
     def _on_rearm(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        answer = self._guard.rearm()
+        answer = self._guard.rearm(self._node_clock.now_s())
         response.success, response.message = answer.granted, answer.sentence
         self._watch()
         return response
@@ -208,7 +219,7 @@ class GuardNode(Node):
         if flight is None:
             response.success, response.message = False, f"{self._name} does not fly"
             return response
-        answer = flight.guard.motors_off(self._node_clock.now_s(), stopped=self._guard.code == "estop")
+        answer = flight.guard.motors_off(self._node_clock.now_s(), stopped=self._guard.is_stopped)
         flight.send(answer.requests)
         response.success, response.message = answer.granted, answer.sentence
         return response
@@ -220,7 +231,7 @@ class GuardNode(Node):
         flight = self._flight.guard
         before, streamed = flight.phase, flight.streams
         has_pose = self._leader is None or self._leader.sees(self._node_clock.now_s())
-        self._flight.step(stopped=self._guard.code == "estop", has_pose=has_pose)
+        self._flight.step(stopped=self._guard.is_stopped, has_pose=has_pose)
         if flight.streams and not streamed:
             self._brake(self._node_clock.now_s())
         if flight.phase is not before:

@@ -1,4 +1,8 @@
-"""`testudo estop` and `testudo rearm`: stop a fleet and show the confirmations, and take the stop back by hand."""
+"""`testudo estop` and `testudo rearm`: stop a fleet and show the confirmations, and take the stop back by hand.
+
+The resident process of the station on this computer is pressed by its local socket, which starts no ROS; unless it has
+all confirmations within `_RESIDENT_S`, this program also finds the guards itself.
+"""
 
 import time
 from pathlib import Path
@@ -13,7 +17,9 @@ from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import ros_domain_id
 from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC
 from testudo_deploy.station.fleet_status import EstopConfirmation, FleetStatus, silence_sentence, unconfirmed_text
+from testudo_deploy.station.stop_channel import PRESS, RELEASE, StopClients
 from testudo_hardware.errors import TestudoError
+from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
 from testudo_nodes.station.status import check_wait, fleet_listener
 
 _FAILED = 1
@@ -21,6 +27,8 @@ _REPEAT_S = 0.1
 _DISCOVERY_S = 1.0  # without a fleet file: time after the last confirmation for the discovery of further robots
 _ACKNOWLEDGE_S = 1.0
 _RETRY_S = 0.5
+_RESIDENT_S = 0.3
+"""A resident process that has not all confirmations by then may hang: the cold start begins."""
 
 
 def estop(
@@ -33,8 +41,10 @@ def estop(
 ) -> int:
     """Stop a fleet by its emergency stop, and show which guards confirmed that they brake.
 
-    The stop remains when this program ends. To drive again: `--release`, then `testudo rearm` for each robot. The exit
-    status is 0 only if every robot of the file, or without one every robot that was found, confirmed.
+    It is pressed at once by the resident process `emergency_stop` where that runs on this computer; elsewhere this
+    program finds the robots first. The stop remains when it ends. To drive again: `--release`, then `testudo rearm`
+    for each robot. The exit status is 0 only if every robot of the file, or without one every robot that was found,
+    confirmed.
 
     Example:
         testudo estop fleet.yaml
@@ -48,13 +58,20 @@ def estop(
         local: reach fleets on this machine only, as `testudo up` starts them.
         json: also write the values to this file.
     """
+    raise_priority(PRIORITIES["operator"])
     domain_id = ros_domain_id(domain)
     check_wait(wait)
-    confirmation = EstopConfirmation(() if fleet is None else load_fleet(fleet).names)
-    with fleet_listener("estop", confirmation, domain_id, local=local) as listener:
-        begin_s = time.monotonic()  # after the start of ROS, which takes long on a busy machine
-        button = _Button(listener.node, pressed=not release)
-        reached = _press(button, listener, confirmation, begin_s + wait, is_known=fleet is not None)
+    with StopClients(domain_id, RELEASE if release else PRESS, local=local) as residents:
+        confirmation = EstopConfirmation(() if fleet is None else load_fleet(fleet).names)
+        residents.listen(_RESIDENT_S, enough=lambda: _resident_done(residents, confirmation, release=release))
+        _refuse_held(residents, release=release)
+        if not release and _resident_done(residents, confirmation, release=release):
+            _report(confirmation, domain_id).show(json)
+            return _end("", release=release)
+        with fleet_listener("estop", confirmation, domain_id, local=local) as listener:
+            begin_s = time.monotonic()  # after the start of ROS, which takes long on a busy machine
+            button = _Button(listener.node, pressed=not release)
+            reached = _press(button, listener, residents, confirmation, begin_s + wait, is_known=fleet is not None)
     answers = confirmation.answers
     if all(answer.guard is None for answer in answers):
         sentence = silence_sentence(time.monotonic() - begin_s, domain_id, local=local)
@@ -64,6 +81,24 @@ def estop(
         sentence = unconfirmed_text(answers)
     _report(confirmation, domain_id).show(json)
     return _end(sentence, release=release)
+
+
+def _resident_done(residents: StopClients, confirmation: EstopConfirmation, *, release: bool) -> bool:
+    """Return whether resident processes have answered, and every robot has confirmed the stop."""
+    for answer in residents.answers:
+        confirmation.on_resident(answer)
+    return residents.complete and (release or confirmation.all_stopped)
+
+
+def _refuse_held(residents: StopClients, *, release: bool) -> None:
+    """Refuse a release while a button is held.
+
+    Raises:
+        TestudoError: it names the button.
+    """
+    refused = [answer["refused"] for answer in residents.answers if answer.get("refused")]
+    if release and refused:
+        raise TestudoError(f"estop: {refused[0]}")
 
 
 class _Button:
@@ -91,12 +126,21 @@ class _Button:
         return self._publisher.wait_for_all_acked(Duration(seconds=_ACKNOWLEDGE_S))
 
 
-def _press(button: _Button, listener: Any, confirmation: EstopConfirmation, end_s: float, *, is_known: bool) -> bool:
+def _press(
+    button: _Button,
+    listener: Any,
+    residents: StopClients,
+    confirmation: EstopConfirmation,
+    end_s: float,
+    *,
+    is_known: bool,
+) -> bool:
     """Send the level until all robots have it; return whether they have.
 
     Args:
         button: the publisher of the level.
         listener: receives the messages of the robots.
+        residents: resident processes, which also report confirmations.
         confirmation: collects them.
         end_s: time-out on the steady clock.
         is_known: all robots are known from a fleet file; else further ones may be discovered.
@@ -105,6 +149,9 @@ def _press(button: _Button, listener: Any, confirmation: EstopConfirmation, end_
     while (now_s := time.monotonic()) < min(end_s, done_s):
         button.publish()
         listener.listen(_REPEAT_S)
+        residents.listen(0.0)
+        if button.pressed and _resident_done(residents, confirmation, release=False):
+            return True
         guards = [answer for answer in confirmation.answers if answer.guard is not None]
         complete = len(guards) == len(confirmation.answers) > 0
         done = confirmation.all_stopped if button.pressed else complete and button.is_acknowledged_by(len(guards))
@@ -119,14 +166,26 @@ def _press(button: _Button, listener: Any, confirmation: EstopConfirmation, end_
 
 def _report(confirmation: EstopConfirmation, domain_id: int) -> Report:
     answers = confirmation.answers
-    rows = [(answer.robot, "yes" if answer.stopped else "NO", answer.guard, answer.mode) for answer in answers]
+    rows = [
+        (
+            answer.robot,
+            "yes" if answer.stopped else "NO",
+            answer.guard,
+            answer.mode,
+            "" if answer.after_s is None else f"{answer.after_s:.2f}",
+        )
+        for answer in answers
+    ]
     values = {
-        "schema": "testudo/estop/1",
+        "schema": "testudo/estop/2",
         "domain_id": domain_id,
-        "robots": {item.robot: {"stopped": item.stopped, "guard": item.guard, "mode": item.mode} for item in answers},
+        "robots": {
+            item.robot: {"stopped": item.stopped, "guard": item.guard, "mode": item.mode, "after_s": item.after_s}
+            for item in answers
+        },
     }
     title = f"Emergency stop (ROS_DOMAIN_ID={domain_id})"
-    return Report(values, (table(title, ("robot", "stopped", "guard", "mode"), rows),) if rows else ())
+    return Report(values, (table(title, ("robot", "stopped", "guard", "mode", "after [s]"), rows),) if rows else ())
 
 
 def _end(sentence: str, *, release: bool) -> int:
@@ -162,6 +221,7 @@ def rearm(
     """
     if not robots:
         raise TestudoError("rearm: no robot is named; expected one or more, as in `testudo rearm r0 r1`")
+    raise_priority(PRIORITIES["operator"])
     check_wait(wait)
     domain_id = ros_domain_id(domain)
     with fleet_listener("rearm", FleetStatus(), domain_id, local=local) as listener:

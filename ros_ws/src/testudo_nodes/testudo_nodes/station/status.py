@@ -16,6 +16,7 @@ from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import ros_domain_id
 from testudo_deploy.station.fleet_status import FleetStatus, RobotStatus, silence_sentence, status_values
 from testudo_hardware.errors import TestudoError
+from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
 
 _FAILED = 1
 _REFRESH_S = 0.25
@@ -62,6 +63,7 @@ def status(
         local: reach fleets on this machine only, as `testudo up` starts them.
         json: also write the values to this file; prints once.
     """
+    raise_priority(PRIORITIES["viewer"])
     names = () if fleet is None else load_fleet(fleet).names
     view = _View(FleetStatus(names), ros_domain_id(domain), local)
     console = Console()

@@ -29,7 +29,7 @@ from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC, EVENTS_TOPIC
 from testudo_hardware.links.wire import read_command, read_odometry
 from testudo_nodes.common.messages import envelope_bytes, status_values
-from testudo_nodes.common.node_runner import PRIORITIES, reset_scheduling, set_realtime_priority
+from testudo_nodes.common.process_priority import PRIORITIES, reset_scheduling, set_realtime_priority
 from testudo_nodes.common.qos import OFFERED, REQUESTED, recorded
 
 MOVING_M_S = 0.02

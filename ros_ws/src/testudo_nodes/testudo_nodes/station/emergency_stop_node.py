@@ -1,0 +1,162 @@
+"""The resident emergency stop of the station: it has found all guards before anybody presses it.
+
+It is pressed by the local pipe and socket (`testudo estop`), by a button, or by `/estop` of another program, and
+repeats its level until every guard has confirmed. It publishes the station's heartbeat. The logic is in
+`testudo_deploy.station.resident_stop`.
+"""
+
+import functools
+import os
+import sys
+import threading
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.node import Node
+from rclpy.task import Future
+from sensor_msgs.msg import Joy
+from std_msgs.msg import Bool, UInt64
+
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.launch.child_processes import LOOPBACK, ros_domain_id
+from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC, HEARTBEAT_TOPIC
+from testudo_deploy.station.button_device import ButtonDevice, button_choice
+from testudo_deploy.station.resident_stop import ResidentStop
+from testudo_deploy.station.stop_channel import PRESS, RELEASE, StopChannel, channel_name
+from testudo_nodes.common.clock import RealTimeClock, backend_of, secure
+from testudo_nodes.common.messages import status_values
+from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
+from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
+from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
+
+_STEP_S = 0.1  # period of heartbeats, and of a level that is not confirmed yet
+_DEVICE, _JOYSTICK = "the button", "the joystick"
+
+
+class EmergencyStopNode(Node):
+    """The node of the emergency stop."""
+
+    def __init__(self, _stop: Future) -> None:
+        """Find the guards, and open the local pipe and socket.
+
+        Raises:
+            TestudoError: the fleet or the button is refused.
+        """
+        super().__init__("emergency_stop")
+        self.failed = False
+        fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
+        text_parameter(self, "policy", "the policy file")
+        choice = button_choice(parameter(self, "button", "", "a device such as /dev/input/event3, or TOPIC:NUMBER"))
+        in_real_time = not self.get_parameter("use_sim_time").value
+        self._node_clock = RealTimeClock(self)  # also in lock-step: nobody waits for this node
+        if in_real_time:
+            secure(self, self._node_clock, fleet, backend_of(self))  # a forged status confirms no stop
+        self._lock = threading.Lock()
+        self._state = ResidentStop(fleet.names)
+        self._beats = 0
+        self._level = self.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
+        self._heartbeat = self._node_clock.publisher(UInt64, HEARTBEAT_TOPIC, OFFERED["station_heartbeat"])
+        self._node_clock.subscribe(Bool, ESTOP_TOPIC, self._on_level, REQUESTED["estop"])
+        for name in fleet.names:
+            take = functools.partial(self._on_guard, name)
+            self._node_clock.subscribe(DiagnosticStatus, f"/{name}/guard_status", take, SHOWN["guard_status"])
+        self._button = None
+        if choice is not None and choice.device:
+            self._button = ButtonDevice(choice.device, self._device_pressed, self._device_let_go)
+        elif choice is not None:
+            self._joystick_index = choice.index
+            self._node_clock.subscribe(Joy, choice.topic, self._on_joystick, REQUESTED["joy"])
+        self._timer = self._node_clock.every(_STEP_S, self._step)
+        self._channel = self._open_channel()
+        if in_real_time:
+            raise_priority(PRIORITIES["emergency_stop"])
+        self.priority = PRIORITIES["emergency_stop"] if in_real_time else 0
+        self._cpu = CpuMeter()
+
+    def close(self) -> None:
+        """Close the local way, and report the processor time."""
+        if self._channel is not None:
+            self._channel.__exit__()
+        report_status("emergency_stop", {"cpu_share": self._cpu.share()})
+
+    def _open_channel(self) -> StopChannel | None:
+        is_local = all(os.environ.get(key) == value for key, value in LOOPBACK.items())
+        look = None if self._button is None else self._button.look
+        try:
+            channel = StopChannel(
+                channel_name(ros_domain_id(None), local=is_local), press=self._press, ask=self._ask, look=look
+            )
+            return channel.__enter__()
+        except OSError as error:
+            self.get_logger().error(f"no local way to the emergency stop: {error}; `testudo estop` will start slowly")
+            return None
+
+    def _now_s(self) -> float:
+        return self._node_clock.now_s()
+
+    def _press(self, source: str, *, held: bool = False) -> None:
+        """Press the stop, from any thread."""
+        with self._lock:
+            is_new = self._state.press(source, self._now_s(), held=held)
+        self._level.publish(Bool(data=True))
+        if is_new:
+            self.get_logger().warning(f"emergency stop: pressed by {source}")
+
+    def _ask(self, word: str) -> dict[str, Any]:
+        """Handle a word of a client, and return the state."""
+        refused = ""
+        if word == PRESS:
+            self._press("testudo estop")
+        elif word == RELEASE:
+            with self._lock:
+                refused = self._state.release()
+            if not refused:
+                self._level.publish(Bool(data=False))
+        with self._lock:
+            return {**self._state.answer(self._now_s()), "refused": refused}
+
+    def _device_pressed(self) -> None:
+        self._press(_DEVICE, held=True)
+
+    def _device_let_go(self) -> None:
+        with self._lock:
+            self._state.let_go(_DEVICE)
+
+    def _on_joystick(self, message: Joy) -> None:
+        if self._joystick_index < len(message.buttons) and not message.buttons[self._joystick_index]:
+            with self._lock:
+                self._state.let_go(_JOYSTICK)
+            return
+        if _JOYSTICK not in self._state.sources:  # a joystick repeats its state; one without this button is broken
+            self._press(_JOYSTICK, held=True)
+
+    def _on_level(self, message: Bool) -> None:
+        with self._lock:
+            adopted = self._state.hear_level(message.data, self._now_s())
+        if adopted:
+            self._level.publish(Bool(data=message.data))  # latched, for guards that start later
+
+    def _on_guard(self, name: str, message: DiagnosticStatus) -> None:
+        with self._lock:
+            changed = self._state.hear_guard(name, status_values(message), self._now_s())
+        if changed and self._channel is not None:
+            self._channel.notify()
+
+    def _step(self) -> None:
+        """Repeat the level until it is confirmed, and tell the guards that the emergency stop can be reached."""
+        with self._lock:
+            repeats = self._state.level and not self._state.is_confirmed(self._now_s())
+        if repeats:
+            self._level.publish(Bool(data=True))
+        if self._channel is None or self._channel.is_alive:
+            self._beats += 1
+            self._heartbeat.publish(UInt64(data=self._beats))
+
+
+def main() -> None:
+    """Run the node until a signal comes."""
+    sys.exit(run(EmergencyStopNode))
+
+
+if __name__ == "__main__":
+    main()
