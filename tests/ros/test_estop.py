@@ -111,6 +111,21 @@ def test_estop_stops_all_until_they_are_rearmed_by_hand(running, tmp_path):
     running.wait_for("active")
 
 
+def test_a_robot_that_lost_its_guard_is_armed_and_started_by_a_verb(running):
+    """It becomes inactive, and the station never starts it again: until there was this verb, nothing did."""
+    running.wait_for("active")
+    running.renew_guard("r0")
+    running.guard_says("r0", "starting", "silence")
+    running.listener.listen(3.0)
+    assert running.robot("r0").mode == "idle"
+    status, said = verb(running.domain_id, "arm", "r0", "--start")
+    assert status == 0, said
+    running.listener.listen(PATIENCE_S, enough=lambda: running.robot("r0").mode == "active")
+    assert running.robot("r0").mode == "active"
+    status, said = verb(running.domain_id, "arm", "r7", "--wait", "1")
+    assert (status, "r7 was not heard in this domain" in said) == (1, True), said
+
+
 @pytest.mark.slow
 def test_a_guard_that_is_started_anew_forgets_no_emergency_stop(running):
     """Neither one that somebody still presses, nor one of which nobody but the policy knows any more."""

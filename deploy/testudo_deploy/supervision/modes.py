@@ -144,6 +144,7 @@ _WATCHDOGS = (
         "qos_mismatch", Reaction.REFUSE, "a partner's quality of service does not match; correct it, configure again"
     ),
     Watchdog("guard_brakes", Reaction.HOLD, "the guard does not pass commands on"),
+    Watchdog("guard_late", Reaction.HOLD, "the guard has not reported for 0.35 s"),
     Watchdog("guard_silent", Reaction.DEACTIVATE, "the guard process is gone"),
     Watchdog("estop", Reaction.STOP, "emergency stop; release it and call the guard's rearm service"),
     Watchdog("station_lost", Reaction.STOP, "the guard has lost the station's heartbeat; once it is back, rearm"),

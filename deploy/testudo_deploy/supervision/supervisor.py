@@ -26,7 +26,8 @@ from testudo_deploy.supervision.modes import (
     watchdog_of,
 )
 
-GUARD_SILENT_S = 0.35  # a guard that is silent for this time is gone; it reports ten times a second
+GUARD_LATE_S = 0.35  # a guard reports ten times a second; after this time without a report its robot holds
+GUARD_GONE_S = 1.5  # after this time without a report its process has ended; a loaded machine can delay it for less
 _WAITING = (*RESTING, *READY, Mode.TAKE_OFF)
 """Modes whose reason is what prevents the next step; it is cleared as soon as nothing is wrong."""
 
@@ -216,10 +217,12 @@ class Supervisor:
     def _guard_reason(self, now_s: float) -> str:
         """Return what is wrong with the guard; that it brakes without commands is not a fault."""
         guard = self._guard
-        if guard is None or now_s - guard.received_s > GUARD_SILENT_S:
+        if guard is None or now_s - guard.received_s > GUARD_GONE_S:
             return "guard_silent"
         if self._replaced:
             return "guard_silent: another one has come in its place"
+        if now_s - guard.received_s > GUARD_LATE_S:
+            return "guard_late"
         if guard.code in STOP_CODES:
             return guard.code
         if self._stop is not None:

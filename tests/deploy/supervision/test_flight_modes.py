@@ -15,7 +15,7 @@ from testudo_deploy.supervision.modes import (
     Reaction,
     VehicleKind,
 )
-from testudo_deploy.supervision.supervisor import GUARD_SILENT_S, GuardReport, Supervisor
+from testudo_deploy.supervision.supervisor import GUARD_GONE_S, GuardReport, Supervisor
 
 TICK_S = 0.0625
 TABLE = TRANSITIONS[VehicleKind.FLIGHT]
@@ -117,7 +117,7 @@ def test_a_vehicle_tells_of_its_start_height_and_of_the_ground_only(mode, event)
     assert told == (known and (mode, event) in TABLE)
 
 
-@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", *STOP_CODES, "guard_brakes"}))
+@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", "guard_late", *STOP_CODES, "guard_brakes"}))
 @pytest.mark.parametrize("mode", MODES)
 def test_every_watchdog_does_in_every_mode_what_its_reaction_says(mode, code):
     drone = drone_in(mode)
@@ -140,7 +140,7 @@ def test_a_reason_that_nobody_knows_is_an_emergency_in_the_air(mode):
     assert drone_in(mode).tick("something new: x") is Mode.EMERGENCY
 
 
-@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", "estop", "guard_brakes"}))
+@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", "guard_late", "estop", "guard_brakes"}))
 def test_no_reason_lets_a_drone_on_the_ground_take_off(code):
     drone = drone_in(Mode.DISARMED)
     drone.tick(f"{code}: details")
@@ -181,7 +181,7 @@ def test_an_emergency_stop_keeps_a_drone_on_the_ground():
 def test_without_its_guard_a_drone_in_the_air_is_an_emergency(mode):
     drone = drone_in(mode)
     drone.guard_alive = False
-    assert drone.tick(count=round(GUARD_SILENT_S / TICK_S) + 2) is Mode.EMERGENCY
+    assert drone.tick(count=round(GUARD_GONE_S / TICK_S) + 2) is Mode.EMERGENCY
 
 
 @pytest.mark.parametrize("mode", [Mode.TAKE_OFF, Mode.HOLD, Mode.ACTIVE, Mode.HOLDING, Mode.LAND])

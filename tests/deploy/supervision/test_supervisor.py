@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from testudo_deploy.guard.command_guard import HEALTHY_S, STOP_CODES
 from testudo_deploy.supervision.modes import TRANSITIONS, WATCHDOGS, Event, Mode, Reaction, VehicleKind, code_of
-from testudo_deploy.supervision.supervisor import GUARD_SILENT_S, GuardReport, Supervisor
+from testudo_deploy.supervision.supervisor import GUARD_GONE_S, GUARD_LATE_S, GuardReport, Supervisor
 
 TICK_S = 0.0625
 MODES = (Mode.IDLE, Mode.ARMED, Mode.ACTIVE, Mode.HOLDING, Mode.STOPPED, Mode.FAULT)
@@ -82,7 +82,7 @@ def test_requests_are_granted_as_the_table_says(mode, event):
     assert answer.granted or "must be" in answer.sentence or event is Event.LAND
 
 
-@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", *STOP_CODES, "guard_brakes"}))
+@pytest.mark.parametrize("code", sorted(set(WATCHDOGS) - {"guard_silent", "guard_late", *STOP_CODES, "guard_brakes"}))
 @pytest.mark.parametrize("mode", MODES)
 def test_every_watchdog_does_in_every_mode_what_its_reaction_says(mode, code):
     robot = robot_in(mode)
@@ -162,10 +162,34 @@ def test_while_the_guard_brakes_the_robot_holds(code):
 def test_without_its_guard_the_robot_becomes_inactive_and_stays_so(mode):
     robot = robot_in(mode)
     robot.guard_alive = False
-    assert robot.tick(count=round(GUARD_SILENT_S / TICK_S) + 2) is Mode.IDLE
+    assert robot.tick(count=round(GUARD_GONE_S / TICK_S) + 2) is Mode.IDLE
     assert not robot.ask(Event.ARM).granted
     robot.guard_alive = True
     assert robot.tick(count=100) is Mode.IDLE
+
+
+@pytest.mark.parametrize("mode", [Mode.ARMED, Mode.ACTIVE, Mode.HOLDING])
+def test_a_guard_that_reports_late_holds_the_robot_which_then_drives_on(mode):
+    """A loaded machine delayed the reports of a live guard; the robot became inactive, and no verb armed it again."""
+    robot = robot_in(mode)
+    robot.guard_alive = False
+    held = Mode.ARMED if mode is Mode.ARMED else Mode.HOLDING
+    assert robot.tick(count=round(GUARD_LATE_S / TICK_S) + 1) is held
+    assert code_of(robot.supervisor.reason) == "guard_late"
+    assert not robot.ask(Event.START).granted
+    assert robot.tick(count=round((GUARD_GONE_S - GUARD_LATE_S) / TICK_S) - 2) is held
+    robot.guard_alive = True
+    assert robot.tick(count=round(HEALTHY_S / TICK_S) + 2) is (Mode.ARMED if mode is Mode.ARMED else Mode.ACTIVE)
+
+
+def test_another_guard_after_a_late_one_makes_the_robot_inactive():
+    """It knows nothing of what its predecessor latched."""
+    robot = robot_in(Mode.ACTIVE)
+    robot.guard_alive = False
+    assert robot.tick(count=round(GUARD_LATE_S / TICK_S) + 1) is Mode.HOLDING
+    robot.renew_guard()
+    robot.guard_alive = True
+    assert robot.tick() is Mode.IDLE
 
 
 @pytest.mark.parametrize("code", STOP_CODES)
@@ -263,7 +287,7 @@ def test_what_an_operator_stopped_or_let_go_is_his_from_then_on(word):
     assert robot.supervisor.by_hand
     robot = robot_in(Mode.ARMED)
     robot.guard_alive = False
-    assert robot.tick(count=20) is Mode.IDLE
+    assert robot.tick(count=30) is Mode.IDLE
     robot.ask(Event.DEACTIVATE)  # what its node does of itself then
     assert not robot.supervisor.by_hand
 

@@ -146,7 +146,9 @@ def _harness(kind: str, folder: Path) -> Iterator[FleetHarness]:
         options["run_folder"] = folder / "run"
     if kind == "weak":
         options["plant"] = robot_faults.WEAK
-    fleet = write_fleet(folder, tracking=kind in ("tracked", "pursued"), fast=kind == "weak")
+    # the pursuer commands its robot from outside, as a vendor's driver without keys permits
+    keyed = kind != "pursued"
+    fleet = write_fleet(folder, tracking=kind in ("tracked", "pursued"), fast=kind == "weak", keyed=keyed)
     with FleetHarness(folder, fleet, **options) as harness:
         yield harness
 

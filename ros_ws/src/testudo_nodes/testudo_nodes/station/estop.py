@@ -20,13 +20,13 @@ from testudo_deploy.station.fleet_status import EstopConfirmation, FleetStatus, 
 from testudo_deploy.station.stop_channel import PRESS, RELEASE, StopClients
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
+from testudo_nodes.station.arm import call_trigger
 from testudo_nodes.station.status import check_wait, fleet_listener
 
 _FAILED = 1
 _REPEAT_S = 0.1
 _DISCOVERY_S = 1.0  # without a fleet file: time after the last confirmation for the discovery of further robots
 _ACKNOWLEDGE_S = 1.0
-_RETRY_S = 0.5
 _RESIDENT_S = 0.3
 """A resident process that has not all confirmations by then may hang: the cold start begins."""
 
@@ -232,32 +232,8 @@ def rearm(
 
 
 def _rearm(listener: Any, wait_s: float, robot: str, *, start: bool) -> tuple[bool, str]:
-    granted, sentence = _call(listener, wait_s, f"/{robot}/guard/rearm")
+    granted, sentence = call_trigger(listener, wait_s, f"/{robot}/guard/rearm")
     if not granted or not start:
         return granted, sentence
     # the policy gets the new state with the next status of the guard
-    return _call(listener, wait_s, f"/{robot}/policy/start", until_granted=True)
-
-
-def _call(listener: Any, wait_s: float, service: str, *, until_granted: bool = False) -> tuple[bool, str]:
-    """Call a service of the type Trigger, if wanted repeatedly; return whether it was granted, and the answer."""
-    from std_srvs.srv import Trigger  # noqa: PLC0415 -- the listener has found ROS
-
-    end_s = time.monotonic() + wait_s
-    client = listener.node.create_client(Trigger, service)
-    answer = (False, f"{service} was not found in this domain within {wait_s:g} s")
-    while time.monotonic() < end_s:
-        if not client.service_is_ready():
-            listener.listen(_REPEAT_S)
-            continue
-        future = client.call_async(Trigger.Request())
-        listener.listen(end_s - time.monotonic(), enough=future.done)
-        if not future.done():
-            answer = (False, f"{service} did not answer within {wait_s:g} s")
-            break
-        answer = (future.result().success, future.result().message)
-        if answer[0] or not until_granted:
-            break
-        listener.listen(_RETRY_S)
-    listener.node.destroy_client(client)
-    return answer
+    return call_trigger(listener, wait_s, f"/{robot}/policy/start", until_granted=True)

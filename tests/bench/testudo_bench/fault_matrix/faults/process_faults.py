@@ -1,24 +1,29 @@
 """Rows 11 to 14, 19 to 24 and 29: processes that fail, end or stall, other publishers, operators."""
 
+import itertools
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from geometry_msgs.msg import TwistStamped
+from nav_msgs.msg import Odometry
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from std_msgs.msg import Bool
+from std_msgs.msg import Bool, UInt8MultiArray
 
-from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes
+from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes, keeps_driving
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
+from testudo_hardware.links.wire import CommandReading, fill_command
 from testudo_nodes.common.qos import OFFERED
 
 _DEAD_MAN_S = _CLOCK_S = 0.1
 _SLEEP_S = 2.0
 _HANG_S = 1.0
+_INTRUDING_M_S, _INTRUDING_PERIOD_S, _INTRUDING_S = -0.0789, 0.005, 1.0
 
 
 def overrun(harness: FleetHarness) -> FaultFinding | None:
@@ -121,6 +126,54 @@ def second_publisher(harness: FleetHarness) -> FaultFinding | None:
         harness.observer.node.destroy_publisher(rogue)
 
 
+def intruding_commands(harness: FleetHarness) -> FaultFinding | None:
+    """Another node without the fleet key sends commands to the actuators, with honest and with early stamps."""
+    node, spec = harness.observer.node, harness.fleet.robot("r0").spec
+    publisher = node.create_publisher(TwistStamped, "/r0/cmd_vel", OFFERED["cmd_vel"])
+    early_s = itertools.cycle((0.0, TICK_S, _DEAD_MAN_S - 0.005))
+
+    def command() -> None:
+        reading = CommandReading(time.monotonic() + next(early_s), (_INTRUDING_M_S, *(0.0,) * (spec.dimension - 1)))
+        publisher.publish(fill_command(TwistStamped(), "r0", spec, reading))
+
+    fault_s = time.monotonic()
+    timer = node.create_timer(_INTRUDING_PERIOD_S, command)
+    try:
+        found = brakes(harness, fault_s, code="second_publisher")
+        time.sleep(_INTRUDING_S)
+    finally:
+        node.destroy_timer(timer)
+        node.destroy_publisher(publisher)
+    applied = harness.observer.robots["r0"].applied
+    acted = sum(at_s > fault_s and abs(one[0] - _INTRUDING_M_S) < 1e-6 for at_s, one in applied)
+    return found and replace(found, passed=not acted, note=f"{acted} commands of the intruder acted" if acted else "")
+
+
+def forged_messages(harness: FleetHarness) -> FaultFinding | None:
+    """Another node without the fleet key repeats and changes the messages of r0's guard, plant and peers."""
+    node, observer = harness.observer.node, harness.observer
+    kinds = {"/r0/guard_status": DiagnosticStatus, "/r1/peer_state": UInt8MultiArray, "/r1/odom": Odometry}
+    publishers = {
+        topic: node.create_publisher(kind, topic, OFFERED[topic.rpartition("/")[2]]) for topic, kind in kinds.items()
+    }
+
+    def forge() -> None:
+        stopped = KeyValue(key="code", value="estop")
+        publishers["/r0/guard_status"].publish(DiagnosticStatus(name="r0: guard", values=[stopped]))
+        if observer.peer_states:
+            publishers["/r1/peer_state"].publish(observer.peer_states["r0"])
+        publishers["/r1/odom"].publish(Odometry())
+
+    fault_s = time.monotonic()
+    timer = node.create_timer(_INTRUDING_PERIOD_S, forge)
+    try:
+        return keeps_driving(harness, fault_s, 1.0) and keeps_driving(harness, fault_s, 1.0, name="r1")
+    finally:
+        node.destroy_timer(timer)
+        for publisher in publishers.values():
+            node.destroy_publisher(publisher)
+
+
 def qos_mismatch(harness: FleetHarness) -> FaultFinding:
     """A subscriber asks the restarted policy for an incompatible QoS: it is not armed, and names topic and policy."""
     profile = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -191,6 +244,8 @@ ROWS = (
     ),
     FaultRow(22, "guard killed", "the driver brakes; the policy goes idle", _DEAD_MAN_S, guard_killed),
     FaultRow(23, "second publisher of commands", "the guard brakes", 0.5, second_publisher),
+    FaultRow(23, "intruder sends commands", "the guard brakes; no command of it acts", 0.5, intruding_commands),
+    FaultRow(23, "intruder forges messages", "the robots drive on", None, forged_messages),
     FaultRow(24, "quality of service does not match", "not armed; topic and policy named", 2.0, qos_mismatch),
     FaultRow(29, "emergency stop, topic", "brake, latched, re-armed by hand", TICK_S, estop_topic),
     FaultRow(29, "emergency stop, service", "brake, latched, re-armed by hand", TICK_S, estop_service),

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from testudo_bench.fault_matrix.harness.faulty_policy import VARIABLE
 from testudo_bench.fault_matrix.harness.relay_observer import Observer, relayed_topic
+from testudo_deploy.commands.security import add_key
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
@@ -46,8 +47,10 @@ class StalledError(HarnessError):
     """The fleet does not drive before the fault: on a stalled machine its robots brake correctly."""
 
 
-def write_fleet(folder: Path, *, count: int = 3, tracking: bool = False, fast: bool = False) -> Fleet:
-    """Write robot, policy and fleet file into a folder and return the fleet.
+def write_fleet(
+    folder: Path, *, count: int = 3, tracking: bool = False, fast: bool = False, keyed: bool = True
+) -> Fleet:
+    """Write robot, policy and fleet file into a folder, with a fleet key if ``keyed``, and return the fleet.
 
     Every robot drives along x = y: the policy limits each axis by itself, so this direction gives top speed.
     """
@@ -67,7 +70,11 @@ def write_fleet(folder: Path, *, count: int = 3, tracking: bool = False, fast: b
         )
         for k in range(count)
     )
-    return _saved(folder, policy, robots, tracking=tracking)
+    fleet = _saved(folder, policy, robots, tracking=tracking)
+    if not keyed:
+        return fleet
+    add_key(fleet)
+    return load_fleet(fleet.file)
 
 
 def write_swap(folder: Path, *, count: int, turn_rad: float, robot: str = "") -> Fleet:

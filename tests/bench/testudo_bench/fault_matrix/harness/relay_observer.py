@@ -98,6 +98,8 @@ class Observer:
         self.contacts = 0
         self.epochs: dict[str, str] = {}
         """Newest epoch of each robot, from its peer messages."""
+        self.peer_states: dict[str, UInt8MultiArray] = {}
+        """Newest peer message of each robot."""
         self.odometry: Change = pass_on
         """Change applied to the odometry of r0."""
         self.peers: PeerChange = pass_on_to
@@ -190,6 +192,7 @@ class Observer:
 
         def peer_state(message: UInt8MultiArray) -> None:
             found = _EPOCH.search(envelope_bytes(message))
+            self.peer_states[name] = message
             if found:
                 self.epochs[name] = found[1].decode()
             for receiver, publisher in ways:
