@@ -14,14 +14,12 @@ import numpy as np
 from testudo_deploy.contract.contract import METADATA_KEY, Contract
 from testudo_deploy.contract.onnx_policy import (
     RUNTIME,
-    ArtefactError,
-    OnnxHeader,
     PolicyStepRunner,
     Session,
     check_graph,
     open_session,
-    read_header,
 )
+from testudo_deploy.contract.policy_header import ArtefactError, OnnxHeader, read_header
 from testudo_deploy.contract.rules import HIDDEN, TASK_SIGNALS, check_robot, graph_inputs, graph_outputs, read_contract
 from testudo_hardware.spec import RobotSpec
 

@@ -1,8 +1,9 @@
 """The guard between a robot's policy and its actuators: it passes commands on, or brakes; pure, on one injected clock.
 
-It does not rely on the policy. It brakes on silence, on a command that is not finite, on a foreign publisher on its
-topics, and on the emergency stop; it also brakes at its start. One second of valid commands ends a brake; an emergency
-stop, and the loss of the station where its heartbeat is required, are ended only by an operator.
+It does not rely on the policy. It brakes on silence, on a command that is not finite or whose content is refused, on a
+foreign publisher on its topics, and on the emergency stop; it also brakes at its start. One second of valid commands
+ends a brake; an emergency stop, and the loss of the station where its heartbeat is required, are ended only by an
+operator.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ SENTENCES = {
     "silence": "the policy is silent",
     "not_finite": "a command was not finite",
     "yaw_rate": "a command asks to turn faster than the vehicle and its link take",
+    "limits": "a command is faster than the robot file permits",
+    "no_pose": "the guard hears no pose of its robot that is young enough",
+    "arena": "with a command the robot could not stop inside the arena, seen from the guard's own pose of it",
     "clock": "a command's stamp is of another clock",
     "second_publisher": "another node publishes commands",
     "estop": "emergency stop; release it and call the rearm service",
@@ -110,16 +114,26 @@ class CommandGuard:
         return max(self._heartbeat_s - EARLY_S, 0.0)
 
     def command(
-        self, stamp_s: float, values: Sequence[float], now_s: float, *, yaw_rate: float = 0.0, lands: bool = False
+        self,
+        stamp_s: float,
+        values: Sequence[float],
+        now_s: float,
+        *,
+        yaw_rate: float = 0.0,
+        lands: bool = False,
+        refusal: str = "",
     ) -> bool:
         """Take a command (D,); return whether it is to be passed on.
 
         ``yaw_rate`` [rad/s] is sent with it. One that ``lands`` only makes a vehicle descend, and may pass during an
-        emergency stop.
+        emergency stop. A ``refusal`` is the code of `command_checks.CommandChecks` for its content.
         """
         self.commands += 1
         self._watch_station(now_s)
         valid = self._yaw_rate_is_valid(yaw_rate) and self._is_valid_command(stamp_s, values, now_s)
+        if valid and refusal:
+            self._restart(refusal)
+            valid = False
         unheard = self._heartbeat_s and self._beat is None
         passes = valid and not (self._foreign or self._invalid_code or unheard) and (lands or not self.is_stopped)
         self.refused += not passes

@@ -243,16 +243,20 @@ def _guard(fleet: Fleet, robot: str) -> Interfaces:
     published = [absolute(own.link.topics["cmd_vel"], robot), f"/{robot}/guard_status", DIAGNOSTICS_TOPIC]
     subscribed = [f"/{robot}/cmd_vel_policy", ESTOP_TOPIC, f"/{robot}/estop"]
     services = ["estop", "rearm"]
-    if CommandWire(robot, own.spec, own.link.profile).needs_place:
-        subscribed += [topic.absolute for topic in sensed_topics(own)]
+    sensor = PoseSourceReader(own)
+    poses = [topic.absolute for topic in sensor.topics]
+    if sensor.transform_topic:
+        poses.append(absolute(sensor.transform_topic, robot))
+    subscribed += poses
+    optional = [] if CommandWire(robot, own.spec, own.link.profile).needs_place else poses  # for an arena only
     if own.has_flight_phases:
         published.append(f"/{robot}/flight_request")
         subscribed += [f"/{robot}/flight_order", f"/{robot}/vehicle_state"]
         services.append("motors_off")
-    optional = [HEARTBEAT_TOPIC] if fleet.estop_heartbeat_s else []  # not in lock-step
-    return _interfaces(
-        published, [*subscribed, *optional], [f"/{robot}/guard/{service}" for service in services], optional=optional
-    )
+    if fleet.estop_heartbeat_s:
+        subscribed.append(HEARTBEAT_TOPIC)
+        optional = [*optional, HEARTBEAT_TOPIC]  # not in lock-step
+    return _interfaces(published, subscribed, [f"/{robot}/guard/{service}" for service in services], optional=optional)
 
 
 def _driver(fleet: Fleet, robot: str) -> Interfaces:

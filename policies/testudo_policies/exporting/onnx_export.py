@@ -26,8 +26,9 @@ from jax2onnx.plugins import jax as jax_converters
 from jax2onnx.plugins import plugin_system
 
 from testudo_deploy.contract.contract import METADATA_KEY, NEIGHBOURS, Contract, TestVector
-from testudo_deploy.contract.onnx_policy import open_session, read_header
+from testudo_deploy.contract.onnx_policy import open_session
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.policy_header import read_header
 from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
 from testudo_deploy.files.atomic_files import whole_file
 from testudo_hardware.errors import TestudoError

@@ -14,8 +14,8 @@ from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, turns
 from testudo_deploy.contract.contract import policy_signals
 from testudo_deploy.contract.messages import SegmentEnds, TickRecord
-from testudo_deploy.contract.onnx_policy import ArtefactError
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.policy_header import ArtefactError
 from testudo_deploy.control.control_loop import slots_first
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.flight_column import landing_shield

@@ -4,7 +4,7 @@ import onnx
 import pytest
 from tests.deploy.tiny_policy import make_tiny_policy
 
-from testudo_deploy.contract.onnx_policy import ArtefactError, read_header
+from testudo_deploy.contract.policy_header import ArtefactError, read_header
 from testudo_hardware.spec import load_robot
 
 

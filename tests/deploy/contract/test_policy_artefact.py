@@ -15,8 +15,8 @@ from tests.deploy.tiny_policy import (
 )
 
 from testudo_deploy.contract.contract import METADATA_KEY, PolicyContractError
-from testudo_deploy.contract.onnx_policy import ArtefactError
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.policy_header import ArtefactError
 from testudo_deploy.shield.projection_margins import SHIELD_VERSION
 from testudo_hardware.spec import load_robot
 

@@ -313,3 +313,15 @@ def test_without_a_required_heartbeat_silence_of_the_station_is_nothing():
     _, passed = drive(made, 10.0, 5.0)
     assert passed[-1]
     assert made.lost_after_s == 0.0
+
+
+@pytest.mark.parametrize("code", ["limits", "no_pose", "arena"])
+def test_a_command_whose_content_is_refused_brakes_until_a_second_of_others(passing, code):
+    made, now_s = passing
+    now_s += PERIOD_S
+    assert not made.command(now_s, (0.1, 0.0), now_s, refusal=code)
+    assert (made.watch(now_s), made.code) == (True, code)
+    assert made.sentence == SENTENCES[code]
+    _, passed = drive(made, now_s + PERIOD_S, 1.2)
+    assert not passed[0]
+    assert passed[-1]

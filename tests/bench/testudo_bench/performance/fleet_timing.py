@@ -42,7 +42,7 @@ def bench_fleet(
     for size in sizes:
         say(f"{size} robots")
         with tempfile.TemporaryDirectory() as folder:
-            found.append(_measured(_fleet(Path(folder), size), Path(folder) / "run", 60 * minutes))
+            found.append(_measured(fleet_at_50_hz(Path(folder), size), Path(folder) / "run", 60 * minutes))
     title = f"fleet at 50 Hz, {60 * minutes:.0f} s each: policies, guards, plant, recorder and station on this machine"
     columns = ("robots", "ticks on time", "bar", "odometry to actuator, p50", "p99", "bar of p99", "cores used")
     shares = BenchResult(
@@ -54,7 +54,7 @@ def bench_fleet(
     return BenchResult(title, columns, [_shown(values) for values in found], {"fleets": found}, (shares,))
 
 
-def _fleet(folder: Path, size: int) -> Fleet:
+def fleet_at_50_hz(folder: Path, size: int) -> Fleet:
     """Write a fleet with odometry at the control rate."""
     fleet = write_fleet(folder, count=size)
     profile = Path(__file__).parents[1] / "fault_matrix" / _LINK
@@ -68,10 +68,10 @@ def _fleet(folder: Path, size: int) -> Fleet:
 
 def _measured(fleet: Fleet, run: Path, measured_s: float) -> dict[str, Any]:
     """Drive a fleet and return its figures; robots that did not start count as well."""
-    processes = FleetProcesses(_plan(fleet, run))
+    processes = FleetProcesses(plan_of(fleet, run))
     events = []
     with processes:
-        missing = _wait_until_active(processes, fleet.names)
+        missing = wait_until_active(processes, fleet.names)
         time.sleep(_WARM_UP_S + measured_s)
         end_s = time.monotonic()
     while (event := processes.next_event(0.2)) is not None:
@@ -91,7 +91,7 @@ def _measured(fleet: Fleet, run: Path, measured_s: float) -> dict[str, Any]:
     }
 
 
-def _plan(fleet: Fleet, run: Path) -> tuple[ProcessPlan, ...]:
+def plan_of(fleet: Fleet, run: Path) -> tuple[ProcessPlan, ...]:
     """Return the plan with odometry of constant age, so that it arrives at the control rate.
 
     By default its age varies between 20 and 60 ms, which shifts arrivals by up to a period: then a tick waits with the
@@ -104,7 +104,7 @@ def _plan(fleet: Fleet, run: Path) -> tuple[ProcessPlan, ...]:
     )
 
 
-def _wait_until_active(processes: FleetProcesses, names: Sequence[str]) -> list[str]:
+def wait_until_active(processes: FleetProcesses, names: Sequence[str]) -> list[str]:
     """Wait up to 60 s until all robots drive; return the names of those that do not."""
     active, end_s = set(), time.monotonic() + _START_S
     while len(active) < len(names) and time.monotonic() < end_s:

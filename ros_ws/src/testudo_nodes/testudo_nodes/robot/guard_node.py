@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -19,12 +20,13 @@ from rclpy.task import Future
 from std_msgs.msg import Bool, UInt64
 from std_srvs.srv import Trigger
 
-from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
+from testudo_deploy.guard.command_checks import CommandChecks
 from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
+from testudo_deploy.guard.guard_bounds import load_bounds
 from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC, foreign_publishers
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.crazyswarm2 import SetPointLeader
 from testudo_hardware.links.link_profile import with_stamped_commands
@@ -32,6 +34,7 @@ from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import (
     CommandReading,
     Measurement,
+    OdometryReading,
     WireError,
     convert_clock_s,
     read_command,
@@ -84,7 +87,8 @@ class GuardNode(Node):
         self._epoch = "lock-step" if self._node_clock.in_lock_step else uuid.uuid4().hex
         self.priority = self._node_clock.priority
         self._flight = GuardFlight(self, self._node_clock, robot) if robot.has_flight_phases else None
-        self._leader = self._lead_set_points(robot) if self._wire.needs_place else None
+        self._leader = SetPointLeader(oldest_s=robot.pose.max_age_s) if self._wire.needs_place else None
+        self._content = self._command_checks(fleet, robot)
         self._connect()
         self._cpu = CpuMeter()
 
@@ -101,24 +105,29 @@ class GuardNode(Node):
             profile = with_stamped_commands(profile, stamped)
         return CommandWire(robot.name, robot.spec, profile)
 
-    def _lead_set_points(self, robot: FleetRobot) -> SetPointLeader:
-        """Subscribe to the pose of the drone, for position set-points.
+    def _command_checks(self, fleet: Fleet, robot: FleetRobot) -> CommandChecks:
+        """Return the checks of commands; subscribe to the robot's own pose, for them and for position set-points.
 
         Raises:
-            TestudoError: a message type is not installed, or the robot has no pose.
+            TestudoError: a message type is not installed, or the policy file cannot be read.
         """
-        if robot.pose is None:
-            raise TestudoError(f"robot {robot.name}: position set-points need the drone's pose; found no `pose`")
-        leader = SetPointLeader(oldest_s=robot.pose.max_age_s)
+        policy = Path(text_parameter(self, "policy", "the policy file, which holds the arena"))
+        bounds = load_bounds(policy, fleet.team_of(self._name).policy_sha256, self._spec)
+        oldest_s = robot.pose.max_age_s + self._spec.control_period_s
+        checks = CommandChecks(self._spec, bounds, oldest_pose_s=oldest_s, lands=robot.has_flight_phases)
 
         def see(reading: Measurement, _: float) -> None:
-            leader.see(PlanarTransform(reading.position_world, reading.yaw), reading.stamp_s)
+            if self._leader is not None:
+                self._leader.see(PlanarTransform(reading.position_world, reading.yaw), reading.stamp_s)
+            if isinstance(reading, OdometryReading):
+                checks.see_pose(reading.stamp_s, reading.position_world, reading.yaw, reading.velocity)
 
         def subscribe(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
             self._node_clock.subscribe(kind, topic, callback, REQUESTED[quality])
 
-        PoseSubscription(self._node_clock.clocks, robot).begin(subscribe, see, self._warn)
-        return leader
+        if self._leader is not None or bounds is not None:
+            PoseSubscription(self._node_clock.clocks, robot).begin(subscribe, see, self._warn)
+        return checks
 
     def _warn(self, error: Exception) -> None:
         self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
@@ -179,7 +188,10 @@ class GuardNode(Node):
             and reading.yaw_rate == 0
             and self._flight.guard.may_descend(reading.command, now_s)
         )
-        if self._guard.command(reading.stamp_s, reading.command, now_s, yaw_rate=reading.yaw_rate, lands=lands):
+        code = self._content.refusal(reading.command, now_s)
+        if self._guard.command(
+            reading.stamp_s, reading.command, now_s, yaw_rate=reading.yaw_rate, lands=lands, refusal=code
+        ):
             self._silence.reset()
             if self._guard.code:
                 self._landed_s = now_s
@@ -307,6 +319,7 @@ class GuardNode(Node):
         if self._wire.profile.stamps.value == "ros":
             ros_now_s, now_s = self._node_clock.clocks()
             reading = replace(reading, stamp_s=convert_clock_s(reading.stamp_s, now_s, ros_now_s))
+        self._content.note_sent(self._node_clock.now_s(), reading.command)
         self._command.publish(self._wire.encode(self._message(), reading, at))
 
     def _publish_status(self, now_s: float) -> None:

@@ -1,0 +1,39 @@
+"""Where the guard lets the centre of its robot be: the arena of the policy file, with the margin of its own check."""
+
+from pathlib import Path
+
+from testudo_deploy.contract.policy_header import read_policy_contract
+from testudo_deploy.guard.command_checks import Bounds, KeepOut
+from testudo_deploy.shield.arena import Arena, Ball, Block, Obstacle
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_hardware.spec import RobotSpec
+
+
+def load_bounds(policy: Path, sha256: str, spec: RobotSpec) -> Bounds | None:
+    """Return the bounds for a robot from its policy file; None if its world has no walls.
+
+    The file is read without the policy's runtime.
+
+    Raises:
+        TestudoError: the file cannot be read, is another one, or holds no valid contract.
+    """
+    arena = read_policy_contract(policy, sha256).arena
+    return None if arena is None else guard_bounds(spec, arena)
+
+
+def guard_bounds(spec: RobotSpec, arena: Arena) -> Bounds:
+    """Return the bounds of an arena.
+
+    The shield keeps its stop tubes `wall_m` from walls. Two estimates of one place can differ by twice the error of the
+    position, so that with the same margin the guard would brake for commands that the shield has checked.
+    """
+    margin_m = stop_tube_parameters(spec).wall_m - 2 * spec.position_error_m
+    return Bounds(arena.low_world, arena.high_world, tuple(map(_keep_out, arena.obstacles)), margin_m)
+
+
+def _keep_out(obstacle: Obstacle) -> KeepOut:
+    if isinstance(obstacle, Ball):
+        return KeepOut(obstacle.centre_world, obstacle.centre_world, obstacle.radius_m)
+    if isinstance(obstacle, Block):
+        return KeepOut(obstacle.centre_world, obstacle.centre_world, 0.0, obstacle.half_size_m, obstacle.yaw)
+    return KeepOut(obstacle.start_world, obstacle.end_world, obstacle.radius_m)

@@ -1,0 +1,288 @@
+"""`testudo bench estop`: time from the start of `testudo estop` to the last guard's confirmation, at full load.
+
+Each half runs in a process of its own, once with the rights of this user and once without real-time rights.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from std_msgs.msg import Bool
+from std_srvs.srv import Trigger
+
+from testudo_bench.performance.fleet_timing import fleet_at_50_hz, plan_of, wait_until_active
+from testudo_deploy.commands.report import BenchResult
+from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC
+from testudo_deploy.station.stop_channel import RELEASE, StopClients
+from testudo_hardware.errors import TestudoError
+from testudo_nodes.common.process_priority import PRIORITIES, set_realtime_priority
+from testudo_nodes.common.qos import OFFERED
+from testudo_nodes.station.status_listener import StatusListener
+
+_ROBOTS, _REPEATS, _QUICK = 4, 50, 3
+BARS = {"resident": 0.5, "cold": 3.0}
+"""Longest time [s] with the resident process, and without it."""
+_WARM_UP_S, _PATIENCE_S, _DRIVING_S, _STEP_S = 5.0, 20.0, 0.5, 0.2
+_DROP_CAPABILITY, _SYS_NICE = 24, 23  # prctl(2), capabilities(7)
+_RIGHTS = ("with", "without")
+_SPIN = "import os; os.nice({nice})\nwhile True: pass"
+_NICENESS = {True: 0, False: 19}
+"""Of the processes that keep the cores busy, with and without real-time rights: at the fleet's own priority they would
+keep its robots from driving."""
+_RECENTLY_S = 2.0
+_NEXT_REQUEST = {
+    "idle": ("policy/change_state", ChangeState, lambda: _transition(Transition.TRANSITION_ACTIVATE)),
+    "fault": ("policy/change_state", ChangeState, lambda: _transition(Transition.TRANSITION_DEACTIVATE)),
+    "stopped": ("guard/rearm", Trigger, Trigger.Request),
+    "armed": ("policy/start", Trigger, Trigger.Request),
+}
+"""By mode: the request of an operator that brings a robot towards driving."""
+
+
+def bench_estop(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[[str], None] = print) -> BenchResult:
+    """Stop four driving robots by `testudo estop` while a further process keeps every core busy.
+
+    With the resident process of the station and without it, with real-time rights and without them. The time is from
+    the start of the command, as from a shell, to the report of the last guard that it is stopped. The robots drive
+    again before each stop.
+
+    Args:
+        repeats: stops in each of the four cases.
+        quick: three stops in each.
+        say: receives progress messages.
+    """
+    found: dict[str, Any] = {}
+    for rights in _RIGHTS:
+        if rights == "with" and not _may_schedule():
+            say("this user has no real-time rights: only the half without them is run")
+            continue
+        found[rights] = _half(rights, _QUICK if quick else repeats, say)
+    cases = [
+        {"rights": rights, "command": command, "idle_share": half["idle_share"], **_figures(half[command], command)}
+        for rights, half in found.items()
+        for command in BARS
+    ]
+    columns = ("real-time rights", "command", "stops", "median", "worst", "bar", "missed", "idle share of the cores")
+    title = f"emergency stop of {_ROBOTS} driving robots, all cores busy"
+    return BenchResult(title, columns, [_shown(case) for case in cases], {"cases": cases})
+
+
+def _figures(stops: Sequence[Mapping[str, Any]], command: str) -> dict[str, Any]:
+    times = [stop["time_s"] for stop in stops if stop["time_s"] is not None]
+    missed = sum(stop["time_s"] is None or stop["status"] != 0 for stop in stops)
+    worst_s = max(times, default=None)
+    return {
+        "stops": len(stops),
+        "times_s": times,
+        "median_s": statistics.median(times) if times else None,
+        "worst_s": worst_s,
+        "missed": missed,
+        "bar_s": BARS[command],
+        "passed": bool(stops) and not missed and worst_s is not None and worst_s <= BARS[command],
+    }
+
+
+def _shown(case: Mapping[str, Any]) -> tuple[str, ...]:
+    seconds = ("-" if case[key] is None else f"{case[key]:.2f} s" for key in ("median_s", "worst_s"))
+    command = "with the resident process" if case["command"] == "resident" else "cold"
+    bar = f"≤ {case['bar_s']:g} s"
+    idle = f"{100 * case['idle_share']:.0f} %"
+    return (case["rights"], command, str(case["stops"]), *seconds, bar, str(case["missed"]), idle)
+
+
+def _half(rights: str, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Run both cases in a process with or without real-time rights.
+
+    Raises:
+        TestudoError: that process failed.
+    """
+    words = [sys.executable, "-m", __name__, str(repeats)]
+    before = _give_up_rights if rights == "without" else None
+    with subprocess.Popen(
+        words,
+        preexec_fn=before,  # noqa: PLW1509 -- no other thread holds a lock that it needs
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        found: dict[str, Any] = {}
+        for line in process.stdout or ():
+            values = json.loads(line)
+            found |= values.get("found", {})
+            if "said" in values:
+                say(f"{rights} real-time rights: {values['said']}")
+    if process.returncode != 0 or not found:
+        raise TestudoError(f"bench estop: the half {rights} real-time rights failed (exit status {process.returncode})")
+    return found
+
+
+def _give_up_rights() -> None:
+    """Give up real-time scheduling and lower niceness, for this process and all that it starts."""
+    resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
+    ctypes.CDLL(None).prctl(_DROP_CAPABILITY, _SYS_NICE, 0, 0, 0)
+
+
+def _may_schedule() -> bool:
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:
+        return False
+    os.sched_setscheduler(0, *before)
+    return True
+
+
+@dataclass
+class _Guards:
+    """The newest reports of the robots; takes the messages of a `StatusListener`."""
+
+    codes: dict[str, tuple[str, float]] = field(default_factory=dict)  # code of the guard, and arrival [s]
+    modes: dict[str, str] = field(default_factory=dict)
+    passed_s: dict[str, float] = field(default_factory=dict)  # the newest report that commands pass
+    stopped_s: dict[str, float] = field(default_factory=dict)  # first report of the emergency stop
+
+    def on_guard_status(self, robot: str, values: dict[str, str], received_s: float) -> None:
+        self.codes[robot] = (values.get("code", "unreadable"), received_s)
+        if values.get("code") == "":
+            self.passed_s[robot] = received_s
+        if values.get("code") == "estop":
+            self.stopped_s.setdefault(robot, received_s)
+
+    def on_mode(self, robot: str, sentence: str, values: dict[str, str], received_s: float) -> None:
+        self.modes[robot] = values.get("mode", "")
+
+    def on_battery(self, robot: str, share: float, voltage_v: float) -> None:
+        pass
+
+    def have_driven(self, names: Sequence[str]) -> bool:
+        """Return whether every robot drove within the last moments; without real-time rights they brake at times."""
+        return all(time.monotonic() - self.passed_s.get(name, 0.0) < _RECENTLY_S for name in names)
+
+
+def _transition(number: int) -> Any:
+    return ChangeState.Request(transition=Transition(id=number))
+
+
+class _Fleet:
+    """A driving fleet that is stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.fleet = fleet_at_50_hz(folder, _ROBOTS)
+        self.processes = FleetProcesses(plan_of(self.fleet, folder / "run"))
+        self.guards = _Guards()
+
+    @contextmanager
+    def driving(self) -> Iterator[None]:
+        """Run the fleet with busy cores."""
+        with self.processes:
+            missing = wait_until_active(self.processes, self.fleet.names)
+            if missing:
+                raise TestudoError(f"bench estop: {', '.join(missing)} did not start")
+            os.environ |= {key: value for key, value in self.processes.environment().items() if key.startswith("FAST")}
+            words = [sys.executable, "-c", _SPIN.format(nice=_NICENESS[_may_schedule()])]
+            spinners = [subprocess.Popen(words) for _ in os.sched_getaffinity(0)]
+            try:
+                with StatusListener(self.guards, self.processes.domain_id, local=True) as self.listener:
+                    self._level = self.listener.node.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
+                    set_realtime_priority(PRIORITIES["observer"], alone=True)
+                    self.listener.listen(_WARM_UP_S)
+                    yield
+            finally:
+                for spinner in spinners:
+                    spinner.kill()
+
+    def stop_once(self) -> dict[str, Any]:
+        """Stop the fleet by the command; return the time to the last confirmation and the exit status."""
+        self._make_drive()
+        names = self.fleet.names
+        self.guards.stopped_s.clear()
+        words = ["estop", str(self.fleet.file), "--local", "--domain", str(self.processes.domain_id)]
+        program = Path(sys.executable).with_name("testudo")
+        begin_s = time.monotonic()
+        with subprocess.Popen([program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as command:
+            self.listener.listen(_PATIENCE_S, enough=lambda: len(self.guards.stopped_s) == len(names))
+            while command.poll() is None and time.monotonic() < begin_s + _PATIENCE_S:
+                self.listener.listen(_STEP_S)
+            command.kill()
+        complete = len(self.guards.stopped_s) == len(names)
+        time_s = max(self.guards.stopped_s.values()) - begin_s if complete else None
+        return {"time_s": time_s, "status": command.returncode}
+
+    def _make_drive(self) -> None:
+        """Release the stop, rearm and start all robots.
+
+        Raises:
+            TestudoError: they do not drive.
+        """
+        names, end_s = self.fleet.names, time.monotonic() + 3 * _PATIENCE_S
+        self.guards.passed_s.clear()
+        while not self.guards.have_driven(names):
+            if time.monotonic() > end_s:
+                raise TestudoError(f"bench estop: the robots do not drive again: {self.guards}")
+            with StopClients(self.processes.domain_id, RELEASE, local=True) as residents:
+                residents.listen(_STEP_S, enough=lambda residents=residents: residents.complete)
+            self._level.publish(Bool(data=False))
+            for name in names:
+                request = _NEXT_REQUEST.get(self.guards.modes.get(name, ""))
+                if request is not None:
+                    self._call(f"/{name}/{request[0]}", request[1], request[2]())
+            self.listener.listen(_DRIVING_S)
+        self.listener.listen(_DRIVING_S)
+
+    def _call(self, service: str, kind: Any, request: Any) -> None:
+        client = self.listener.node.create_client(kind, service)
+        end_s = time.monotonic() + 1.0
+        while not client.service_is_ready() and time.monotonic() < end_s:
+            self.listener.listen(_STEP_S)
+        future = client.call_async(request)
+        self.listener.listen(1.0, enough=future.done)
+        self.listener.node.destroy_client(client)
+
+
+def _idle_s() -> float:
+    """Return the time [s] that all cores together were idle."""
+    words = Path("/proc/stat").read_text(encoding="ascii").split()
+    return (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
+
+
+def _say(values: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(values) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Run both cases in this process, and print the findings as JSON."""
+    repeats = int(sys.argv[1])
+    with tempfile.TemporaryDirectory() as name:
+        fleet = _Fleet(Path(name))
+        found: dict[str, Any] = {}
+        with fleet.driving():
+            begin_s, idle_s = time.monotonic(), _idle_s()
+            for command in BARS:
+                if command == "cold":
+                    fleet.processes.signal("emergency_stop", signal.SIGKILL)
+                found[command] = []
+                for k in range(repeats):
+                    found[command].append(fleet.stop_once())
+                    _say({"said": f"{command}, {k + 1} of {repeats}: {found[command][-1]}"})
+            cores = len(os.sched_getaffinity(0))
+            found["idle_share"] = (_idle_s() - idle_s) / (time.monotonic() - begin_s) / cores
+        _say({"found": found})
+
+
+if __name__ == "__main__":
+    main()
