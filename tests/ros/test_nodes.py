@@ -95,7 +95,7 @@ def test_a_fleet_starts_arrives_and_ends(driven):
     assert all(distance < 0.1 for distance in driven.distance_m.values())
     assert set(driven.ticks) == {"r0", "r1"}
     robots = {f"{name}/{kind}" for name in ("r0", "r1") for kind in ("guard", "policy")}
-    assert {"plant", "recorder", "station"} | robots == set(driven.cpu_share)
+    assert {"emergency_stop", "plant", "recorder", "station"} | robots == set(driven.cpu_share)
 
 
 def policy_commands(folder, robot):
