@@ -121,6 +121,8 @@ def _half(rights: str, repeats: int, say: Callable[[str], None]) -> dict[str, An
     ) as process:
         found: dict[str, Any] = {}
         for line in process.stdout or ():
+            if not line.startswith("{"):  # of ROS
+                continue
             values = json.loads(line)
             found |= values.get("found", {})
             if "said" in values:

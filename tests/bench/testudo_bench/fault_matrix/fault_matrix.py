@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testudo_bench.fault_matrix.faults import file_faults, peer_faults, process_faults, robot_faults
+from testudo_bench.fault_matrix.faults import file_faults, guard_faults, peer_faults, process_faults, robot_faults
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
 from testudo_deploy.commands.report import BenchResult
@@ -20,6 +20,7 @@ ROWS: tuple[FaultRow, ...] = tuple(
             *peer_faults.ROWS,
             *process_faults.ROWS,
             *file_faults.ROWS,
+            *guard_faults.ROWS,
         ),
         key=lambda row: row.number,
     )

@@ -17,6 +17,7 @@ from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import ParameterValue, ProcessPlan, plan
+from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
@@ -48,7 +49,13 @@ class StalledError(HarnessError):
 
 
 def write_fleet(
-    folder: Path, *, count: int = 3, tracking: bool = False, fast: bool = False, keyed: bool = True
+    folder: Path,
+    *,
+    count: int = 3,
+    tracking: bool = False,
+    fast: bool = False,
+    arena: Arena | None = None,
+    keyed: bool = True,
 ) -> Fleet:
     """Write robot, policy and fleet file into a folder, with a fleet key if ``keyed``, and return the fleet.
 
@@ -58,7 +65,7 @@ def write_fleet(
     spec = load_robot(robot)
     (folder / "robot.toml").write_text(robot.read_text(encoding="utf-8"), encoding="utf-8")
     policy = folder / "policy.onnx"
-    write_go_to_goal_policy(policy, spec, team_size=count)
+    write_go_to_goal_policy(policy, spec, arena=arena, team_size=count)
     robots = tuple(
         FleetRobot(
             f"r{k}",

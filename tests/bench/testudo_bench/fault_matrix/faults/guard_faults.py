@@ -1,0 +1,64 @@
+"""Rows 33 and 34: a policy's process that sends past its shield, and a station that is lost; each has its own fleet."""
+
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes
+from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, write_fleet
+from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.fleet.fleet_writer import save_fleet
+from testudo_deploy.shield.arena import Arena
+
+_UNSHIELDED = "testudo_bench.fault_matrix.harness.unshielded_policy"
+_WALLED = Arena((-1.0, -1.0), (0.8, 3.0))  # the robots drive along x = y, at a wall a metre away
+_REACHES_S, _REPEATS_S = 30.0, 3.0
+_HEARTBEAT_S = 1.0
+
+
+def past_the_shield(folder: Path) -> FaultFinding:
+    """Every policy's process sends its nominal command, straight at the wall: each guard brakes from its own pose."""
+    folder.mkdir(parents=True)
+    fleet = write_fleet(folder, arena=_WALLED)
+    with FleetHarness(folder, fleet, module=_UNSHIELDED) as harness:
+        heard = harness.observer.robots
+        try:
+            for name in fleet.names:
+                harness.bring_up(name)
+            for name in fleet.names:
+                found = f"the guard of {name} did not refuse a command"
+                harness.wait(lambda name=name: heard[name].guard_code == "arena", found, _REACHES_S)
+        except HarnessError as error:
+            return FaultFinding(False, None, str(error))
+        time.sleep(_REPEATS_S)  # the policy tries again once a second
+        radius_m = fleet.robots[0].spec.body_radius_m
+        farthest_m = max(reading.position_world[0] for name in fleet.names for _, reading in heard[name].truth)
+    left_m = _WALLED.high_world[0] - radius_m - farthest_m
+    return FaultFinding(left_m > 0, None, f"least distance of a body from the wall: {1e3 * left_m:.0f} mm")
+
+
+def station_lost(folder: Path) -> FaultFinding | None:
+    """The emergency stop of the station dies in a fleet that requires its heartbeat."""
+    folder.mkdir(parents=True)
+    fleet = write_fleet(folder)
+    save_fleet(replace(fleet, estop_heartbeat_s=_HEARTBEAT_S), fleet.file)
+    with FleetHarness(folder, load_fleet(fleet.file)) as harness:
+        try:
+            harness.wait_until_all_drive()
+            return brakes(harness, harness.send("emergency_stop", signal.SIGKILL), code="station_lost")
+        except HarnessError as error:
+            return FaultFinding(False, None, str(error))
+
+
+ROWS = (
+    FaultRow(
+        33,
+        "the policy's process sends past its shield, at a wall",
+        "the guard brakes; no body touches the wall",
+        None,
+        past_the_shield,
+        fleet="none",
+    ),
+    FaultRow(34, "the station is lost", "brake, latched", _HEARTBEAT_S, station_lost, fleet="none"),
+)
