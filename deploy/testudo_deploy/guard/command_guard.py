@@ -64,8 +64,8 @@ class CommandGuard:
         """
         self._dimension, self._dead_man_s, self._yaw_rate_limit = dimension, dead_man_s, yaw_rate_limit
         self._heartbeat_s = heartbeat_s
-        self._beat: tuple[int, float] | None = None
-        """Number of the newest heartbeat, and when it came."""
+        self._beat: tuple[str, float] | None = None
+        """Content of the newest heartbeat, and when it came."""
         self._lost = False
         """The heartbeat was lost since the last rearm."""
         self._last_stamp_s = -float("inf")
@@ -146,7 +146,7 @@ class CommandGuard:
         self._watch_station(now_s)
         return bool(self.code)
 
-    def hear_heartbeat(self, number: int, now_s: float) -> bool:
+    def hear_heartbeat(self, number: str, now_s: float) -> bool:
         """Take a heartbeat of the station; return whether it is a new one and not a repetition."""
         is_new = self._beat is None or number != self._beat[0]
         if is_new:

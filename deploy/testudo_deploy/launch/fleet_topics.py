@@ -26,7 +26,7 @@ EVENTS_TOPIC = "/plant/events"
 DIAGNOSTICS_TOPIC = "/diagnostics"
 ESTOP_TOPIC = "/estop"  # `std_msgs/Bool`, a level: true stops the whole fleet. A robot's own `estop` stops that robot
 HEARTBEAT_TOPIC = "/station_heartbeat"
-"""`std_msgs/UInt64`, a number that grows: the emergency stop of the station can be reached."""
+"""`std_msgs/String` with a number that changes: the emergency stop of the station can be reached."""
 MARKERS_TOPIC = "/fleet/markers"
 """`visualization_msgs/MarkerArray` in the frame that the fleet shares; for viewers only, not recorded."""
 SCORE_TOPIC = "/task/score"

@@ -273,7 +273,7 @@ def with_heartbeat(heartbeat_s=1.0, *, beats=True):
     for k in range(76):
         now_s = 10.0 + k * PERIOD_S
         if beats and k % 5 == 0:
-            made.hear_heartbeat(k, now_s)
+            made.hear_heartbeat(str(k), now_s)
         made.watch(now_s)
         passed = made.command(now_s - 0.001, (0.1, 0.0), now_s)
     return made, now_s, passed
@@ -282,7 +282,7 @@ def with_heartbeat(heartbeat_s=1.0, *, beats=True):
 def test_a_guard_that_never_heard_the_station_passes_nothing_and_one_that_did_passes():
     made, now_s, passed = with_heartbeat(beats=False)
     assert (passed, made.code, made.is_stopped) == (False, "station_unheard", False)
-    made.hear_heartbeat(1, now_s)
+    made.hear_heartbeat("1", now_s)
     assert made.command(now_s + PERIOD_S, (0.1, 0.0), now_s + PERIOD_S)
     assert with_heartbeat()[2]
 
@@ -291,11 +291,11 @@ def test_a_lost_station_stops_within_the_configured_time_until_it_is_back_and_so
     made, now_s, _ = with_heartbeat(1.0)  # the last heartbeat came with the last command
     for k in range(1, 60):
         now_s += PERIOD_S
-        made.hear_heartbeat(75, now_s)  # a relay that repeats the last one is no sign of life
+        made.hear_heartbeat("75", now_s)  # a relay that repeats the last one is no sign of life
         assert made.command(now_s, (0.1, 0.0), now_s) == (k * PERIOD_S < 1.0 - EARLY_S - 1e-9)
     assert (made.code, made.is_stopped, made.stops) == ("station_lost", True, 1)
     assert "heartbeat is not heard" in made.rearm(now_s).sentence
-    made.hear_heartbeat(1, now_s)  # a restarted station begins anew
+    made.hear_heartbeat("1", now_s)  # a restarted station begins anew
     now_s, passed = drive(made, now_s + PERIOD_S, 0.9)
     assert (any(passed), made.code) == (False, "station_lost")  # nothing drives on by itself
     assert made.rearm(now_s).granted
@@ -304,7 +304,7 @@ def test_a_lost_station_stops_within_the_configured_time_until_it_is_back_and_so
 
 def test_a_gap_between_two_heartbeats_that_nobody_watched_is_a_loss_too():
     made, now_s, _ = with_heartbeat(0.5)
-    made.hear_heartbeat(99, now_s + 0.6)
+    made.hear_heartbeat("99", now_s + 0.6)
     assert made.code == "station_lost"
 
 

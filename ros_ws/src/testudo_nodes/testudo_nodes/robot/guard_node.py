@@ -17,7 +17,7 @@ from geometry_msgs.msg import TwistStamped
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.task import Future
-from std_msgs.msg import Bool, UInt64
+from std_msgs.msg import Bool, String
 from std_srvs.srv import Trigger
 
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
@@ -164,7 +164,7 @@ class GuardNode(Node):
             for quality in ("estop", "estop_level", "estop_button"):
                 clock.subscribe_outside(Bool, topic, self._estop_callback(topic), REQUESTED[quality])
         if self._guard.lost_after_s:
-            clock.subscribe(UInt64, HEARTBEAT_TOPIC, self._on_heartbeat, REQUESTED["station_heartbeat"])
+            clock.subscribe(String, HEARTBEAT_TOPIC, self._on_heartbeat, REQUESTED["station_heartbeat"])
             self._station = clock.every(self._guard.lost_after_s, self._watch)
         self.create_service(Trigger, "~/estop", self._on_stop)
         self.create_service(Trigger, "~/rearm", self._on_rearm)
@@ -200,7 +200,7 @@ class GuardNode(Node):
                 return
         self._watch()
 
-    def _on_heartbeat(self, message: UInt64) -> None:
+    def _on_heartbeat(self, message: String) -> None:
         if self._guard.hear_heartbeat(message.data, self._node_clock.now_s()):
             self._station.reset()
         self._watch()

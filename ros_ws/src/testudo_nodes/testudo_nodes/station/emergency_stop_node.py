@@ -15,7 +15,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.node import Node
 from rclpy.task import Future
 from sensor_msgs.msg import Joy
-from std_msgs.msg import Bool, UInt64
+from std_msgs.msg import Bool, String
 
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import LOOPBACK, ros_domain_id
@@ -55,7 +55,7 @@ class EmergencyStopNode(Node):
         self._state = ResidentStop(fleet.names)
         self._beats = 0
         self._level = self.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
-        self._heartbeat = self._node_clock.publisher(UInt64, HEARTBEAT_TOPIC, OFFERED["station_heartbeat"])
+        self._heartbeat = self._node_clock.publisher(String, HEARTBEAT_TOPIC, OFFERED["station_heartbeat"])
         self._node_clock.subscribe(Bool, ESTOP_TOPIC, self._on_level, REQUESTED["estop"])
         for name in fleet.names:
             take = functools.partial(self._on_guard, name)
@@ -150,7 +150,7 @@ class EmergencyStopNode(Node):
             self._level.publish(Bool(data=True))
         if self._channel is None or self._channel.is_alive:
             self._beats += 1
-            self._heartbeat.publish(UInt64(data=self._beats))
+            self._heartbeat.publish(String(data=str(self._beats)))
 
 
 def main() -> None:

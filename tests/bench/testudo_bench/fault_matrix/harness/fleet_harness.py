@@ -59,11 +59,13 @@ def write_fleet(
 ) -> Fleet:
     """Write robot, policy and fleet file into a folder, with a fleet key if ``keyed``, and return the fleet.
 
-    Every robot drives along x = y: the policy limits each axis by itself, so this direction gives top speed.
+    Goals are far away, or on a wall of the arena. Every robot drives along x = y: the policy limits each axis alone,
+    so this direction gives top speed.
     """
     robot, spacing_m = (FAST_ROBOT_FILE, FAST_SPACING_M) if fast else (ROBOT_FILE, SPACING_M)
     spec = load_robot(robot)
     (folder / "robot.toml").write_text(robot.read_text(encoding="utf-8"), encoding="utf-8")
+    far_m = FAR_M if arena is None else arena.high_world[0]
     policy = folder / "policy.onnx"
     write_go_to_goal_policy(policy, spec, arena=arena, team_size=count)
     robots = tuple(
@@ -72,7 +74,7 @@ def write_fleet(
             str(folder / "robot.toml"),
             (0.0, spacing_m * k),
             0.0 if fast else math.pi / 4,
-            (FAR_M, spacing_m * k + FAR_M),
+            (far_m, spacing_m * k + far_m),
             spec,
         )
         for k in range(count)
