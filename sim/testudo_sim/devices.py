@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState
+from testudo_deploy.shield.deadlock_resolution import DeadlockState
 from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint
@@ -87,6 +88,7 @@ def _text(path: str) -> str:
 
 for _type in (
     BrakeMonitorState,
+    DeadlockState,
     LagResponse,
     MotionState,
     PeerTable,

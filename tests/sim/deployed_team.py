@@ -37,13 +37,17 @@ def deployed(name="gritsbot_x", size=2, *, longest=2, **changes):
 
 
 def begin(team, deployment, place, yaw, faults, seed=0, *, spread=1.0, velocity=None):
-    """Return the state of worlds in which robots are at places (D, N, E), at rest or with a velocity."""
+    """Return the state of worlds in which robots are at places (D, N, E), at rest or with a velocity.
+
+    Without the deadlock rule: the wanted velocities are exactly those of the test.
+    """
     worlds = place.shape[-1]
     keys = jax.random.split(jax.random.key(seed), worlds)
 
     def start(keys, place, yaw, faults, velocity):
         parameters = draw_parameters(keys, team.model.spec, team.channels, spread)
-        return start_deployed(team, deployment, place, yaw, parameters, faults, velocity)
+        alone = jnp.zeros(worlds, bool)
+        return start_deployed(team, deployment, place, yaw, parameters, faults, velocity, resolves=alone)
 
     velocity = None if velocity is None else jnp.asarray(velocity, jnp.float32)
     return jax.jit(start, compiler_options=QUICK)(

@@ -186,3 +186,8 @@ def policy_signals(
         "neighbour_valid": xp.astype(table.valid, dtype),
         **task,
     }
+
+
+def slots_first(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the signals of one robot with the component last: (D,), (K, D) and (K,)."""
+    return {name: value.T for name, value in signals.items()}

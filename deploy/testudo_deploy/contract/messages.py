@@ -117,8 +117,8 @@ class PeerMessage(Envelope):
 class TickRecord(Envelope):
     """Inputs and results of one control tick, written by the control loop."""
 
-    SCHEMA = "testudo/tick/3"
-    OLDER = {"testudo/tick/2": _RENAMED}  # noqa: RUF012
+    SCHEMA = "testudo/tick/4"
+    OLDER = {"testudo/tick/2": _RENAMED, "testudo/tick/3": {}}  # noqa: RUF012
 
     robot: str
     sequence: int
@@ -163,3 +163,6 @@ class TickRecord(Envelope):
     reason: str  # code of the brake reason; empty if the robot was not braked
     nominal_yaw_rate: float = 0.0  # [rad/s], from the policy; 0 if it commands none, or there is no nominal command
     sent_yaw_rate: float = 0.0  # [rad/s], within the limits of the contract; 0 whenever the robot is braked
+    deadlock_memory: Vector = ()
+    """Memory of the deadlock rule after the tick, see `DeadlockState`; empty in a tick without the rule. It turned the
+    nominal velocity by the third number [rad] before the shield."""

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from testudo_deploy.contract.command_types import check_shielded, limited_yaw_rate, split_output, turns
-from testudo_deploy.contract.contract import policy_signals
+from testudo_deploy.contract.contract import policy_signals, slots_first
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, Announcer, FlightPhase, PoseSample, Tick, tick_record
+from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
 from testudo_deploy.control.pose_validator import MotionMonitor, PoseValidator
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
@@ -74,6 +75,7 @@ class ControlLoop:
         self._model = motion_model(spec)
         self._shield = Shield(self._model, contract.shield, stop_tube_parameters(spec), contract.arena)
         self._landing = landing_shield(self._shield)
+        self._deadlock = DeadlockResolver(contract.shield, contract.control_period_s, spec.dimension)
         self._decision_ticks, self._command = contract.decision_ticks, contract.command
         self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
@@ -215,6 +217,7 @@ class ControlLoop:
         if tick.reason:
             tick.result = None
             self._nominal, nominal = None, None  # the policy decides again after a brake
+            self._deadlock.reset()
         else:
             nominal, tick.nominal_yaw_rate = self._nominal, self._yaw_rate
             tick.yaw_rate = limited_yaw_rate(self._command, self._yaw_rate)
@@ -256,8 +259,10 @@ class ControlLoop:
         """
         landing = self._flight.velocity_world
         pose, estimate, stop = self._locate(tick)
-        if landing is None:
-            self._check_motion()
+        if landing is None and self._motion.finding:
+            raise BrakeReason(self._motion.finding)
+        if landing is None and self._pose_validator.jumps_often:
+            raise BrakeReason("pose_restless")
         own_space, table, peers = self._check_peers(tick, pose)
         if landing is None:
             if order:
@@ -293,12 +298,6 @@ class ControlLoop:
         tick.estimate = estimate = estimate_state(self._model, measured, tick.pending, pending_s)
         tick.stop = stop = self._model.stopping_point(estimate)
         return pose, estimate, stop
-
-    def _check_motion(self) -> None:
-        if self._motion.finding:
-            raise BrakeReason(self._motion.finding)
-        if self._pose_validator.jumps_often:
-            raise BrakeReason("pose_restless")
 
     def _check_clock(self, now_s: float) -> None:
         """Brake while the clock is behind; once it runs on from there, as after a jump, forget what came before."""
@@ -389,12 +388,12 @@ class ControlLoop:
         tick.decided = True
 
     def _check_command(self, tick: Tick, inputs: ShieldInputs, space: ReservedSpace, shield: Shield) -> None:
-        tick.result, space = shield.step(inputs, space, self._nominal, np.array(float(self._sequence + 1)))
+        nominal = self._nominal
+        if shield is self._shield and nominal is not None:  # a landing keeps its direction
+            nominal = self._deadlock.turned(inputs.stop.position_world, inputs.table, nominal)
+            tick.deadlock_memory = self._deadlock.memory
+        tick.result, space = shield.step(inputs, space, nominal, np.array(float(self._sequence + 1)))
         if int(tick.result.status) == ShieldStatus.BRAKED:
             raise BrakeReason("shield_braked")
+        self._deadlock.moved(tick.result.control_velocity_world)
         self._space = space
-
-
-def slots_first(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the signals of one robot with the component last: (D,), (K, D) and (K,)."""
-    return {name: value.T for name, value in signals.items()}

@@ -58,6 +58,7 @@ class Tick:
     space: ReservedSpace | None = None  # what the robot had reserved when the tick began
     decided: bool = False
     result: ShieldResult | None = None
+    deadlock_memory: tuple[float, ...] = ()  # of the deadlock rule after the tick, if it ran
     nominal_yaw_rate: float = 0.0  # [rad/s], of a policy that commands one
     yaw_rate: float = 0.0  # [rad/s] that is sent
     reason: str = ""
@@ -109,6 +110,7 @@ def tick_record(
         reason=tick.reason,
         nominal_yaw_rate=tick.nominal_yaw_rate,
         sent_yaw_rate=tick.yaw_rate,
+        deadlock_memory=tick.deadlock_memory,
     )
 
 

@@ -62,9 +62,12 @@ def resolve_deadlock(
     speed = length(nominal_world)
     offset = extrapolated(neighbours, shield.hold_s) - control_point_world[:, None, ...]
     wants = speed > 0.05 * shield.peer_speed_m_s
-    wish = _turned(nominal_world, memory.turn_rad)
-    made = xp.clip(dot(wish, moved_world) / (speed**2 + TINY), 0.0, 1.0)
-    back = _turned(nominal_world, xp.maximum(memory.turn_rad - _LOOK_RAD, 0 * speed))
+    wanted = turned_right(nominal_world, memory.turn_rad)
+    # a policy may want more than robots reach, which is no sign of a blocked one
+    reachable = xp.minimum(speed, 0 * speed + shield.peer_speed_m_s)
+    made = xp.clip(dot(wanted, moved_world) / (speed * reachable + TINY), 0.0, 1.0)
+    share = reachable / xp.maximum(speed, 0 * speed + TINY)
+    back = share * turned_right(nominal_world, xp.maximum(memory.turn_rad - _LOOK_RAD, 0 * speed))
     left = xp.clip(_free_share(shield, offset, back), 0.0, 1.0)
     gain = period_s / MEMORY_S
     progress = xp.where(wants, memory.progress + gain * (made - memory.progress), 1.0)
@@ -73,7 +76,7 @@ def resolve_deadlock(
     change = xp.where(progress < BLOCKED_SHARE, step, xp.where(free > FREE_SHARE, 0 * free - step, 0.0))
     turn = xp.where(wants, xp.clip(memory.turn_rad + change, 0.0, LARGEST_TURN_RAD), 0.0)
     stuck_s = xp.where(wants & (progress < BLOCKED_SHARE), memory.stuck_s + period_s, 0.0)
-    return _turned(nominal_world, turn), DeadlockState(progress, free, turn, stuck_s)
+    return turned_right(nominal_world, turn), DeadlockState(progress, free, turn, stuck_s)
 
 
 def _free_share(shield: ProjectionParameters, offset: Array, velocity: Array) -> Array:
@@ -88,7 +91,7 @@ def _free_share(shield: ProjectionParameters, offset: Array, velocity: Array) ->
     return xp.min(xp.where(towards > TINY, allowed / xp.maximum(towards, TINY + 0 * towards), 1.0), axis=0)
 
 
-def _turned(vector: Array, angle_rad: Array) -> Array:
+def turned_right(vector: Array, angle_rad: Array) -> Array:
     """Return vectors (D, ...) turned to the right by an angle (...), about the vertical; steep ones out of it.
 
     One that goes up turns to y, one that goes down against it: two that meet head-on do not turn to the same side.

@@ -15,9 +15,8 @@ import numpy as np
 
 from testudo_analysis.replay.tick_replay import recorded_table
 from testudo_deploy.contract.command_types import check_velocities_alone
-from testudo_deploy.contract.contract import Contract, policy_signals
+from testudo_deploy.contract.contract import Contract, policy_signals, slots_first
 from testudo_deploy.contract.messages import TickRecord
-from testudo_deploy.control.control_loop import slots_first
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import parse_robot

@@ -12,11 +12,11 @@ import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, turns
-from testudo_deploy.contract.contract import policy_signals
+from testudo_deploy.contract.contract import policy_signals, slots_first
 from testudo_deploy.contract.messages import SegmentEnds, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.policy_header import ArtefactError
-from testudo_deploy.control.control_loop import slots_first
+from testudo_deploy.control.deadlock_resolver import DeadlockResolver, turned_by
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.flight_column import landing_shield
 from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace, ShieldInputs
@@ -38,7 +38,8 @@ FIELDS = {
     "memory": "hidden state after the previous tick",
     "nominal": "policy on the recorded inputs, held between decisions; velocity and yaw rate",
     "hidden": "policy on the recorded inputs",
-    "shielded": "shield on the recorded inputs and the nominal just inferred",
+    "deadlock": "deadlock rule on the recorded inputs and its memory of the tick before",
+    "shielded": "shield on the recorded inputs and the nominal just inferred, turned as recorded",
     "sent": "actuator command of that shield and yaw rate within its limits; zero when braked",
 }
 """Compared quantities, and their references."""
@@ -139,7 +140,20 @@ class TickReplay:
         nominal = _flat(record.nominal_world, record.nominal_yaw_rate)
         self._add(record, "nominal", _flat(self._nominal, self._yaw_rate), nominal)
         turn = limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
+        self._check_deadlock(record)
         self._check_shield(record, self._shield(record, self._whole_shield), turn)
+
+    def _check_deadlock(self, record: TickRecord) -> None:
+        """Compare the memory of the deadlock rule with one step of the rule from the tick before."""
+        last, nominal = self._last, self._nominal
+        if not record.deadlock_memory or nominal is None or last is None or last.sequence + 1 != record.sequence:
+            return
+        parameters = self.artefact.contract.shield
+        rule = DeadlockResolver(parameters, self.model.spec.control_period_s, len(nominal))
+        if last.deadlock_memory and last.shielded_world and not last.reason:
+            rule.restore(last.deadlock_memory, last.shielded_world)
+        rule.turned(self._known_state()[1].position_world, recorded_table(record), nominal)
+        self._add(record, "deadlock", rule.memory, record.deadlock_memory)
 
     def _check_shield(self, record: TickRecord, result: ShieldResult | None, turn: float) -> None:
         """Compare the result of a shield that must not have braked, with a yaw rate [rad/s] beside it."""
@@ -193,7 +207,8 @@ class TickReplay:
         own, peers = _spaces(record)
         measured = np.array(record.measured_position_world)
         inputs = ShieldInputs(measured, *self._known_state(), recorded_table(record), peers)
-        return shield.step(inputs, own, self._nominal, np.array(float(record.sequence + 1)))[0]
+        turned = turned_by(record.deadlock_memory, self._nominal) if record.deadlock_memory else self._nominal
+        return shield.step(inputs, own, turned, np.array(float(record.sequence + 1)))[0]
 
     @cached_property
     def _whole_shield(self) -> Shield:

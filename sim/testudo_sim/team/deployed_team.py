@@ -15,6 +15,7 @@ from testudo_deploy.control.peer_tracker import left_reserved_segments
 from testudo_deploy.control.pose_validator import follow_pose
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, begin_brake_monitor, update_brake_monitor
+from testudo_deploy.shield.deadlock_resolution import DeadlockState, initial_deadlock_state, resolve_deadlock
 from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
@@ -87,6 +88,9 @@ class DeployedTeamState:
     number: jax.Array  # () int: tick
     parameters: WorldParameters
     faults: Faults
+    deadlock: DeadlockState  # (N, E)
+    moved_world: jax.Array  # (D, N, E) [m/s]: velocities that the shield allowed in the previous tick
+    resolves: jax.Array  # (E,) bool: the deadlock rule is active
     vehicle: LostLinkVehicle | None = None  # received commands of drones behind a lossy radio
     turns: jax.Array | None = None  # (H, N, E) [rad/s]: see `TeamState.turns`
 
@@ -99,8 +103,13 @@ def start_deployed(
     parameters: WorldParameters,
     faults: Faults,
     velocity: jax.Array | None = None,
+    *,
+    resolves: jax.Array | None = None,
 ) -> DeployedTeamState:
-    """Return the initial state, with all first messages received, at rest or at velocities (D, N, E)."""
+    """Return the initial state, with all first messages received, at rest or at velocities (D, N, E).
+
+    ``resolves`` (E,) says in which worlds the deadlock rule is active; None: in all.
+    """
     begin = initial_motion(team, position_world, yaw, parameters, None, velocity)
     sent, seen, estimate = begin.sent, begin.measured, begin.estimate
     space = reserved_at_rest(position_world) if velocity is None else stopping_segment(team.model, seen, estimate)
@@ -133,6 +142,9 @@ def start_deployed(
         number,
         parameters,
         faults,
+        initial_deadlock_state(jnp.zeros(yaw.shape)),
+        jnp.zeros_like(position_world),
+        jnp.ones(yaw.shape[1:], bool) if resolves is None else resolves,
         listening(sent) if faults.radio is not None else None,
         no_turns(team, sent),
     )
@@ -153,8 +165,17 @@ def tick_deployed(
     towards = jnp.take_along_axis(offset / (distance + 1e-6), nearest[None, None], axis=1)
     speed = team.model.spec.control_point_speed_m_s
     pursuer = _is(state.faults, PURSUER, nominal_world[0])
-    nominal = jnp.where(pursuer, speed * towards, nominal_world)
     stop = team.model.stopping_point(state.estimate)
+    turned, deadlock = resolve_deadlock(
+        team.shield,
+        state.deadlock,
+        stop.position_world,
+        state.table,
+        nominal_world,
+        state.moved_world,
+        team.model.spec.control_period_s,
+    )
+    nominal = jnp.where(pursuer, speed * towards, jnp.where(state.resolves, turned, nominal_world))
     result, space = _shielded(team, deployment, state, stop, nominal)
     sound = runs & state.located & ~state.weak
     effective = jnp.where(sound, effective_command(team.model, result.command), 0.0)
@@ -186,10 +207,27 @@ def tick_deployed(
         table, flagged = _watch(team, deployment, state, radio, table, measured)
     braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
     held = jnp.where(runs, 1, state.held + 1)
+    rule = _deadlock_memory(state, runs, sound & (result.status != int(ShieldStatus.BRAKED)), deadlock, result)
     seen = (table, estimate, measured, anchor, located, earlier, watch, state.weak | weak)
-    known = (space, radio, flagged, pause, held, number, state.parameters, state.faults, vehicle, turns)
-    after = DeployedTeamState(physics, sent, past, *seen, *known)
+    known = (space, radio, flagged, pause, held, number, state.parameters, state.faults)
+    after = DeployedTeamState(physics, sent, past, *seen, *known, *rule, state.resolves, vehicle, turns)
     return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
+
+
+def _deadlock_memory(
+    state: DeployedTeamState, runs: jax.Array, drives: jax.Array, deadlock: DeadlockState, result: ShieldResult
+) -> tuple[DeadlockState, jax.Array]:
+    """Return the memory of the deadlock rule (N, E) and the allowed velocities (D, N, E) [m/s] after a tick.
+
+    A robot that braked begins anew, one whose process does not run keeps its memory, as on the robot.
+    """
+    begin = initial_deadlock_state(jnp.zeros(runs.shape))
+
+    def after(new: jax.Array, start: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(runs, jnp.where(drives, new, start), old)
+
+    moved = after(result.control_velocity_world, jnp.zeros_like(state.moved_world), state.moved_world)
+    return jax.tree.map(after, deadlock, begin, state.deadlock), moved
 
 
 def _moved(

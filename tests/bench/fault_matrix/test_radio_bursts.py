@@ -13,7 +13,7 @@ pytestmark = [
 ]
 
 if find_spec("rclpy") is not None:
-    from testudo_bench.fault_matrix.lossy_network_runs import UNSHIELDED, YIELDING, bench_lossy
+    from testudo_bench.fault_matrix.lossy_network_runs import SHIELDED, UNSHIELDED, bench_lossy
     from testudo_bench.fault_matrix.radio_bursts import drive
 
 BURSTS = {"burst_s": 0.1, "every_s": 0.5}
@@ -21,7 +21,7 @@ BURSTS = {"burst_s": 0.1, "every_s": 0.5}
 
 @pytest.mark.slow
 def test_no_contact_in_bursts_of_100_ms():
-    found = drive("crazyflie_2x", 2, BURSTS, YIELDING, seed=1, limit_s=8.0)
+    found = drive("crazyflie_2x", 2, BURSTS, SHIELDED, seed=1, limit_s=8.0)
     assert not found["contacts"]
     assert found["radio"]["bursts"] > 5
     assert 0.05 < found["radio"]["lost"] / found["radio"]["sent"] < 0.3

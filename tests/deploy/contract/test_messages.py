@@ -121,10 +121,18 @@ def test_a_value_of_a_wrong_type_is_refused_here_and_not_in_the_control_loop(mes
 
 def test_another_schema_is_refused(message, make_loop):
     record = make_loop().loop.tick(1.0)
-    with pytest.raises(EnvelopeError, match="testudo/tick/3"):
+    with pytest.raises(EnvelopeError, match="testudo/tick/4"):
         TickRecord.decode(message.encode())
     with pytest.raises(EnvelopeError, match="testudo/peer/3"):
         PeerMessage.decode(record.encode())
+
+
+def test_a_recorded_tick_of_the_third_version_had_no_deadlock_rule(make_loop):
+    record = make_loop().loop.tick(1.0)
+    data = record.encode().replace(b"testudo/tick/4", b"testudo/tick/3").replace(b',"deadlock_memory":[]', b"")
+    assert TickRecord.decode(data, recorded=True) == record
+    with pytest.raises(EnvelopeError, match="expected schema"):
+        TickRecord.decode(data)
 
 
 @pytest.mark.parametrize(("make", "old"), [("message", b"testudo/peer/2"), ("record", b"testudo/tick/2")])

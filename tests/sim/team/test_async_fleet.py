@@ -13,6 +13,7 @@ import pytest
 
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -34,11 +35,11 @@ class Wanting:
 class Fleet:
     """Robots, the channel between them, and the driver of each, on one true time [s]."""
 
-    def __init__(self, spec, contract, size, command, *, loss, late, seed):
+    def __init__(self, spec, contract, size, command, *, loss, late, seed, radius_m=None):
         self.spec, self.model, self.rng = spec, motion_model(spec), np.random.default_rng(seed)
         self.loss, self.late, self.command = loss, late, command
         self.size, self.now_s, self.least_m, self.contacts, self.dead = size, 0.0, np.inf, 0, set()
-        radius = 1.2 * contract.shield.separation_m
+        radius = radius_m or 1.2 * contract.shield.separation_m
         half = radius + contract.shield.wall_m + 0.3
         self.half = half
         self.low = np.array([-half, -half, 0.0][: spec.dimension])
@@ -46,6 +47,7 @@ class Fleet:
         angle = 2 * np.pi * np.arange(size) / size
         place = np.zeros((spec.dimension, size)) + ((self.low + self.high) / 2)[:, None]
         place[:2] += radius * np.stack([np.cos(angle), np.sin(angle)])
+        self.start, self.middle = place.copy(), (self.low + self.high) / 2
         yaw = self.rng.uniform(-3, 3, size) * (spec.dimension == 2)
         self.states = [MotionState(place[:, i], yaw[i], np.zeros(spec.dimension)) for i in range(size)]
         self.clock_s = self.rng.uniform(-100, 1000, size)
@@ -98,6 +100,8 @@ class Fleet:
         across = np.array([-chase[1], chase[0], *chase[2:]])
         if self.command == "random" and self.asked[i] % 7 == 0:
             self.random[:, i] = self.rng.standard_normal(self.spec.dimension)
+        if self.command == "swap":
+            return 3 * (-self.start[:, i] + 2 * self.middle - self.states[i].position_world)
         direction = {
             "chase": chase,
             "zigzag": 0.5 * chase + swing * across,
@@ -191,3 +195,16 @@ def test_a_process_that_dies_in_a_chase_does_not_end_in_contact(make_artefact):
     fleet.drive(1.0)
     assert fleet.contacts == 0
     assert np.linalg.norm(fleet.positions() - before, axis=0).max() < 0.02
+
+
+@pytest.mark.parametrize(("rule", "arrived"), [(True, 4), (False, 0)])
+def test_the_control_loop_resolves_the_deadlock_of_robots_that_swap_places(rule, arrived, make_artefact, monkeypatch):
+    """The deployed loop had no deadlock rule, though the page of the shield presented it as a part."""
+    if not rule:
+        monkeypatch.setattr(DeadlockResolver, "turned", lambda self, point, table, nominal: nominal)
+    spec = load_robot("gritsbot_x")
+    fleet = Fleet(spec, make_artefact("gritsbot_x", 0).contract, 4, "swap", loss=0.0, late=0.0, seed=6, radius_m=0.7)
+    fleet.drive(24.0 if rule else 12.0)
+    missing = np.linalg.norm(fleet.positions() - (2 * fleet.middle[:, None] - fleet.start), axis=0)
+    assert fleet.contacts == 0
+    assert int((missing < 0.1).sum()) == arrived, missing

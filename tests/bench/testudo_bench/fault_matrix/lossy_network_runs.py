@@ -21,7 +21,7 @@ from testudo_deploy.launch.child_processes import ProcessEvent
 from testudo_deploy.supervision.modes import code_of
 from testudo_hardware.errors import TestudoError
 
-YIELDING = "testudo_bench.fault_matrix.harness.deadlock_resolving_policy"
+SHIELDED = "testudo_nodes.robot.policy_node"
 UNSHIELDED = "testudo_bench.fault_matrix.harness.unshielded_policy"
 _DRONE = "crazyflie_2x"
 AT_GOAL_M = 0.1
@@ -66,7 +66,7 @@ def bench_lossy(
     if team_size < _NEEDS_TWO:
         raise TestudoError(f"--team-size: found {team_size}, expected at least {_NEEDS_TWO}")
     if radio_burst_ms:
-        modules = {"shielded": YIELDING, "unshielded": UNSHIELDED}
+        modules = {"shielded": SHIELDED, "unshielded": UNSHIELDED}
         return bench_bursts(robot or _DRONE, team_size, radio_burst_ms, radio_every_s, repeats, minutes, modules, say)
     if robot:
         raise TestudoError(f"--robot: found {robot}, expected it together with --radio-burst-ms")
@@ -87,7 +87,7 @@ def bench_lossy(
     return _result(found, team_size, bad, load)
 
 
-def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module: str = YIELDING) -> dict[str, Any]:
+def drive(network: Network, team_size: int, *, seed: int, limit_s: float, module: str = SHIELDED) -> dict[str, Any]:
     """Let robots swap places once and return the measurements.
 
     A run ends after ``limit_s``, when all robots stay at their goals or, without the shield, when robots touch. The

@@ -14,15 +14,12 @@ from testudo_bench.shield_protocol.baselines import OtherShield
 from testudo_bench.shield_protocol.compiled_setting import CompiledStage
 from testudo_bench.shield_protocol.world_batch import Batch
 from testudo_deploy.shield.arena import clearance
-from testudo_deploy.shield.deadlock_resolution import DeadlockState, initial_deadlock_state, resolve_deadlock
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.world_parameters import draw_parameters
 from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, tick_deployed
-
-jax.tree_util.register_dataclass(DeadlockState)
 
 ARRIVED_M = 0.1
 SLOW_M_S = 0.01  # largest own speed at a contact that a hostile neighbour causes
@@ -61,8 +58,6 @@ class Course:
     """State of a running batch."""
 
     world: DeployedTeamState
-    deadlock: DeadlockState
-    moved_world: jax.Array  # (D, N, E) [m/s]: velocity after the shield
     tally: EpisodeTally
     batch: Batch
     key: jax.Array
@@ -74,7 +69,9 @@ def begin(stage: CompiledStage, batch: Batch, seed: jax.Array) -> Course:
     parameters = replace(
         draw_parameters(keys, stage.spec, stage.team.channels), message_loss=batch.loss, brake_share=batch.brake_share
     )
-    world = start_deployed(stage.team, stage.deployment, batch.position_world, batch.yaw, parameters, batch.faults)
+    world = start_deployed(
+        stage.team, stage.deployment, batch.position_world, batch.yaw, parameters, batch.faults, resolves=batch.resolves
+    )
     size, worlds = batch.yaw.shape
     none, still = jnp.zeros(worlds), jnp.zeros((size, worlds))
     count = none.astype(jnp.int32)
@@ -94,9 +91,7 @@ def begin(stage: CompiledStage, batch: Batch, seed: jax.Array) -> Course:
         still > 0,
         count > 0,
     )
-    return Course(
-        world, initial_deadlock_state(still), jnp.zeros_like(batch.position_world), tally, batch, jax.random.key(seed)
-    )
+    return Course(world, tally, batch, jax.random.key(seed))
 
 
 def run_ticks(stage: CompiledStage, course: Course, ticks: int) -> Course:
@@ -126,14 +121,9 @@ def _tick(stage: CompiledStage, course: Course) -> Course:
     distance = length(offset)
     speed = jnp.minimum(stage.spec.control_point_speed_m_s, _GAIN_PER_S * distance)
     nominal = offset * (speed / (distance + 1e-6))
-    place = team.model.stopping_point(world.estimate).position_world
-    turned, deadlock = resolve_deadlock(
-        team.shield, course.deadlock, place, world.table, nominal, course.moved_world, stage.spec.control_period_s
-    )
-    nominal = jnp.where(course.batch.resolves, turned, nominal)
     after, result = tick_deployed(team, stage.deployment, world, nominal, tick_key)
     tally = _count(stage, course, after, result)
-    return Course(after, deadlock, result.control_velocity_world, tally, course.batch, key)
+    return Course(after, tally, course.batch, key)
 
 
 def _count(stage: CompiledStage, course: Course, world: DeployedTeamState, result: Any) -> EpisodeTally:
