@@ -192,7 +192,7 @@ REFUSED = {
     "bench: unknown": (
         ["bench", "chess"],
         (
-            "'chess' is not known; known are drone_identify, drones, faults, fleet, "
+            "'chess' is not known; known are drone_identify, drones, estop, faults, fleet, "
             "gpu, identify, import, improve, kills, learning, lossy, mutants, projection, "
             "radio, replay, robot, shield, sim, tiers"
         ),

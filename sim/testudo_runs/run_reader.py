@@ -14,8 +14,9 @@ from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute
-from testudo_deploy.launch.fleet_topics import EVENTS_TOPIC, topics
+from testudo_deploy.launch.fleet_topics import topics
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
+from testudo_deploy.launch.topic_names import EVENTS_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry

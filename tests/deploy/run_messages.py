@@ -7,8 +7,9 @@ from rosbags.typesys import Stores, get_typestore
 
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.files.bag_writer import RecordedTopic
-from testudo_deploy.launch.fleet_topics import EVENTS_TOPIC, topics
+from testudo_deploy.launch.fleet_topics import topics
 from testudo_deploy.launch.run_folder import RunWriter
+from testudo_deploy.launch.topic_names import EVENTS_TOPIC
 from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_command, fill_odometry
 
 STORE = get_typestore(Stores.ROS2_KILTED)

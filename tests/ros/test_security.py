@@ -33,7 +33,7 @@ def started(folder, **options):
     from rclpy.executors import SingleThreadedExecutor
     from visualization_msgs.msg import MarkerArray
 
-    from testudo_deploy.launch.fleet_topics import MARKERS_TOPIC
+    from testudo_deploy.launch.topic_names import MARKERS_TOPIC
 
     fleet = make_tiny_fleet(folder, 2, start_x=0.0, goal_x=50.0, walls=False)
     planned = plan(fleet, run_folder=folder / "run", duration_s=600.0, watch=WATCHERS, **options)

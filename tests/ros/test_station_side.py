@@ -21,8 +21,9 @@ from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.fleet.robot_links import PoseSource
 from testudo_deploy.launch.child_processes import FleetProcesses
-from testudo_deploy.launch.fleet_topics import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_deploy.launch.fleet_topics import body_topic
 from testudo_deploy.launch.launch_plan import PACKAGE, ProcessPlan, node_module
+from testudo_deploy.launch.topic_names import GOALS_TOPIC, MARKERS_TOPIC, SCORE_TOPIC
 from testudo_hardware.links.wire import OdometryReading, fill_pose, fill_stamp
 
 pytestmark = [

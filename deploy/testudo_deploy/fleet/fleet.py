@@ -37,6 +37,7 @@ from testudo_deploy.fleet.robot_links import (
     pose_source,
     spelled_out,
 )
+from testudo_deploy.fleet.scan_source import ScanEntry, ScanSource, scan_source
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_hardware.strict_files import OPTIONAL, read_as
@@ -69,6 +70,7 @@ class FleetRobot:
     link: LinkChoice = field(default_factory=default_link)  # link to its driver
     pose: PoseSource = _NO_POSE  # source of its poses; left out, it is `default_pose`
     follows: Follow | None = None  # the robot that it follows; None has a fixed goal
+    scan: ScanSource | None = None  # its laser scanner, with which its guard keeps a distance from people
 
     def __post_init__(self) -> None:
         if self.pose is _NO_POSE:
@@ -166,6 +168,7 @@ class _RobotEntry:
     host: str = field(default="", metadata=OPTIONAL)
     link: LinkEntry | None = field(default=None, metadata=OPTIONAL)
     pose: PoseEntry | None = field(default=None, metadata=OPTIONAL)
+    scan: ScanEntry | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -277,6 +280,7 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
         link,
         pose,
         entry.follow,
+        scan_source(entry.scan, spec, where),
     )
     if robot.has_flight_phases and not robot.initial_position_world[2] > 0:
         raise FleetError(

@@ -9,6 +9,7 @@ import yaml
 
 from testudo_deploy.fleet.fleet import FILE_VERSION, Fleet, FleetRobot
 from testudo_deploy.fleet.robot_links import link_tables, pose_tables
+from testudo_deploy.fleet.scan_source import scan_tables
 
 
 def save_fleet(fleet: Fleet, path: str | Path) -> None:
@@ -32,6 +33,7 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
                 **({"host": robot.host} if robot.host else {}),
                 **_link(robot, fleet.file, file),
                 **pose_tables(robot.pose, robot.spec),
+                **scan_tables(robot.scan),
             }
             for robot in fleet.robots
         },

@@ -17,6 +17,7 @@ from testudo_hardware.spec import RobotSpec
 Code = Literal["", "limits", "no_pose", "arena"]
 _TOLERANCE = 1e-3  # share by which a command may exceed a limit: rounding of messages and solvers
 _ROUNDING_M = 1e-6
+WALL_M = 0.1  # what a scanner sees nearer to a wall or obstacle than this counts as that
 _KEPT_S = 2.0  # commands older than this act on no robot
 _ARC_POINTS = 4  # points on the way to each place of rest
 _SLACK_S = 0.02
@@ -124,6 +125,25 @@ class CommandChecks:
         if self._pose is None or not -self._oldest_pose_s <= now_s - self._pose[0] <= self._oldest_pose_s:
             return "no_pose"
         return "" if self._stays(self._bounds, self._pose[1], command, now_s) else "arena"
+
+    def is_wall(self, point: tuple[float, float]) -> bool:
+        """Return whether a point on the robot's axes (2,) [m] is at or behind a wall, or at an obstacle, of the arena.
+
+        Without a pose or an arena nothing is.
+        """
+        if self._bounds is None or self._pose is None:
+            return False
+        state, bounds = self._pose[1], self._bounds
+        cos, sin = math.cos(state.yaw), math.sin(state.yaw)
+        place = (
+            state.position[0] + cos * point[0] - sin * point[1],
+            state.position[1] + sin * point[0] + cos * point[1],
+        )
+        inside = all(
+            low + WALL_M < p < high - WALL_M
+            for low, p, high in zip(bounds.low_world[:2], place, bounds.high_world[:2], strict=True)
+        )
+        return not inside or any(obstacle.distance_m(place) < WALL_M for obstacle in bounds.obstacles)
 
     def _is_within_limits(self, command: Sequence[float]) -> bool:
         spec, most = self._spec, 1 + _TOLERANCE

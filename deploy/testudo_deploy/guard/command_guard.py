@@ -30,6 +30,9 @@ SENTENCES = {
     "limits": "a command is faster than the robot file permits",
     "no_pose": "the guard hears no pose of its robot that is young enough",
     "arena": "with a command the robot could not stop inside the arena, seen from the guard's own pose of it",
+    "scan_silent": "the laser scanner is silent, or sends too many unknown ranges",
+    "scan_near": "somebody or something is nearer than the protective distance",
+    "scan_blind": "a command moves the robot where its laser scanner does not look",
     "clock": "a command's stamp is of another clock",
     "second_publisher": "another node publishes commands",
     "estop": "emergency stop; release it and call the rearm service",
@@ -73,6 +76,8 @@ class CommandGuard:
         self._invalid_code = "starting"
         """Why commands count as invalid; it stays until they have been valid for a second."""
         self._foreign: tuple[str, ...] = ()
+        self._held = ""
+        """Why nothing may pass now, whatever is commanded."""
         self._pressed: set[str] = set()
         """Sources on which the emergency stop is pressed; each is released separately."""
         self._stopped = False
@@ -90,6 +95,8 @@ class CommandGuard:
             return "station_lost"
         if self._foreign:
             return "second_publisher"
+        if self._held:
+            return self._held
         return "station_unheard" if self._heartbeat_s and self._beat is None else self._invalid_code
 
     @property
@@ -135,7 +142,8 @@ class CommandGuard:
             self._restart(refusal)
             valid = False
         unheard = self._heartbeat_s and self._beat is None
-        passes = valid and not (self._foreign or self._invalid_code or unheard) and (lands or not self.is_stopped)
+        brakes = bool(self._foreign or self._held or self._invalid_code or unheard)
+        passes = valid and not brakes and (lands or not self.is_stopped)
         self.refused += not passes
         return passes
 
@@ -184,6 +192,12 @@ class CommandGuard:
         if self._foreign and not foreign:
             self._restart("starting")
         self._foreign = tuple(foreign)
+
+    def hold(self, code: str) -> None:
+        """Take why nothing may pass now, whatever is commanded; empty for nothing."""
+        if self._held and not code:
+            self._restart("starting")
+        self._held = code
 
     def _is_silent_station(self, now_s: float) -> bool:
         return self._beat is not None and 0 < self.lost_after_s <= now_s - self._beat[1]

@@ -64,7 +64,7 @@ class Scan:
         numbers = (self.stamp_s, self.angle_min, self.angle_increment, self.range_min_m, self.range_max_m)
         finite = all(abs(number) < math.inf for number in numbers)
         angles = abs(self.angle_increment) >= _LEAST_STEP_RAD and abs(self.angle_min) <= 4 * math.pi
-        return finite and angles and 0 <= self.range_min_m < self.range_max_m and bool(self.ranges_m)
+        return finite and angles and 0 <= self.range_min_m < self.range_max_m and len(self.ranges_m) > 0
 
     @property
     def is_circle(self) -> bool:

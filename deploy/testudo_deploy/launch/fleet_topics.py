@@ -18,23 +18,21 @@ from testudo_deploy.fleet.pose_source import (
 )
 from testudo_deploy.launch.launch_plan import ProcessPlan
 from testudo_deploy.launch.lock_step import CLOCK_TOPIC, DONE_TOPIC, STAGE_TOPIC
+from testudo_deploy.launch.topic_names import (
+    DIAGNOSTICS_TOPIC,
+    DRIVER,
+    ESTOP_TOPIC,
+    EVENTS_TOPIC,
+    GOALS_TOPIC,
+    HEARTBEAT_TOPIC,
+    MARKERS_TOPIC,
+    PEER_TOPIC,
+    SCORE_TOPIC,
+    TOOL_NODES,
+)
 from testudo_deploy.station.button_device import button_choice
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
-
-EVENTS_TOPIC = "/plant/events"
-DIAGNOSTICS_TOPIC = "/diagnostics"
-ESTOP_TOPIC = "/estop"  # `std_msgs/Bool`, a level: true stops the whole fleet. A robot's own `estop` stops that robot
-HEARTBEAT_TOPIC = "/station_heartbeat"
-"""`std_msgs/String` with a number that changes: the emergency stop of the station can be reached."""
-MARKERS_TOPIC = "/fleet/markers"
-"""`visualization_msgs/MarkerArray` in the frame that the fleet shares; for viewers only, not recorded."""
-SCORE_TOPIC = "/task/score"
-"""`std_msgs/String` with a JSON object of the schema `SCORE_SCHEMA`, one for each decision of the task."""
-SCORE_SCHEMA = "testudo/score/1"
-GOALS_TOPIC = "/task/goals"
-"""`visualization_msgs/MarkerArray` in the frame that the fleet shares: goals, and measured bodies."""
-PEER_TOPIC = "peer_state"  # topic of each robot with its state and reservations for its peers
 
 
 @dataclass(frozen=True)
@@ -102,12 +100,6 @@ def foreign_publishers(found: Sequence[str], own: str, allowed: Sequence[str] = 
     return [name for name in rest if name.rpartition("/")[2] not in allowed]
 
 
-OPERATOR = "operator"
-"""The user of `testudo status`, `testudo estop` and of services by hand; not a process of the plan."""
-DRIVER = "driver"
-"""The other end of a robot's link; on real robots in the plan only if the profile has a driver of ours."""
-TOOL_NODES = "testudo_tool"  # prefix of the names of nodes that command-line verbs create; their process id follows
-
 _EVERY_NODE = ("/rosout", "/parameter_events")
 _PARAMETER_SERVICES = (
     "describe_parameters",
@@ -168,6 +160,8 @@ def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
     published = {topic.absolute for topic in sensor.topics}
     if sensor.transform_topic:
         published.add(absolute(sensor.transform_topic, robot))
+    if own.scan is not None:
+        published.add(absolute(own.scan.topic, robot))
     subscribed = {absolute(own.link.topics["cmd_vel"], robot)}
     if own.has_flight_phases:
         published.add(f"/{robot}/vehicle_state")
@@ -249,6 +243,8 @@ def _guard(fleet: Fleet, robot: str) -> Interfaces:
         poses.append(absolute(sensor.transform_topic, robot))
     subscribed += poses
     optional = [] if CommandWire(robot, own.spec, own.link.profile).needs_place else poses  # for an arena only
+    if own.scan is not None:
+        subscribed.append(absolute(own.scan.topic, robot))
     if own.has_flight_phases:
         published.append(f"/{robot}/flight_request")
         subscribed += [f"/{robot}/flight_order", f"/{robot}/vehicle_state"]

@@ -1,11 +1,16 @@
 """The processes that a fleet needs; pure. `testudo up`, the launch files and the tests start what `plan` returns."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from testudo_deploy.fleet.fleet import Fleet
 from testudo_hardware.errors import TestudoError
+
+if TYPE_CHECKING:  # an operator's verb starts without reading robot files
+    from testudo_deploy.fleet.fleet import Fleet
 
 PACKAGE = "testudo_nodes"
 _ROOMS = {"policy": "robot", "guard": "robot", "driver": "robot", "plant": "plant"}

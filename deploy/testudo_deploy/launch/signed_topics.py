@@ -3,7 +3,7 @@
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.link_topics import absolute
 from testudo_deploy.fleet.pose_source import sensed_topics
-from testudo_deploy.launch.fleet_topics import HEARTBEAT_TOPIC, SCORE_TOPIC
+from testudo_deploy.launch.topic_names import HEARTBEAT_TOPIC, SCORE_TOPIC
 
 _ROBOT_TOPICS = ("peer_state", "tick", "cmd_vel_policy", "mode", "guard_status", "flight_order")
 _DRIVER_TOPICS = ("flight_request", "vehicle_state")

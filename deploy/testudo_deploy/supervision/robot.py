@@ -107,7 +107,7 @@ class Robot:
     def hear_guard(self, report: GuardReport) -> None:
         """Take the guard's report."""
         self.supervisor.hear_guard(report)
-        self.loop.on_guard(passes=not report.code, received_s=report.received_s)
+        self.loop.on_guard(passes=not report.code and not report.slows, received_s=report.received_s)
 
     def hear_leader(self, message: PeerMessage) -> None:
         """Set the goal from the announced place of the robot that this one follows."""

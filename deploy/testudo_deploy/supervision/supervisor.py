@@ -42,6 +42,7 @@ class GuardReport:
     life: str = ""  # names the guard's process: it changes with a restart
     rearms: int = 0  # how often the emergency stop was reset in this process
     stops: int = 0  # how often it began in this process
+    slows: bool = False  # it passes commands on slower than they came
 
     @classmethod
     def of(cls, values: Mapping[str, str], received_s: float) -> GuardReport:
@@ -53,6 +54,7 @@ class GuardReport:
             values.get("flight", ""),
             values.get("life", ""),
             *(int(count) if count.isdecimal() else 0 for count in counts),
+            slows=values.get("speed_share", "1") != "1",
         )
 
     def reset_by(self, stop: GuardReport) -> bool:

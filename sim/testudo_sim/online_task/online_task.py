@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from testudo_deploy.launch.fleet_topics import SCORE_SCHEMA
+from testudo_deploy.launch.topic_names import SCORE_SCHEMA
 from testudo_deploy.station.markers import GoalView, Marker, body_marker
 from testudo_hardware.motion import MotionState
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)

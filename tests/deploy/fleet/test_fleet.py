@@ -7,9 +7,12 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.fleet.fleet import FleetError, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
+from testudo_deploy.fleet.robot_names import robot_names
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import robot_files
 
 SHA256 = "0123456789abcdef" * 4
+SCAN = {"topic": "scan", "period": 0.1, "error": 0.03, "height": 0.2}
 
 
 def tables():
@@ -64,6 +67,36 @@ def test_what_is_saved_is_read_again(tmp_path, robot):
     assert again.policy.resolve() == fleet.policy.resolve()
     assert again.policy_sha256 == fleet.policy_sha256
     assert "[-0.6, 0.0" in copy.read_text()
+
+
+def test_a_scanner_is_read_and_saved(tmp_path):
+    values = tables()
+    values["robots"]["r0"]["scan"] = {**SCAN, "mount": [0.05, 0.0, 3.14], "intrusion": 0.0}
+    fleet = load(tmp_path, values)
+    assert fleet.robot("r1").scan is None
+    scanner = fleet.robot("r0").scan.scanner
+    assert (scanner.period_s, scanner.mount, scanner.reach_over_m) == (0.1, (0.05, 0.0, 3.14), 0.0)
+    save_fleet(fleet, tmp_path / "copy.yaml")
+    assert load_fleet(tmp_path / "copy.yaml").robot("r0").scan == fleet.robot("r0").scan
+
+
+def test_a_drone_has_no_scanner_in_a_plane(tmp_path):
+    values = {**tables(), "robots": {"d0": {"type": "crazyflie_2x", "initial_position": [0, 0, 1], "initial_yaw": 0.0}}}
+    values["robots"]["d0"] |= {"goal": [1, 0, 1], "scan": SCAN}
+    with pytest.raises(FleetError, match="expected a robot on the ground"):
+        load(tmp_path, values)
+
+
+def test_names_are_read_without_the_rest_of_the_file(tmp_path):
+    """A stop does not wait for a robot file that is missing."""
+    values = tables()
+    values["robots"]["r1"]["type"] = "none.toml"
+    with pytest.raises(FleetError):
+        load(tmp_path, values)
+    assert robot_names(tmp_path / "fleet.yaml") == ("r0", "r1")
+    (tmp_path / "fleet.yaml").write_text("robots: 3")
+    with pytest.raises(TestudoError, match="robots: found none"):
+        robot_names(tmp_path / "fleet.yaml")
 
 
 def test_a_robot_may_be_a_file_beside_the_fleet(tmp_path):
@@ -129,6 +162,10 @@ def wrong(path, value):
         (["robots", 3], {}, "3", "is not a text"),
         (["estop_heartbeat_s"], 0.1, "estop_heartbeat_s", "expected 0 for none, or 0.3 to 60 s"),
         (["estop_heartbeat_s"], -1.0, "estop_heartbeat_s", "expected 0 for none"),
+        (["robots", "r0", "scan"], {**SCAN, "topic": "a b"}, "scan.topic", "expected the name of a topic"),
+        (["robots", "r0", "scan"], {**SCAN, "period": 0.0}, "scan.period", "expected 0.005 to 1"),
+        (["robots", "r0", "scan"], {**SCAN, "mount": [0.0]}, "scan.mount", "expected x, y and yaw"),
+        (["robots", "r0", "scan"], {**SCAN, "human_speed": math.nan}, "scan.human_speed", "finite"),
     ],
 )
 def test_what_does_not_hold_is_refused_with_file_key_and_reason(tmp_path, path, value, key, said):

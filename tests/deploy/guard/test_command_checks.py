@@ -231,6 +231,17 @@ def test_no_command_of_the_shield_is_refused(robot):
     assert near > 30
 
 
+def test_what_a_scanner_sees_of_the_arena_is_no_person():
+    spec = load_robot("gritsbot_x")
+    made = checks(spec, box(spec, Ball((0.5, 0.5), 0.1)))
+    assert not made.is_wall((5.0, 0.0))  # without a pose everything counts
+    at(made, (0.5, 0.0), yaw=math.pi / 2)  # x of the world is to its right
+    assert made.is_wall((0.0, -0.45))
+    assert not made.is_wall((0.0, -0.3))
+    assert made.is_wall((0.35, 0.0))
+    assert not made.is_wall((0.2, 0.0))
+
+
 def test_it_needs_no_numpy():
     heavy = "('onnxruntime', 'numpy', 'onnx')"
     code = f"import sys, testudo_deploy.guard.command_checks; print([m for m in {heavy} if m in sys.modules])"

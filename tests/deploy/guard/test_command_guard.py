@@ -325,3 +325,17 @@ def test_a_command_whose_content_is_refused_brakes_until_a_second_of_others(pass
     _, passed = drive(made, now_s + PERIOD_S, 1.2)
     assert not passed[0]
     assert passed[-1]
+
+
+def test_what_holds_it_brakes_for_as_long_and_a_second_more(passing):
+    """Somebody is too near: commands are sound, and none passes."""
+    made, now_s = passing
+    made.hold("scan_near")
+    assert (made.watch(now_s), made.code) == (True, "scan_near")
+    now_s, passed = drive(made, now_s + PERIOD_S, 2.0)
+    assert not any(passed)
+    made.hold("")
+    assert made.code == "starting"
+    _, passed = drive(made, now_s + PERIOD_S, 1.2)
+    assert not passed[0]
+    assert passed[-1]

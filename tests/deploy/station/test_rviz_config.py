@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testudo_deploy.launch.fleet_topics import GOALS_TOPIC, MARKERS_TOPIC
+from testudo_deploy.launch.topic_names import GOALS_TOPIC, MARKERS_TOPIC
 from testudo_hardware.links.wire import WORLD_FRAME
 
 FILE = Path(__file__).parents[3] / "ros_ws/src/testudo_bringup/config/fleet.rviz"

@@ -306,6 +306,8 @@ def test_a_new_configuration_remembers_what_operators_did():
 def test_what_a_guard_says_is_read_and_what_is_missing_is_a_reason_to_brake():
     values = {"code": "", "flight": "fly", "life": "a", "rearms": "2", "stops": "3"}
     assert GuardReport.of(values, 1.0) == GuardReport(1.0, "", "fly", "a", 2, 3)
+    assert not GuardReport.of(values | {"speed_share": "1"}, 1.0).slows
+    assert GuardReport.of(values | {"speed_share": "0.5"}, 1.0).slows  # no shortfall of the robot
     assert GuardReport.of({"rearms": "many"}, 1.0) == GuardReport(1.0, "unreadable")
 
 

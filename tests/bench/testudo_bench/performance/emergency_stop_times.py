@@ -27,7 +27,7 @@ from std_srvs.srv import Trigger
 from testudo_bench.performance.fleet_timing import fleet_at_50_hz, plan_of, wait_until_active
 from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.launch.child_processes import FleetProcesses
-from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC
+from testudo_deploy.launch.topic_names import ESTOP_TOPIC
 from testudo_deploy.station.stop_channel import RELEASE, StopClients
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.process_priority import PRIORITIES, set_realtime_priority

@@ -65,6 +65,7 @@ REQUESTED: dict[str, QoSProfile] = {
     "vehicle_state": _profile(1, reliable=False),
     "plant_fault": _profile(5),
     "station_heartbeat": _profile(1, reliable=False),
+    "scan": _profile(1, reliable=False),
     "joy": _profile(5, reliable=False),
     "estop": _profile(1),  # not latched: matches publishers that are not latched, as most are
     "estop_level": _profile(1, latched=True),  # in addition: receives a stop from before the subscription

@@ -19,8 +19,8 @@ from std_msgs.msg import String
 
 from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
-from testudo_deploy.launch.fleet_topics import EVENTS_TOPIC
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, LEAST_DURATION_S, MOST_DURATION_S, MOST_SEED
+from testudo_deploy.launch.topic_names import EVENTS_TOPIC
 from testudo_nodes.common.clock import RealTimeClock, is_lock_step, secure
 from testudo_nodes.common.messages import event_message
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter

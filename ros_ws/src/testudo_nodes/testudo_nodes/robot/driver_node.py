@@ -18,7 +18,7 @@ from std_msgs.msg import UInt8MultiArray
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMessage
-from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC
+from testudo_deploy.launch.topic_names import DIAGNOSTICS_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.crazyflie.radio_link import CrazyflieRadio

@@ -25,7 +25,8 @@ from testudo_deploy.guard.command_checks import CommandChecks
 from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
 from testudo_deploy.guard.guard_bounds import load_bounds
-from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC, foreign_publishers
+from testudo_deploy.launch.fleet_topics import foreign_publishers
+from testudo_deploy.launch.topic_names import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.crazyswarm2 import SetPointLeader
@@ -44,6 +45,7 @@ from testudo_nodes.common.messages import diagnostics_message, message_class, st
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
 from testudo_nodes.robot.flight_topics import GuardFlight
+from testudo_nodes.robot.scan_zones import GuardScan
 from testudo_nodes.robot.subscriptions import PoseSubscription
 
 _STATUS_S = 0.1
@@ -89,6 +91,8 @@ class GuardNode(Node):
         self._flight = GuardFlight(self, self._node_clock, robot) if robot.has_flight_phases else None
         self._leader = SetPointLeader(oldest_s=robot.pose.max_age_s) if self._wire.needs_place else None
         self._content = self._command_checks(fleet, robot)
+        self._scan = GuardScan(self._node_clock, robot, self._content)
+        self._scan.begin(self._watch)
         self._connect()
         self._cpu = CpuMeter()
 
@@ -188,14 +192,15 @@ class GuardNode(Node):
             and reading.yaw_rate == 0
             and self._flight.guard.may_descend(reading.command, now_s)
         )
-        code = self._content.refusal(reading.command, now_s)
+        code = self._content.refusal(reading.command, now_s) or self._scan.refusal(reading.command)
+        self._guard.hold(self._scan.code(now_s))
         if self._guard.command(
             reading.stamp_s, reading.command, now_s, yaw_rate=reading.yaw_rate, lands=lands, refusal=code
         ):
             self._silence.reset()
             if self._guard.code:
                 self._landed_s = now_s
-            self._send(reading)
+            self._send(self._scan.slowed(reading))
             if self._published_code == "":
                 return
         self._watch()
@@ -252,6 +257,7 @@ class GuardNode(Node):
     def _watch(self) -> None:
         """Brake immediately for a reason that is not published yet."""
         now_s = self._node_clock.now_s()
+        self._guard.hold(self._scan.code(now_s))
         brakes = self._guard.watch(now_s)
         if self._published_code != self._guard.code:
             if brakes:
@@ -339,6 +345,7 @@ class GuardNode(Node):
             "life": self._epoch,
             "rearms": str(guard.rearms),
             "stops": str(guard.stops),
+            "speed_share": diagnostic_text(self._scan.share),
         }
         name = f"{self._name}: guard"
         message = status_message(Status(level, name, self._name, guard.sentence, values))

@@ -23,7 +23,8 @@ from std_srvs.srv import Trigger
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage
 from testudo_deploy.control.peer_tracker import PeerMeasurement
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
-from testudo_deploy.launch.fleet_topics import DIAGNOSTICS_TOPIC, PEER_TOPIC, unknown_robots
+from testudo_deploy.launch.fleet_topics import unknown_robots
+from testudo_deploy.launch.topic_names import DIAGNOSTICS_TOPIC, PEER_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status
 from testudo_deploy.supervision.modes import READY, RESTING, Event, code_of
 from testudo_deploy.supervision.robot import Robot, TickOutput

@@ -1,4 +1,4 @@
-"""`testudo arm` and `testudo start`: bring robots from any mode that an operator can resolve towards driving."""
+"""`testudo arm`, `start` and `rearm`: bring robots from any mode that an operator can resolve towards driving."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,8 @@ from testudo_deploy.commands.report import table
 from testudo_deploy.launch.child_processes import ros_domain_id
 from testudo_deploy.station.fleet_status import FleetStatus, RobotStatus
 from testudo_hardware.errors import TestudoError
-from testudo_nodes.station.status import check_wait, fleet_listener
+from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
+from testudo_nodes.station.operator_listener import check_wait, fleet_listener
 
 _FAILED = 1
 _POLL_S, _RETRY_S, _MODE_S = 0.1, 0.5, 3.0
@@ -192,3 +193,44 @@ def _service_of(request: Any) -> Any:
     from std_srvs.srv import Trigger  # noqa: PLC0415
 
     return ChangeState if isinstance(request, ChangeState.Request) else Trigger
+
+
+def rearm(
+    robots: tyro.conf.Positional[tuple[str, ...]],
+    start: bool = False,
+    wait: float = 10.0,
+    domain: int | None = None,
+    local: bool = False,
+) -> int:
+    """Rearm stopped robots after the emergency stop is released; they brake until they are started.
+
+    Shows the answer of each guard, and with --start of each policy; the exit status is 0 only if none refused.
+
+    Example:
+        testudo rearm r0 r1 --start
+
+    Args:
+        robots: names of the robots, as in the fleet file.
+        start: also start them.
+        wait: longest time to wait for a robot [s].
+        domain: ROS_DOMAIN_ID; by default that of the environment.
+        local: reach fleets on this machine only, as `testudo up` starts them.
+    """
+    if not robots:
+        raise TestudoError("rearm: no robot is named; expected one or more, as in `testudo rearm r0 r1`")
+    raise_priority(PRIORITIES["operator"])
+    check_wait(wait)
+    domain_id = ros_domain_id(domain)
+    with fleet_listener("rearm", FleetStatus(), domain_id, local=local) as listener:
+        rows = [(name, *_rearm(listener, wait, name, start=start)) for name in robots]
+    shown = [(name, "yes" if granted else "NO", answer) for name, granted, answer in rows]
+    Console().print(table("Rearmed", ("robot", "done", "answer"), shown))
+    return 0 if all(granted for _, granted, _ in rows) else _FAILED
+
+
+def _rearm(listener: Any, wait_s: float, robot: str, *, start: bool) -> tuple[bool, str]:
+    granted, sentence = call_trigger(listener, wait_s, f"/{robot}/guard/rearm")
+    if not granted or not start:
+        return granted, sentence
+    # the policy gets the new state with the next status of the guard
+    return call_trigger(listener, wait_s, f"/{robot}/policy/start", until_granted=True)

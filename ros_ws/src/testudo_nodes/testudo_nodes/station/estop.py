@@ -1,7 +1,8 @@
-"""`testudo estop` and `testudo rearm`: stop a fleet and show the confirmations, and take the stop back by hand.
+"""`testudo estop`: stop a fleet and show the confirmations.
 
 The resident process of the station on this computer is pressed by its local socket, which starts no ROS; unless it has
-all confirmations within `_RESIDENT_S`, this program also finds the guards itself.
+all confirmations within `_RESIDENT_S`, this program also finds the guards itself. What it needs for tables is imported
+after the stop: beside a driving fleet every import delays it.
 """
 
 import time
@@ -9,19 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
-from testudo_deploy.commands.report import Report, table
-from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.fleet.robot_names import robot_names
 from testudo_deploy.launch.child_processes import ros_domain_id
-from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC
-from testudo_deploy.station.fleet_status import EstopConfirmation, FleetStatus, silence_sentence, unconfirmed_text
+from testudo_deploy.launch.topic_names import ESTOP_TOPIC
+from testudo_deploy.station.fleet_status import EstopConfirmation, silence_sentence, unconfirmed_text
 from testudo_deploy.station.stop_channel import PRESS, RELEASE, StopClients
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
-from testudo_nodes.station.arm import call_trigger
-from testudo_nodes.station.status import check_wait, fleet_listener
+from testudo_nodes.station.operator_listener import check_wait, fleet_listener
 
 _FAILED = 1
 _REPEAT_S = 0.1
@@ -62,11 +59,11 @@ def estop(
     domain_id = ros_domain_id(domain)
     check_wait(wait)
     with StopClients(domain_id, RELEASE if release else PRESS, local=local) as residents:
-        confirmation = EstopConfirmation(() if fleet is None else load_fleet(fleet).names)
+        confirmation = EstopConfirmation(() if fleet is None else robot_names(fleet))
         residents.listen(_RESIDENT_S, enough=lambda: _resident_done(residents, confirmation, release=release))
         _refuse_held(residents, release=release)
         if not release and _resident_done(residents, confirmation, release=release):
-            _report(confirmation, domain_id).show(json)
+            _show(confirmation, domain_id, json)
             return _end("", release=release)
         with fleet_listener("estop", confirmation, domain_id, local=local) as listener:
             begin_s = time.monotonic()  # after the start of ROS, which takes long on a busy machine
@@ -79,7 +76,7 @@ def estop(
         sentence = "" if reached else "not every guard acknowledged the release: give it again"
     else:
         sentence = unconfirmed_text(answers)
-    _report(confirmation, domain_id).show(json)
+    _show(confirmation, domain_id, json)
     return _end(sentence, release=release)
 
 
@@ -164,7 +161,9 @@ def _press(
     return done_s < float("inf")
 
 
-def _report(confirmation: EstopConfirmation, domain_id: int) -> Report:
+def _show(confirmation: EstopConfirmation, domain_id: int, json: Path | None) -> None:
+    from testudo_deploy.commands.report import Report, table  # noqa: PLC0415 -- after the stop
+
     answers = confirmation.answers
     rows = [
         (
@@ -185,10 +184,14 @@ def _report(confirmation: EstopConfirmation, domain_id: int) -> Report:
         },
     }
     title = f"Emergency stop (ROS_DOMAIN_ID={domain_id})"
-    return Report(values, (table(title, ("robot", "stopped", "guard", "mode", "after [s]"), rows),) if rows else ())
+    shown = (table(title, ("robot", "stopped", "guard", "mode", "after [s]"), rows),) if rows else ()
+    Report(values, shown).show(json)
 
 
 def _end(sentence: str, *, release: bool) -> int:
+    from rich.console import Console  # noqa: PLC0415 -- after the stop
+    from rich.text import Text  # noqa: PLC0415
+
     if sentence:
         Console().print(Text(sentence, "red"), soft_wrap=True)
         return _FAILED
@@ -196,44 +199,3 @@ def _end(sentence: str, *, release: bool) -> int:
     stopped = "all stopped; to drive again: `testudo estop --release`, then `testudo rearm ROBOT`"
     Console().print(Text(after if release else stopped), soft_wrap=True)
     return 0
-
-
-def rearm(
-    robots: tyro.conf.Positional[tuple[str, ...]],
-    start: bool = False,
-    wait: float = 10.0,
-    domain: int | None = None,
-    local: bool = False,
-) -> int:
-    """Rearm stopped robots after the emergency stop is released; they brake until they are started.
-
-    Shows the answer of each guard, and with --start of each policy; the exit status is 0 only if none refused.
-
-    Example:
-        testudo rearm r0 r1 --start
-
-    Args:
-        robots: names of the robots, as in the fleet file.
-        start: also start them.
-        wait: longest time to wait for a robot [s].
-        domain: ROS_DOMAIN_ID; by default that of the environment.
-        local: reach fleets on this machine only, as `testudo up` starts them.
-    """
-    if not robots:
-        raise TestudoError("rearm: no robot is named; expected one or more, as in `testudo rearm r0 r1`")
-    raise_priority(PRIORITIES["operator"])
-    check_wait(wait)
-    domain_id = ros_domain_id(domain)
-    with fleet_listener("rearm", FleetStatus(), domain_id, local=local) as listener:
-        rows = [(name, *_rearm(listener, wait, name, start=start)) for name in robots]
-    shown = [(name, "yes" if granted else "NO", answer) for name, granted, answer in rows]
-    Console().print(table("Rearmed", ("robot", "done", "answer"), shown))
-    return 0 if all(granted for _, granted, _ in rows) else _FAILED
-
-
-def _rearm(listener: Any, wait_s: float, robot: str, *, start: bool) -> tuple[bool, str]:
-    granted, sentence = call_trigger(listener, wait_s, f"/{robot}/guard/rearm")
-    if not granted or not start:
-        return granted, sentence
-    # the policy gets the new state with the next status of the guard
-    return call_trigger(listener, wait_s, f"/{robot}/policy/start", until_granted=True)

@@ -28,7 +28,7 @@ from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TickRecord
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import recorded_pose, shared_odometry
-from testudo_deploy.launch.fleet_topics import MARKERS_TOPIC
+from testudo_deploy.launch.topic_names import MARKERS_TOPIC
 from testudo_deploy.station.markers import Marker, arena_markers, fill_marker
 from testudo_deploy.station.robot_markers import RobotView, fleet_markers
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry

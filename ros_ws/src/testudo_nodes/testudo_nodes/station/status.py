@@ -1,9 +1,8 @@
-"""`testudo status`: shows the state of a fleet in the terminal; with the listener that all operator verbs use."""
+"""`testudo status`: shows the state of a fleet in the terminal."""
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -15,8 +14,8 @@ from testudo_deploy.commands.report import Report
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import ros_domain_id
 from testudo_deploy.station.fleet_status import FleetStatus, RobotStatus, silence_sentence, status_values
-from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
+from testudo_nodes.station.operator_listener import fleet_listener
 
 _FAILED = 1
 _REFRESH_S = 0.25
@@ -75,38 +74,6 @@ def status(
             while True:
                 listener.listen(_REFRESH_S)
                 live.update(view.now(), refresh=True)
-
-
-def check_wait(wait_s: float) -> None:
-    """Check a time-out [s] of the command line.
-
-    Raises:
-        TestudoError: it is not positive and finite.
-    """
-    if not 0 < wait_s < float("inf"):
-        raise TestudoError(f"--wait: found {wait_s:g}, expected a time above 0 s")
-
-
-def fleet_listener(verb: str, receiver: Any, domain_id: int, *, local: bool) -> Any:
-    """Return a `StatusListener`, a context manager with a node.
-
-    Args:
-        verb: the verb that needs it, for the error text.
-        receiver: takes the messages, as `testudo_deploy.station.fleet_status.FleetStatus` does.
-        domain_id: the ROS domain.
-        local: reach this machine only, as `testudo up` does.
-
-    Raises:
-        TestudoError: ROS 2 is not installed.
-    """
-    try:
-        from testudo_nodes.station.status_listener import StatusListener  # noqa: PLC0415 -- an error text without ROS
-    except ImportError as error:
-        raise TestudoError(
-            f"{verb}: ROS 2 is not within reach ({error}): source the setup file of the robot's own "
-            "ROS 2, or pip install 'testudo[ros]'"
-        ) from error
-    return StatusListener(receiver, domain_id, local=local)
 
 
 class _View:

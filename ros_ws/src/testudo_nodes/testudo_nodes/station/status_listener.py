@@ -12,17 +12,20 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import qos_profile_sensor_data
 from rclpy.signals import SignalHandlerOptions
-from sensor_msgs.msg import BatteryState
 
 from testudo_deploy.launch.child_processes import LOOPBACK
-from testudo_deploy.launch.fleet_topics import OPERATOR, TOOL_NODES
 from testudo_deploy.launch.launch_plan import ENCLAVES
+from testudo_deploy.launch.topic_names import OPERATOR, TOOL_NODES
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.qos import SHOWN
 
 _DISCOVERY_S = 0.5  # period of the search for new robots
 _STEP_S = 0.05
-_TYPES = {"mode": DiagnosticStatus, "guard_status": DiagnosticStatus, "battery_state": BatteryState}
+_TYPES = {
+    "mode": "diagnostic_msgs/msg/DiagnosticStatus",
+    "guard_status": "diagnostic_msgs/msg/DiagnosticStatus",
+    "battery_state": "sensor_msgs/msg/BatteryState",
+}
 _TOPIC = re.compile(rf"/([a-z][a-z0-9_]*)/({'|'.join(_TYPES)})")
 
 
@@ -99,13 +102,11 @@ class StatusListener:
             if match is None or topic in self._known:
                 continue
             robot, kind = match.groups()
-            package, _, message = types[0].split("/")
-            expected = _TYPES[kind]
-            if (package, message) != (expected.__module__.split(".")[0], expected.__name__):
+            if types[0] != _TYPES[kind]:
                 continue
             self._known.add(topic)
             profile = SHOWN.get(kind, qos_profile_sensor_data)
-            self.node.create_subscription(expected, topic, partial(self._take, robot, kind), profile)
+            self.node.create_subscription(_message_class(kind), topic, partial(self._take, robot, kind), profile)
 
     def _take(self, robot: str, kind: str, message: Any) -> None:
         now_s = time.monotonic()
@@ -117,3 +118,11 @@ class StatusListener:
             self._receiver.on_mode(robot, message.message, values, now_s)
         else:
             self._receiver.on_guard_status(robot, values, now_s)
+
+
+def _message_class(kind: str) -> type:
+    if kind != "battery_state":
+        return DiagnosticStatus
+    from sensor_msgs.msg import BatteryState  # noqa: PLC0415 -- loads NumPy, for which an emergency stop cannot wait
+
+    return BatteryState

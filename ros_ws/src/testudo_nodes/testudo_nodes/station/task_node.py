@@ -22,7 +22,8 @@ from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import record_topic, recorded_pose, shared_odometry
-from testudo_deploy.launch.fleet_topics import GOALS_TOPIC, SCORE_TOPIC, body_topic
+from testudo_deploy.launch.fleet_topics import body_topic
+from testudo_deploy.launch.topic_names import GOALS_TOPIC, SCORE_TOPIC
 from testudo_deploy.station.markers import goal_markers
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry, read_pose, read_stamp

@@ -26,7 +26,7 @@ from std_srvs.srv import Trigger
 
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
-from testudo_deploy.launch.fleet_topics import ESTOP_TOPIC, EVENTS_TOPIC
+from testudo_deploy.launch.topic_names import ESTOP_TOPIC, EVENTS_TOPIC
 from testudo_hardware.links.wire import read_command, read_odometry
 from testudo_nodes.common.messages import envelope_bytes, status_values
 from testudo_nodes.common.process_priority import PRIORITIES, reset_scheduling, set_realtime_priority

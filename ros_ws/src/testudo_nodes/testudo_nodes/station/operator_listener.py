@@ -1,0 +1,37 @@
+"""The listener of operators' verbs; it is imported before ROS is, for an error text where there is none."""
+
+from typing import Any
+
+from testudo_hardware.errors import TestudoError
+
+
+def check_wait(wait_s: float) -> None:
+    """Check a time-out [s] of the command line.
+
+    Raises:
+        TestudoError: it is not positive and finite.
+    """
+    if not 0 < wait_s < float("inf"):
+        raise TestudoError(f"--wait: found {wait_s:g}, expected a time above 0 s")
+
+
+def fleet_listener(verb: str, receiver: Any, domain_id: int, *, local: bool) -> Any:
+    """Return a `StatusListener`, a context manager with a node.
+
+    Args:
+        verb: the verb that needs it, for the error text.
+        receiver: takes the messages, as `testudo_deploy.station.fleet_status.FleetStatus` does.
+        domain_id: the ROS domain.
+        local: reach this machine only, as `testudo up` does.
+
+    Raises:
+        TestudoError: ROS 2 is not installed.
+    """
+    try:
+        from testudo_nodes.station.status_listener import StatusListener  # noqa: PLC0415 -- an error text without ROS
+    except ImportError as error:
+        raise TestudoError(
+            f"{verb}: ROS 2 is not within reach ({error}): source the setup file of the robot's own "
+            "ROS 2, or pip install 'testudo[ros]'"
+        ) from error
+    return StatusListener(receiver, domain_id, local=local)
