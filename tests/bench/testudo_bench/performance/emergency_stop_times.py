@@ -26,6 +26,7 @@ from std_srvs.srv import Trigger
 
 from testudo_bench.performance.fleet_timing import fleet_at_50_hz, plan_of, wait_until_active
 from testudo_deploy.commands.report import BenchResult
+from testudo_deploy.guard.command_guard import STOP_CODES
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.topic_names import ESTOP_TOPIC
 from testudo_deploy.station.stop_channel import RELEASE, StopClients
@@ -239,7 +240,8 @@ class _Fleet:
                 residents.listen(_STEP_S, enough=lambda residents=residents: residents.complete)
             self._level.publish(Bool(data=False))
             for name in names:
-                request = _NEXT_REQUEST.get(self.guards.modes.get(name, ""))
+                is_stopped = self.guards.codes.get(name, ("", 0.0))[0] in STOP_CODES
+                request = _NEXT_REQUEST.get("stopped" if is_stopped else self.guards.modes.get(name, ""))
                 if request is not None:
                     self._call(f"/{name}/{request[0]}", request[1], request[2]())
             self.listener.listen(_DRIVING_S)
