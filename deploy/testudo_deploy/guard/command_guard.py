@@ -35,6 +35,7 @@ SENTENCES = {
     "scan_blind": "a command moves the robot where its laser scanner does not look",
     "clock": "a command's stamp is of another clock",
     "second_publisher": "another node publishes commands",
+    "foreign_motion": "the braked robot moves: another program commands it, or something pushes it",
     "estop": "emergency stop; release it and call the rearm service",
     "station_unheard": "the station's heartbeat has not been heard yet; is its process emergency_stop up?",
     "station_lost": "the station's heartbeat was lost; once it is back, call the rearm service",
@@ -206,6 +207,10 @@ class CommandGuard:
         if self._is_silent_station(now_s) and not self._lost:
             self.stops += not self.is_stopped
             self._lost = True
+
+    def see_foreign_motion(self) -> None:
+        """Take that the robot moved while it was braked; commands must be valid for a second after the last time."""
+        self._restart("foreign_motion")
 
     def _yaw_rate_is_valid(self, yaw_rate: float) -> bool:
         """Return whether a yaw rate may be passed on; NaN may not."""

@@ -20,7 +20,7 @@ from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs, rese
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion import MotionState
+from testudo_hardware.motion import MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command, effective_command
 from testudo_hardware.motion.motion_state import length
 from testudo_hardware.spec import RobotSpec
@@ -157,25 +157,8 @@ def tick_deployed(
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
     nominal_world, yaw_rate = split_command(team, nominal_world)
-    # nominal velocities, with pursuers directed at their nearest neighbour
-    place = team.physics.scene(state.physics).robots.position_world
-    offset = place[:, :-1] - place[:, -1:]
-    distance = length(offset)
-    nearest = jnp.argmin(distance, axis=0)
-    towards = jnp.take_along_axis(offset / (distance + 1e-6), nearest[None, None], axis=1)
-    speed = team.model.spec.control_point_speed_m_s
-    pursuer = _is(state.faults, PURSUER, nominal_world[0])
     stop = team.model.stopping_point(state.estimate)
-    turned, deadlock = resolve_deadlock(
-        team.shield,
-        state.deadlock,
-        stop.position_world,
-        state.table,
-        nominal_world,
-        state.moved_world,
-        team.model.spec.control_period_s,
-    )
-    nominal = jnp.where(pursuer, speed * towards, jnp.where(state.resolves, turned, nominal_world))
+    nominal, deadlock = _nominal(team, state, stop, nominal_world)
     result, space = _shielded(team, deployment, state, stop, nominal)
     sound = runs & state.located & ~state.weak
     effective = jnp.where(sound, effective_command(team.model, result.command), 0.0)
@@ -212,6 +195,24 @@ def tick_deployed(
     known = (space, radio, flagged, pause, held, number, state.parameters, state.faults)
     after = DeployedTeamState(physics, sent, past, *seen, *known, *rule, state.resolves, vehicle, turns)
     return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
+
+
+def _nominal(
+    team: SimulatedTeam, state: DeployedTeamState, stop: StoppingPoint, nominal_world: jax.Array
+) -> tuple[jax.Array, DeadlockState]:
+    """Return the nominal velocities (D, N, E) [m/s], turned by the deadlock rule or of pursuers, and its memory."""
+    period_s = team.model.spec.control_period_s
+    turned, deadlock = resolve_deadlock(
+        team.shield, state.deadlock, stop.position_world, state.table, nominal_world, state.moved_world, period_s
+    )
+    place = team.physics.scene(state.physics).robots.position_world
+    offset = place[:, :-1] - place[:, -1:]
+    distance = length(offset)
+    nearest = jnp.argmin(distance, axis=0)
+    towards = jnp.take_along_axis(offset / (distance + 1e-6), nearest[None, None], axis=1)
+    pursuer = _is(state.faults, PURSUER, nominal_world[0])
+    to_nearest = team.model.spec.control_point_speed_m_s * towards
+    return jnp.where(pursuer, to_nearest, jnp.where(state.resolves, turned, nominal_world)), deadlock
 
 
 def _deadlock_memory(

@@ -24,6 +24,7 @@ from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.guard.command_checks import CommandChecks
 from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
+from testudo_deploy.guard.foreign_motion import ForeignMotion
 from testudo_deploy.guard.guard_bounds import load_bounds
 from testudo_deploy.launch.fleet_topics import foreign_publishers
 from testudo_deploy.launch.topic_names import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC
@@ -90,6 +91,7 @@ class GuardNode(Node):
         self.priority = self._node_clock.priority
         self._flight = GuardFlight(self, self._node_clock, robot) if robot.has_flight_phases else None
         self._leader = SetPointLeader(oldest_s=robot.pose.max_age_s) if self._wire.needs_place else None
+        self._motion = ForeignMotion(self._spec) if self._spec.dimension == 2 else None  # a braked drone drifts
         self._content = self._command_checks(fleet, robot)
         self._scan = GuardScan(self._node_clock, robot, self._content)
         self._scan.begin(self._watch)
@@ -123,13 +125,15 @@ class GuardNode(Node):
         def see(reading: Measurement, _: float) -> None:
             if self._leader is not None:
                 self._leader.see(PlanarTransform(reading.position_world, reading.yaw), reading.stamp_s)
+            if self._motion is not None:
+                self._motion.see_pose(reading.stamp_s, reading.position_world)
             if isinstance(reading, OdometryReading):
                 checks.see_pose(reading.stamp_s, reading.position_world, reading.yaw, reading.velocity)
 
         def subscribe(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
             self._node_clock.subscribe(kind, topic, callback, REQUESTED[quality])
 
-        if self._leader is not None or bounds is not None:
+        if self._leader is not None or bounds is not None or self._motion is not None:
             PoseSubscription(self._node_clock.clocks, robot).begin(subscribe, see, self._warn)
         return checks
 
@@ -281,6 +285,8 @@ class GuardNode(Node):
             found = self._foreign()
             self._guard.see_publishers([name for name in found if _NAMELESS not in name or name in self._seen])
             self._seen = found
+        if self._motion is not None and self._motion.found(self._node_clock.now_s()):
+            self._guard.see_foreign_motion()
         self._watch()
         self._step_flight()
         if self._guard.code:
@@ -326,6 +332,8 @@ class GuardNode(Node):
             ros_now_s, now_s = self._node_clock.clocks()
             reading = replace(reading, stamp_s=convert_clock_s(reading.stamp_s, now_s, ros_now_s))
         self._content.note_sent(self._node_clock.now_s(), reading.command)
+        if self._motion is not None:
+            self._motion.note_sent(self._node_clock.now_s(), reading.command)
         self._command.publish(self._wire.encode(self._message(), reading, at))
 
     def _publish_status(self, now_s: float) -> None:
