@@ -4,6 +4,8 @@ Without a key the same intruder does both, which the control shows.
 """
 
 import dataclasses
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
 
@@ -33,7 +35,7 @@ class Intruder:
 
         from testudo_nodes.common.qos import OFFERED, recorded
 
-        self.context = rclpy.Context()
+        self.domain_id, self.context = domain_id, rclpy.Context()
         rclpy.init(context=self.context, domain_id=domain_id)
         self.node = rclpy.create_node("intruder", context=self.context)
         self._executor = SingleThreadedExecutor(context=self.context)
@@ -85,6 +87,23 @@ class Intruder:
 
     def publisher(self, topic):
         return self.node.create_publisher(self.kinds[topic], f"/r0/{topic}", self._offered[topic])
+
+    def declares_lost(self, robot):
+        """Return whether r1 confirms that a robot is lost after a declaration without the key."""
+        from diagnostic_msgs.msg import DiagnosticStatus
+        from std_msgs.msg import String
+
+        from testudo_deploy.contract.lost_robot import LostRobot
+        from testudo_nodes.common.messages import status_values
+        from testudo_nodes.common.qos import SHOWN
+
+        confirmed = []
+        self._listen(
+            DiagnosticStatus, "/r1/mode", SHOWN["mode"], lambda m: confirmed.append(status_values(m)["lost"] == robot)
+        )
+        publisher = self.node.create_publisher(String, "/fleet/lost", self._offered["lost"])
+        self.listen(2.0, lambda: publisher.publish(String(data=LostRobot(robot, None).encode().decode())))
+        return any(confirmed)
 
     def drive_r0(self, seconds):
         """Command r0 backwards, with honest stamps; return whether one of the commands was applied."""
@@ -144,7 +163,14 @@ def driving(folder, *, keyed):
 
 
 def test_with_a_key_no_forged_message_acts(tmp_path):
+    """Nor does a forged declaration that a robot is lost; that of an operator with the key does."""
     with driving(tmp_path, keyed=True) as intruder:
+        assert intruder.declares_lost("r0") is False
+        words = ["lost", str(tmp_path / "fleet.yaml"), "r0", "--where-last-seen", "--local", "--wait", "2"]
+        command = [sys.executable, "-m", "testudo_deploy.cli", *words, "--domain", str(intruder.domain_id)]
+        # r0 speaks, so that it is lost for a moment only
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert "r0 is lost" in said.stdout, said.stdout + said.stderr
         assert intruder.way_of_r1(2.0, intruder.forge_peer_and_pose()) > 0.1  # r1 trusts r0, and drives on
         assert not intruder.drive_r0(2.0)
         assert 0.0 in intruder.applied  # the guard brakes for a second publisher

@@ -163,6 +163,7 @@ class TickRecord(Envelope):
     reason: str  # code of the brake reason; empty if the robot was not braked
     nominal_yaw_rate: float = 0.0  # [rad/s], from the policy; 0 if it commands none, or there is no nominal command
     sent_yaw_rate: float = 0.0  # [rad/s], within the limits of the contract; 0 whenever the robot is braked
+    neighbour_lost: tuple[bool, ...] = ()  # declared lost by an operator; empty if none is
     deadlock_memory: Vector = ()
     """Memory of the deadlock rule after the tick, see `DeadlockState`; empty in a tick without the rule. It turned the
     nominal velocity by the third number [rad] before the shield."""

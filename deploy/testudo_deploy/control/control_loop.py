@@ -93,11 +93,11 @@ class ControlLoop:
         self._hidden = np.zeros(contract.hidden_size, np.float32)
         self._nominal: np.ndarray | None = None
         self._yaw_rate = 0.0  # [rad/s], from a policy that commands one; turning needs no space
-        self._ticks_since_decision = 0
-        self._sequence = 0
+        self._ticks_since_decision = self._sequence = 0
         self._last_now_s, self._behind_s = -math.inf, math.inf
         self._last_tick: Tick | None = None
         self._announcer = Announcer(robot, epoch, self._contract_hash)
+        self.lost, self.declare_lost = self._peers.lost, self._peers.declare_lost
         self._flight = FOLLOWS_COMMANDS
         self.refused_poses = 0  # samples that were not finite, too large, out of order or from the future
 
@@ -334,6 +334,7 @@ class ControlLoop:
         )
         tick.table = table = self._peers.table(tick.now_s)
         tick.peers = peers = self._peers.spaces(tick.now_s, space.silence_s)
+        tick.lost = tuple(peer in self.lost for peer in self._peers.peers) if self.lost else ()
         if not self._placed:
             tick.space = own = self._space = self._first_space(own, peers, table)
             self._placed = True

@@ -62,6 +62,7 @@ class Tick:
     nominal_yaw_rate: float = 0.0  # [rad/s], of a policy that commands one
     yaw_rate: float = 0.0  # [rad/s] that is sent
     reason: str = ""
+    lost: tuple[bool, ...] = ()  # by slot: declared lost by an operator; empty if none is
     echoes: dict[str, tuple[str, float, int]] = field(default_factory=dict)
     """As received when the tick began: a later echo would make the announcement look younger."""
 
@@ -110,6 +111,7 @@ def tick_record(
         reason=tick.reason,
         nominal_yaw_rate=tick.nominal_yaw_rate,
         sent_yaw_rate=tick.yaw_rate,
+        neighbour_lost=tick.lost,
         deadlock_memory=tick.deadlock_memory,
     )
 

@@ -16,6 +16,7 @@ from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace
 
 _STALE_ECHO_S = 5.0  # an echo of an older stamp is ignored: the peer stays unheard
+_LARGEST = 1e12  # larger numbers are not measurements
 _ENDED_S = 0.5
 """A process of a peer has ended if it is silent for this time; only then a new one can take its place [s]."""
 
@@ -58,6 +59,8 @@ class PeerTracker:
         self._seen: dict[str, PeerMeasurement] = {}
         self.untrusted: set[str] = set()
         """Peers without a safety contract; they must be measured, and their messages are ignored."""
+        self.lost: dict[str, Vector | None] = {}
+        """Peers that an operator declared lost, with the place (D,) [m] where they rest; None: where last announced."""
         self.refused = 0
         """Number of refused messages."""
 
@@ -82,6 +85,7 @@ class PeerTracker:
         ):
             self.refused += 1
             return False
+        self.lost.pop(message.robot, None)  # it speaks again
         if last is not None and last[0] != message.epoch and message.robot in self._heard:
             self._retired.setdefault(message.robot, set()).add(last[0])
         self._last[message.robot] = (message.epoch, message.stamp_s, message.sequence)
@@ -104,6 +108,21 @@ class PeerTracker:
             return True
         echo = message.echoes.get(self._robot)
         return echo is not None and echo[0] == self._epoch and newest.received_s + _ENDED_S <= echo[1] <= received_s
+
+    def declare_lost(self, peer: str, place_world: Vector | None) -> bool:
+        """Take an operator's word that a peer rests at a place (D,) [m], or where it was last announced.
+
+        It stays an obstacle, but need not answer any more, until its next message. Returns False if the peer or the
+        place is unknown or not finite.
+        """
+        if peer not in self.peers or (place_world is None and peer not in self._heard):
+            return False
+        if place_world is not None:
+            if len(place_world) != self._dimension or not all(abs(value) < _LARGEST for value in place_world):
+                return False
+            place_world = tuple(place_world)
+        self.lost[peer] = place_world
+        return True
 
     def see(self, peer: str, sighting: PeerMeasurement) -> bool:
         """Take the measured place of a peer; False if it is foreign, older than the last or not finite."""
@@ -129,7 +148,8 @@ class PeerTracker:
 
     def unheard(self) -> tuple[str, ...]:
         """Return the trusted peers whose position has never been known with a bounded age."""
-        return tuple(peer for peer in self.peers if peer not in self._heard and peer not in self.untrusted)
+        known = (*self._heard, *self.untrusted, *self.lost)
+        return tuple(peer for peer in self.peers if peer not in known)
 
     def unseen(self) -> tuple[str, ...]:
         """Return the untrusted peers that tracking has never measured."""
@@ -139,6 +159,9 @@ class PeerTracker:
         """Return the table (D, K) of all peers, in the order of `peers`; each must have been heard or measured."""
 
         def row(peer: str) -> tuple[Vector, Vector, float]:
+            place = self.lost.get(peer)
+            if place is not None:
+                return place, (0.0,) * self._dimension, 0.0
             if peer in self.untrusted:
                 seen = self._seen[peer]
                 return seen.position_world, (0.0,) * self._dimension, now_s - seen.stamp_s
@@ -157,14 +180,17 @@ class PeerTracker:
     def spaces(self, now_s: float, silence_s: float) -> PeerReservations:
         """Return the reservations of the newest messages (2, D, K); a peer without a message is silent and has NaN.
 
-        An untrusted peer counts as reserving the place where it was measured.
+        An untrusted peer counts as reserving the place where it was measured. A lost one counts as silent, and this
+        robot as having priority over it (rule R4): its segments stay obstacles, but it need not answer.
         """
         newest = [self._newest.get(peer) for peer in self.peers]
-        count = len(newest)
+        count, lost = len(newest), np.array([peer in self.lost for peer in self.peers], bool)
 
         def segments(name: str) -> np.ndarray:
             values = [
-                self._no_segment(peer) if item is None or peer in self.untrusted else getattr(item.message, name)
+                self._without_message(peer)
+                if item is None or peer in self.untrusted or self.lost.get(peer) is not None
+                else getattr(item.message, name)
                 for peer, item in zip(self.peers, newest, strict=True)
             ]
             return np.array(values, float).reshape(count, 2, self._dimension).transpose(1, 2, 0)
@@ -172,13 +198,19 @@ class PeerTracker:
         return PeerReservations(
             segments("reserved_segment_world"),
             segments("requested_segment_world"),
-            np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
-            np.array([item is None or now_s - item.received_s > silence_s for item in newest], bool),
-            np.array([self._robot < peer for peer in self.peers], bool),
+            np.maximum(
+                np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
+                np.where(lost, 0.0, NOTHING_HEARD),
+            ),
+            np.array([item is None or now_s - item.received_s > silence_s for item in newest], bool) | lost,
+            np.array([self._robot < peer for peer in self.peers], bool) | lost,
             np.array([peer not in self.untrusted for peer in self.peers], bool),
         )
 
-    def _no_segment(self, peer: str) -> tuple[tuple[float, ...], ...]:
+    def _without_message(self, peer: str) -> tuple[tuple[float, ...], ...]:
+        place = self.lost.get(peer)
+        if place is not None:
+            return (place, place)
         seen = self._seen.get(peer)
         return (seen.position_world if peer in self.untrusted and seen else (np.nan,) * self._dimension,) * 2
 

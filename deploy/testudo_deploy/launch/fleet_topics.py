@@ -25,6 +25,7 @@ from testudo_deploy.launch.topic_names import (
     EVENTS_TOPIC,
     GOALS_TOPIC,
     HEARTBEAT_TOPIC,
+    LOST_TOPIC,
     MARKERS_TOPIC,
     PEER_TOPIC,
     SCORE_TOPIC,
@@ -183,7 +184,7 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
     policy += [f"/{name}/policy/land" for name in flying]
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
     return _interfaces(
-        [*_EVERY_NODE, *stops],
+        [*_EVERY_NODE, *stops, LOST_TOPIC, *([] if fleet.key_file is None else [EPOCHS_TOPIC])],
         subscribed,
         [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"],
         [*guard, *policy],
@@ -229,7 +230,13 @@ def _policy(fleet: Fleet, robot: str) -> Interfaces:
         subscribed.append(f"/{robot}/vehicle_state")
     names = ("start", "stop", "land") if flies else ("start", "stop")
     services = [f"{node}/{service}" for service in (*names, *_LIFECYCLE_SERVICES)]
-    return _interfaces([*own, DIAGNOSTICS_TOPIC, f"{node}/transition_event"], subscribed, services)
+    subscribed.append(LOST_TOPIC)
+    return _interfaces(
+        [*own, DIAGNOSTICS_TOPIC, f"{node}/transition_event"],
+        subscribed,
+        services,
+        optional=[LOST_TOPIC],  # not in lock-step
+    )
 
 
 def _guard(fleet: Fleet, robot: str) -> Interfaces:

@@ -224,6 +224,7 @@ class Robot:
                 "flew": str(supervisor.flew).lower(),
                 "by_hand": str(supervisor.by_hand).lower(),
                 "battery": self._battery_text(),
+                "lost": " ".join(sorted(self.loop.lost)),
                 "shield": "" if record is None else record.status,
                 "pose_age_s": diagnostic_text(None if pose_s is None else now_s - pose_s),
                 "peer_age_s": diagnostic_text(max(ages, default=None)),

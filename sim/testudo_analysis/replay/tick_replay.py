@@ -239,6 +239,7 @@ def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
     def segments(values: tuple[SegmentEnds, ...]) -> np.ndarray:
         return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
 
+    lost = np.array(record.neighbour_lost or (False,) * count, bool)
     own = ReservedSpace(
         np.array(record.reserved_segment_world, float),
         np.array(record.requested_segment_world, float),
@@ -250,7 +251,7 @@ def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
         segments(record.neighbour_requested_segment_world),
         np.array(record.neighbour_acknowledged, float),
         np.array(record.neighbour_silent, bool),
-        np.array([record.robot < name for name in record.neighbour_names], bool),
+        np.array([record.robot < name for name in record.neighbour_names], bool) | lost,
         ~np.array(record.neighbour_untrusted, bool),
     )
     return own, peers

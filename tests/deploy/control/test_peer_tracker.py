@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
+from testudo_deploy.shield.reservations import need_not_answer
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.spec import load_robot
 
@@ -263,6 +264,33 @@ def test_an_old_echo_still_acknowledges(roster, message):
     assert roster.hear(dataclasses.replace(message, echoes={"r0": ("a", 90.0, 42)}), 100.1)
     assert roster.unheard() == ("r1", "r2")
     assert roster.spaces(100.2, 1.0).acknowledged[0] == 42
+
+
+def test_a_lost_peer_is_an_obstacle_that_need_not_answer_until_it_speaks(roster, message):
+    """Rule R4 as for a silent peer over which this robot has priority; r0 goes first anyway, z9 does not."""
+    last = PeerTracker("z9", "a", ("r1", "r2"), "h", 2)
+    told = dataclasses.replace(message, echoes={"z9": ("a", 100.0, 3)})
+    assert last.hear(told, 100.1)
+    before = last.spaces(110.0, 1.0)
+    assert not last.declare_lost("r2", None)  # never heard: it has no last place
+    assert not last.declare_lost("r7", (0.0, 0.0))
+    assert not last.declare_lost("r2", (0.0, float("nan")))
+    assert not last.declare_lost("r2", (0.0, 0.0, 0.0))
+    assert not need_not_answer(before).any()
+    assert last.declare_lost("r1", None)
+    assert last.declare_lost("r2", (4.0, 5.0))
+    assert last.unheard() == ()
+    after = last.spaces(110.0, 1.0)
+    assert need_not_answer(after).all()
+    assert after.reserves.all()
+    assert np.array_equal(after.owned_world[:, :, 0], before.owned_world[:, :, 0])
+    assert after.owned_world[:, :, 1].tolist() == after.announced_world[:, :, 1].tolist() == [[4.0, 5.0]] * 2
+    table = last.table(110.0)
+    assert table.control_point_world[:, 1].tolist() == [4.0, 5.0]
+    assert table.age_s.tolist() == pytest.approx([10.0, 0.0])
+    assert last.hear(dataclasses.replace(told, sequence=2), 110.1)
+    assert list(last.lost) == ["r2"]
+    assert not need_not_answer(last.spaces(110.2, 1.0))[0]
 
 
 def test_of_each_pair_exactly_one_goes_first():

@@ -208,3 +208,26 @@ def test_the_control_loop_resolves_the_deadlock_of_robots_that_swap_places(rule,
     missing = np.linalg.norm(fleet.positions() - (2 * fleet.middle[:, None] - fleet.start), axis=0)
     assert fleet.contacts == 0
     assert int((missing < 0.1).sum()) == arrived, missing
+
+
+@pytest.mark.parametrize("where", ["last seen", "at its place"])
+def test_robots_wait_for_a_dead_one_of_higher_rank_until_it_is_declared_lost(where, make_artefact):
+    """It may still move: nobody else can know. The declaration ends the wait, without a contact."""
+    spec = load_robot("gritsbot_x")
+    fleet = Fleet(spec, make_artefact("gritsbot_x", 0).contract, 3, "swap", loss=0.0, late=0.0, seed=5, radius_m=1.0)
+    fleet.dead.add(0)
+    fleet.drive(4.0)
+    assert np.linalg.norm(fleet.positions() - fleet.start, axis=0).max() < 0.05  # it was never heard
+    fleet.dead.clear()
+    fleet.later(0.01, fleet.tick, 0)
+    fleet.drive(2.0)
+    fleet.dead.add(0)
+    fleet.drive(8.0)
+    waiting = fleet.positions()
+    fleet.drive(2.0)
+    assert np.linalg.norm(fleet.positions() - waiting, axis=0).max() < 0.02
+    place = None if where == "last seen" else tuple(fleet.positions()[:, 0])
+    assert all(loop.declare_lost("r0", place) for loop in fleet.loops[1:])
+    fleet.drive(6.0)
+    assert np.linalg.norm(fleet.positions() - waiting, axis=0)[1:].min() > 0.1
+    assert fleet.contacts == 0

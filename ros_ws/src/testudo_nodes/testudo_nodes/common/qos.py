@@ -46,6 +46,7 @@ OFFERED: dict[str, QoSProfile] = {
     "markers": _profile(1),
     "clock": _profile(10),
     "epochs": _profile(100),
+    "lost": _profile(10),
 }
 """By the last part of the topic's name."""
 
@@ -64,6 +65,7 @@ REQUESTED: dict[str, QoSProfile] = {
     "flight_request": _profile(10),
     "vehicle_state": _profile(1, reliable=False),
     "plant_fault": _profile(5),
+    "lost": _profile(10),
     "station_heartbeat": _profile(1, reliable=False),
     "scan": _profile(1, reliable=False),
     "joy": _profile(5, reliable=False),

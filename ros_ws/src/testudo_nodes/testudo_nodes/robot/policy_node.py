@@ -52,14 +52,14 @@ from testudo_nodes.common.node_runner import (
 )
 from testudo_nodes.common.qos import OFFERED
 from testudo_nodes.robot.flight_topics import subscribe_vehicle, uses_topics
+from testudo_nodes.robot.lost_robots import subscribe_lost
 from testudo_nodes.robot.subscriptions import Connections, PoseSubscription
 
 _ACKNOWLEDGE_S = 0.2
 _LOOKS, _LOOK_S = 20, 0.05
 """Number and period of the checks for a subscriber to the reason of a refusal, before the process ends."""
 _UNREAD = 1000  # more than all peer messages between two ticks; bounds the memory that a flood of messages takes
-_STATUS_S = 0.5
-_ORDER_S = 0.1
+_STATUS_S, _ORDER_S = 0.5, 0.1
 _DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
 
@@ -217,6 +217,8 @@ class PolicyNode(LifecycleNode):
         # the own source adds a velocity to poses without one
         pose.begin(self._connections.subscribe, cast(Any, self._on_pose), self._refuse)
         self._connections.subscribe(DiagnosticStatus, "guard_status", self._on_guard)
+        if not self._node_clock.in_lock_step:
+            subscribe_lost(self._connections, robot.loop.declare_lost, self._refuse)
         peers = fleet.peers(robot.name)
         for peer in peers:
             self._connections.subscribe(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)
