@@ -1,4 +1,4 @@
-"""`testudo bench estop`: time from the start of `testudo estop` to the last guard's confirmation, at full load.
+"""`testudo bench estop`: time from a key press to the last guard's confirmation of the emergency stop, at full load.
 
 Each half runs in a process of its own, once with the rights of this user and once without real-time rights.
 """
@@ -9,10 +9,12 @@ import os
 import resource
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +30,7 @@ from testudo_bench.performance.fleet_timing import fleet_at_50_hz, plan_of, wait
 from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.guard.command_guard import STOP_CODES
 from testudo_deploy.launch.child_processes import FleetProcesses
+from testudo_deploy.launch.launch_plan import with_button
 from testudo_deploy.launch.topic_names import ESTOP_TOPIC
 from testudo_deploy.station.stop_channel import RELEASE, StopClients
 from testudo_hardware.errors import TestudoError
@@ -36,15 +39,18 @@ from testudo_nodes.common.qos import OFFERED
 from testudo_nodes.station.status_listener import StatusListener
 
 _ROBOTS, _REPEATS, _QUICK = 4, 50, 3
-BARS = {"resident": 0.5, "cold": 3.0}
-"""Longest time [s] with the resident process, and without it."""
+BARS = {"button": 0.5, "resident": 0.5, "cold": 3.0}
+"""Longest time [s]: from a key of a USB button, and from the start of `testudo estop` with the resident process and
+without it."""
+_SHOWN = {"button": "a button", "resident": "testudo estop, resident process", "cold": "testudo estop, cold"}
 _WARM_UP_S, _PATIENCE_S, _DRIVING_S, _STEP_S = 5.0, 20.0, 0.5, 0.2
 _DROP_CAPABILITY, _SYS_NICE = 24, 23  # prctl(2), capabilities(7)
 _RIGHTS = ("with", "without")
 _SPIN = "import os; os.nice({nice})\nwhile True: pass"
-_NICENESS = {True: 0, False: 19}
-"""Of the processes that keep the cores busy, with and without real-time rights: at the fleet's own priority they would
-keep its robots from driving."""
+_NICENESS = 19
+"""Of the processes that keep the cores busy: at a higher priority they would keep robots without real-time rights from
+driving."""
+_KEY_DOWN, _KEY_UP = (struct.pack("@llHHi", 0, 0, 1, 28, value) for value in (1, 0))  # input events of one key
 _RECENTLY_S = 2.0
 _NEXT_REQUEST = {
     "idle": ("policy/change_state", ChangeState, lambda: _transition(Transition.TRANSITION_ACTIVATE)),
@@ -56,14 +62,14 @@ _NEXT_REQUEST = {
 
 
 def bench_estop(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[[str], None] = print) -> BenchResult:
-    """Stop four driving robots by `testudo estop` while a further process keeps every core busy.
+    """Stop four driving robots while further processes of the lowest priority keep every core busy.
 
-    With the resident process of the station and without it, with real-time rights and without them. The time is from
-    the start of the command, as from a shell, to the report of the last guard that it is stopped. The robots drive
-    again before each stop.
+    By a key of a button, and by `testudo estop` with the resident process of the station and without it; each with
+    real-time rights and without them. The time is from the key, or from the start of the command as from a shell, to
+    the report of the last guard that it is stopped. The robots drive again before each stop.
 
     Args:
-        repeats: stops in each of the four cases.
+        repeats: stops in each of the six cases.
         quick: three stops in each.
         say: receives progress messages.
     """
@@ -78,7 +84,7 @@ def bench_estop(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[[
         for rights, half in found.items()
         for command in BARS
     ]
-    columns = ("real-time rights", "command", "stops", "median", "worst", "bar", "missed", "idle share of the cores")
+    columns = ("real-time rights", "pressed by", "stops", "median", "worst", "bar", "missed", "idle share of the cores")
     title = f"emergency stop of {_ROBOTS} driving robots, all cores busy"
     return BenchResult(title, columns, [_shown(case) for case in cases], {"cases": cases})
 
@@ -100,7 +106,7 @@ def _figures(stops: Sequence[Mapping[str, Any]], command: str) -> dict[str, Any]
 
 def _shown(case: Mapping[str, Any]) -> tuple[str, ...]:
     seconds = ("-" if case[key] is None else f"{case[key]:.2f} s" for key in ("median_s", "worst_s"))
-    command = "with the resident process" if case["command"] == "resident" else "cold"
+    command = _SHOWN[case["command"]]
     bar = f"≤ {case['bar_s']:g} s"
     idle = f"{100 * case['idle_share']:.0f} %"
     return (case["rights"], command, str(case["stops"]), *seconds, bar, str(case["missed"]), idle)
@@ -185,7 +191,9 @@ class _Fleet:
 
     def __init__(self, folder: Path) -> None:
         self.fleet = fleet_at_50_hz(folder, _ROBOTS)
-        self.processes = FleetProcesses(plan_of(self.fleet, folder / "run"))
+        self._key, device = os.openpty()  # in place of an input device
+        tty.setraw(device)
+        self.processes = FleetProcesses(with_button(plan_of(self.fleet, folder / "run"), os.ttyname(device)))
         self.guards = _Guards()
 
     @contextmanager
@@ -196,7 +204,7 @@ class _Fleet:
             if missing:
                 raise TestudoError(f"bench estop: {', '.join(missing)} did not start")
             os.environ |= {key: value for key, value in self.processes.environment().items() if key.startswith("FAST")}
-            words = [sys.executable, "-c", _SPIN.format(nice=_NICENESS[_may_schedule()])]
+            words = [sys.executable, "-c", _SPIN.format(nice=_NICENESS)]
             spinners = [subprocess.Popen(words) for _ in os.sched_getaffinity(0)]
             try:
                 with StatusListener(self.guards, self.processes.domain_id, local=True) as self.listener:
@@ -208,22 +216,34 @@ class _Fleet:
                 for spinner in spinners:
                     spinner.kill()
 
-    def stop_once(self) -> dict[str, Any]:
-        """Stop the fleet by the command; return the time to the last confirmation and the exit status."""
+    def stop_once(self, how: str) -> dict[str, Any]:
+        """Stop the fleet by a button or a command; return the time to the last confirmation, and the exit status."""
         self._make_drive()
-        names = self.fleet.names
         self.guards.stopped_s.clear()
+        begin_s = time.monotonic()
+        status = self._press_button() if how == "button" else self._run_command(begin_s)
+        complete = len(self.guards.stopped_s) == len(self.fleet.names)
+        return {"time_s": max(self.guards.stopped_s.values()) - begin_s if complete else None, "status": status}
+
+    def _wait_until_stopped(self) -> None:
+        self.listener.listen(_PATIENCE_S, enough=lambda: len(self.guards.stopped_s) == len(self.fleet.names))
+
+    def _press_button(self) -> int:
+        os.write(self._key, _KEY_DOWN)
+        self._wait_until_stopped()
+        os.write(self._key, _KEY_UP)
+        return 0
+
+    def _run_command(self, begin_s: float) -> int | None:
+        """Return the exit status of `testudo estop`."""
         words = ["estop", str(self.fleet.file), "--local", "--domain", str(self.processes.domain_id)]
         program = Path(sys.executable).with_name("testudo")
-        begin_s = time.monotonic()
         with subprocess.Popen([program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as command:
-            self.listener.listen(_PATIENCE_S, enough=lambda: len(self.guards.stopped_s) == len(names))
+            self._wait_until_stopped()
             while command.poll() is None and time.monotonic() < begin_s + _PATIENCE_S:
                 self.listener.listen(_STEP_S)
             command.kill()
-        complete = len(self.guards.stopped_s) == len(names)
-        time_s = max(self.guards.stopped_s.values()) - begin_s if complete else None
-        return {"time_s": time_s, "status": command.returncode}
+        return command.returncode
 
     def _make_drive(self) -> None:
         """Release the stop, rearm and start all robots.
@@ -281,7 +301,7 @@ def main() -> None:
                     fleet.processes.signal("emergency_stop", signal.SIGKILL)
                 found[command] = []
                 for k in range(repeats):
-                    found[command].append(fleet.stop_once())
+                    found[command].append(fleet.stop_once(command))
                     _say({"said": f"{command}, {k + 1} of {repeats}: {found[command][-1]}"})
             cores = len(os.sched_getaffinity(0))
             found["idle_share"] = (_idle_s() - idle_s) / (time.monotonic() - begin_s) / cores
