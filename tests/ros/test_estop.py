@@ -12,7 +12,7 @@ import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.launch.child_processes import FleetProcesses, free_domain_id
-from testudo_deploy.launch.launch_plan import plan
+from testudo_deploy.launch.launch_plan import plan, with_button
 from testudo_deploy.station.fleet_status import FleetStatus
 
 pytestmark = pytest.mark.ros
@@ -68,7 +68,7 @@ def running(tmp_path_factory):
 
     fleet = make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 2, start_x=0.0, goal_x=50.0, walls=False)
     heard = FleetStatus(fleet.names)
-    planned = plan(fleet, run_folder=None, duration_s=600.0)
+    planned = with_button(plan(fleet, run_folder=None, duration_s=600.0), "/joy:1")
     with pytest.MonkeyPatch.context() as patch, FleetProcesses(planned) as all_:
         for key, value in all_.environment().items():
             if key.startswith(("ROS_A", "FAST")):
@@ -157,6 +157,27 @@ def test_a_guard_that_is_started_anew_forgets_no_emergency_stop(running):
     publisher.publish(Bool(data=False))
     running.listener.listen(1.0)
     assert verb(running.domain_id, "rearm", "r0", "r1")[0] == 0
+
+
+@pytest.mark.slow
+def test_a_joystick_stops_all_and_is_not_released_while_it_is_held(running):
+    from sensor_msgs.msg import Joy
+
+    running.wait_for("active")
+    publisher = running.listener.node.create_publisher(Joy, "/joy", 5)
+    running.listener.listen(PATIENCE_S, enough=lambda: publisher.get_subscription_count() > 0)
+    publisher.publish(Joy(buttons=[1, 0]))  # another button
+    running.listener.listen(1.0)
+    running.wait_for("active")
+    publisher.publish(Joy(buttons=[0, 1]))
+    running.wait_for("stopped")
+    status, said = verb(running.domain_id, "estop", "--release")
+    assert (status, "still pressed: the joystick" in said) == (2, True), said
+    publisher.publish(Joy(buttons=[0, 0]))
+    running.listener.listen(1.0)
+    assert verb(running.domain_id, "estop", "--release")[0] == 0
+    assert verb(running.domain_id, "rearm", "r0", "r1", "--start")[0] == 0
+    running.wait_for("active")
 
 
 @pytest.mark.slow

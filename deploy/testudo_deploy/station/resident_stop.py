@@ -59,7 +59,7 @@ class ResidentStop:
         """Release the level; return why not, empty if it is released. Guards stay stopped until they are rearmed."""
         if self._held:
             return f"the emergency stop is still pressed: {', '.join(sorted(self._held))}"
-        self.level = False
+        self.level, self.sources = False, []
         return ""
 
     def hear_level(self, pressed: bool, now_s: float) -> bool:

@@ -107,7 +107,8 @@ class StopChannel:
     def _run(self) -> None:
         while not self._closing:
             for key, _ in self._selector.select(_WAKE_S if self._look is None else _LOOK_S):
-                self._serve(key.fileobj)
+                with contextlib.suppress(OSError):  # of one client; the stop must stay within reach
+                    self._serve(key.fileobj)
             if self._look is not None:
                 self._look()
 

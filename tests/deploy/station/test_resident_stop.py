@@ -62,6 +62,15 @@ def test_a_held_button_refuses_the_release_until_it_is_let_go():
     assert stop.release() == ""
 
 
+def test_a_source_that_pressed_before_a_release_presses_again():
+    stop = pressed_at(10.0)
+    assert not stop.press("key", 10.1)
+    stop.release()
+    assert stop.sources == []
+    assert stop.press("key", 11.0)
+    assert stop.level
+
+
 def test_the_level_of_another_publisher_is_adopted_but_an_old_release_does_not_undo_a_press():
     """What `testudo estop` on another computer pressed stays for guards that start after that program has ended."""
     stop = ResidentStop(["r0"])

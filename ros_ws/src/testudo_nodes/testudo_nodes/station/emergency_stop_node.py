@@ -127,8 +127,7 @@ class EmergencyStopNode(Node):
             with self._lock:
                 self._state.let_go(_JOYSTICK)
             return
-        if _JOYSTICK not in self._state.sources:  # a joystick repeats its state; one without this button is broken
-            self._press(_JOYSTICK, held=True)
+        self._press(_JOYSTICK, held=True)  # also by a joystick that lacks this button: it is another one
 
     def _on_level(self, message: Bool) -> None:
         with self._lock:
@@ -148,7 +147,7 @@ class EmergencyStopNode(Node):
             repeats = self._state.level and not self._state.is_confirmed(self._now_s())
         if repeats:
             self._level.publish(Bool(data=True))
-        if self._channel is None or self._channel.is_alive:
+        if self._channel is not None and self._channel.is_alive:
             self._beats += 1
             self._heartbeat.publish(String(data=str(self._beats)))
 
