@@ -36,6 +36,8 @@ from testudo_policies.learning.progress import TrainingDisplay, counted
 from testudo_policies.learning.training_run import TrainingResult, train_run
 from testudo_policies.train_config import TrainConfig
 from testudo_runs.run_reader import RecordedRun, read_run
+from testudo_sim.deployed_environment import DeployedEnvironment
+from testudo_sim.physics_choice import PhysicsChoice
 
 _CLOCK = time.perf_counter
 
@@ -77,8 +79,10 @@ def train_step(demo: Demo) -> tuple[TrainingComponents, TrainingResult]:
     return components, result
 
 
-def evaluate_step(demo: Demo, components: TrainingComponents, trained: TrainingResult, episodes: int) -> Evaluation:
-    """Evaluate on held-out episodes."""
+def evaluate_step(
+    demo: Demo, components: TrainingComponents, trained: TrainingResult, episodes: int
+) -> list[Evaluation]:
+    """Evaluate on held-out episodes, with layer 1 alone as in training, and as deployed with all layers."""
     begin = _CLOCK()
     config = demo.config
     environment = make_environment(
@@ -90,20 +94,27 @@ def evaluate_step(demo: Demo, components: TrainingComponents, trained: TrainingR
         yaw_rate_limit=components.agent.yaw_rate_limit,
     )
     policy = jax.jit(components.agent.policy(trained.parameters))
-    with counted(demo.console, "held-out episodes", episodes) as done:
-        result = evaluate_policy(environment, policy, config.memory, episodes, on_progress=done)
-    (demo.folder / "training" / "evaluation.json").write_text(json.dumps([result.to_dict()], indent=2) + "\n")
+    environments = [environment]
+    if not environment.scenario.boxes:  # which the deployed tick does not simulate
+        environments.append(DeployedEnvironment.of(environment, PhysicsChoice()))
+    results = []
+    for each in environments:
+        name = "held-out episodes, " + ("layer 1" if each is environment else "all layers")
+        with counted(demo.console, name, episodes) as done:
+            results.append(evaluate_policy(each, policy, config.memory, episodes, on_progress=done))
+    values = [result.to_dict() for result in results]
+    (demo.folder / "training" / "evaluation.json").write_text(json.dumps(values, indent=2) + "\n")
     demo.timed("evaluation", begin)
-    return result
+    return results
 
 
 def export_step(
-    demo: Demo, components: TrainingComponents, trained: TrainingResult, evaluation: Evaluation, seed: int
+    demo: Demo, components: TrainingComponents, trained: TrainingResult, evaluations: list[Evaluation], seed: int
 ) -> tuple[ExportReport, Path]:
     """Export and verify the artefact; return its report and the fleet file."""
     begin = _CLOCK()
     with demo.console.status("converting, and comparing with JAX"):
-        report = package_policy(components, trained.parameters, demo.folder / "policy.onnx", [evaluation])
+        report = package_policy(components, trained.parameters, demo.folder / "policy.onnx", evaluations)
         fleet = write_fleet(components, report, demo.folder / "fleet.yaml", seed)
     demo.timed("export", begin)
     return report, fleet
@@ -181,7 +192,7 @@ _TRAINING_BARS_S = {2: 60.0, 3: 120.0}  # by space dimensions of the robots
 def report_data(
     demo: Demo,
     trained: TrainingResult,
-    evaluation: Evaluation,
+    evaluations: list[Evaluation],
     export: ExportReport,
     run: RecordedRun,
     reinference: Reinference,
@@ -207,7 +218,7 @@ def report_data(
         wall_bar_s=_WALL_BAR_S,
         training=TrainingSection.read(folder / "training" / "metrics.jsonl", trained.compile_s, facts),
         training_bar_s=_TRAINING_BARS_S[export.contract.dimension],
-        evaluation=(EvaluationRow.from_values(evaluation.to_dict(), _SUCCESS_BAR),),
+        evaluation=tuple(EvaluationRow.from_values(result.to_dict(), _SUCCESS_BAR) for result in evaluations),
         parity=ParitySection.from_values(export.parity.to_dict()),
         fleet=FleetSection(run, export.contract, *views),
         reinference=ReinferenceSection(reinference, detected),

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.contract.contract import policy_signals
-from testudo_deploy.shield.velocity_projection import ShieldStatus
+from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.physics.scene import Scene
-from testudo_sim.physics.world_parameters import draw_parameters
-from testudo_sim.scenarios.scenario import Scenario, TaskScoring
+from testudo_sim.physics.world_parameters import WorldParameters, draw_parameters
+from testudo_sim.scenarios.scenario import Scenario, StartState, TaskScoring
 from testudo_sim.team.message_radio import by_slot
-from testudo_sim.team.team_tick import SimulatedTeam, TeamState, start, tick, true_table
+from testudo_sim.team.team_tick import SimulatedTeam, start, tick, true_table
 
 
 @jax.tree_util.register_dataclass
@@ -24,7 +24,7 @@ from testudo_sim.team.team_tick import SimulatedTeam, TeamState, start, tick, tr
 class WorldState:
     """State of an environment."""
 
-    team: TeamState
+    team: Any  # `TeamState`, or the state of a deployed team
     task: Any  # state of the scenario
     elapsed: jax.Array  # (E,) int: decisions since the start
 
@@ -36,7 +36,7 @@ class StepMetrics:
 
     contacts: jax.Array  # (E,) int: physics steps times touching pairs, robots and walls
     separation_m: jax.Array  # (E,) least distance between the centres of two robots
-    interventions: jax.Array  # (E,) share of robot-ticks in which the shield changed the command
+    interventions: jax.Array  # (E,) share of robot-ticks in which the shield changed the command without a brake
     braked: jax.Array  # (E,) share of robot-ticks in which the shield braked
     change_m_s: jax.Array  # (N, E) mean change of the command
     idle: jax.Array
@@ -73,12 +73,33 @@ class Environment:
         return self.scoring.horizon
 
     @property
+    def layers(self) -> str:
+        """Return the active layers of the shield: `1`, or `none`; `all` of a deployed team."""
+        return "1" if self.team.shielded else "none"
+
+    @property
+    def steps_per_tick(self) -> int:
+        """Return the simulation steps in a control period."""
+        return 1
+
+    @property
+    def decision_s(self) -> float:
+        """Return the time of one decision [s]."""
+        return self.scoring.decision_s
+
+    @property
     def scoring(self) -> TaskScoring:
         """Return the scoring of decisions."""
         return TaskScoring(self.scenario, self.team.model.spec, self.change_price, self.facing_price)
 
     def reset(self, keys: jax.Array) -> WorldState:
         """Return the start of one world for each key (E,)."""
+        begin, parameters = self.draw_start(keys)
+        state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
+        return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32))
+
+    def draw_start(self, keys: jax.Array) -> tuple[StartState, WorldParameters]:
+        """Return start and dynamics of one world for each key (E,)."""
         begin = jax.vmap(lambda key: self.scenario.start(key, self.team.size), out_axes=-1)(keys)
         parameters = draw_parameters(
             jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys),
@@ -87,8 +108,7 @@ class Environment:
             self.spread,
             self.team.batteries,
         )
-        state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
-        return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32))
+        return begin, parameters
 
     def signals(self, state: WorldState) -> dict[str, jax.Array]:
         """Return the policy inputs of each robot, batch first: (E, N, ...), neighbours (E, N, K, ...)."""
@@ -143,15 +163,20 @@ class Environment:
         after_reset = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)
         return after_reset, StepResult(reward, terminated, truncated, metrics, ended)
 
-    def run_ticks(self, state: TeamState, nominal_world: jax.Array, key: jax.Array) -> tuple[TeamState, StepMetrics]:
+    def tick(self, state: Any, nominal_world: jax.Array, key: jax.Array) -> tuple[Any, ShieldResult]:
+        """Return the team one simulation step later, and the result of the shield."""
+        return tick(self.team, state, nominal_world, key)
+
+    def run_ticks(self, state: Any, nominal_world: jax.Array, key: jax.Array) -> tuple[Any, StepMetrics]:
         """Run the ticks of one decision for nominal velocities (D, N, E) [m/s]."""
         team = self.team
 
-        def body(carry: tuple[TeamState, StepMetrics], tick_key: jax.Array) -> tuple[Any, None]:
+        def body(carry: tuple[Any, StepMetrics], tick_key: jax.Array) -> tuple[Any, None]:
             current, total = carry
-            current, result = tick(team, current, nominal_world, tick_key)
+            current, result = self.tick(current, nominal_world, tick_key)
             watch = team.physics.watch(current.physics)
-            touched = jnp.mean(result.status == int(ShieldStatus.PROJECTED), axis=0)
+            passed = (result.status == int(ShieldStatus.PASSED)) | (result.status == int(ShieldStatus.BRAKED))
+            touched = jnp.mean(~passed, axis=0)
             return (
                 current,
                 StepMetrics(
@@ -175,7 +200,8 @@ class Environment:
             jnp.zeros(worlds, bool),
         )
         ticks = self.scenario.decision_ticks
-        (after, total), _ = jax.lax.scan(body, (state, empty), jax.random.split(key, ticks))
+        steps = ticks * self.steps_per_tick
+        (after, total), _ = jax.lax.scan(body, (state, empty), jax.random.split(key, steps))
         places = [team.physics.scene(s.physics).robots.position_world for s in (state, after)]
         moved = jnp.sqrt(jnp.sum((places[1] - places[0]) ** 2, axis=0))
         return after, replace(

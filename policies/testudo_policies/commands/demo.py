@@ -89,10 +89,10 @@ def _run_steps(state: Demo, episodes: int, fleet_seed: int, runs: int) -> Report
     state.headline(1, "train, with the shield at every control tick")
     components, trained = train_step(state)
     state.headline(2, "evaluate on held-out episodes")
-    evaluation = evaluate_step(state, components, trained, episodes)
-    console.print(evaluation_table([evaluation], state.config.scenario))
+    evaluations = evaluate_step(state, components, trained, episodes)
+    console.print(evaluation_table(evaluations, state.config.scenario))
     state.headline(3, "export and verify one artefact")
-    export, fleet = export_step(state, components, trained, evaluation, fleet_seed)
+    export, fleet = export_step(state, components, trained, evaluations, fleet_seed)
     console.print(export_table(export))
     state.headline(4, "drive the fleet over ROS 2, and record it")
     result, recording = fleet_run_step(state, fleet, fleet_seed)
@@ -111,7 +111,7 @@ def _run_steps(state: Demo, episodes: int, fleet_seed: int, runs: int) -> Report
     state.headline(6, "report")
     views = show_step(state, components, recording)
     wall_s = time.perf_counter() - state.begin_s - state.further_s
-    data = report_data(state, trained, evaluation, export, recording, reinference, detected, gap, views, wall_s)
+    data = report_data(state, trained, evaluations, export, recording, reinference, detected, gap, views, wall_s)
     return replace(data, runs=tuple(flown))
 
 

@@ -1,19 +1,27 @@
-"""`testudo evaluate`: held-out episodes, with contacts counted at every control tick."""
+"""`testudo evaluate`: held-out episodes, with contacts counted at every simulation step."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
+from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.learning.progress import counted
+from testudo_sim.deployed_environment import STRIDE
 from testudo_sim.devices import devices
 from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import load_starts
+
+_LAYERS = {"none": "no shield", "1": "layer 1", "all": "all layers"}
+COUNTED = (
+    "Contacts are counted at every simulation step: once a control tick with layer 1 alone, "
+    f"{STRIDE} times a control tick with all layers."
+)
 
 
 def evaluate(
@@ -22,6 +30,7 @@ def evaluate(
     episodes: int = 1000,
     team_size: tuple[int, ...] = (),
     seed: int = HELD_OUT_SEED,
+    layers: Literal["1", "all"] = "1",
     shield: bool = True,
     starts: Path | None = None,
     physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
@@ -35,6 +44,7 @@ def evaluate(
     Example:
         testudo evaluate policy.onnx --episodes 10000
         testudo evaluate runs/mine --team-size 2 4 6 8 --json evaluation.json
+        testudo evaluate policy.onnx --layers all --team-size 4 8 --episodes 10000
         testudo evaluate policy.onnx --physics mjx --episodes 200
         testudo evaluate policy.onnx --starts incident.yaml --episodes 200
 
@@ -43,6 +53,8 @@ def evaluate(
         episodes: number of episodes for each team size.
         team_size: team sizes; default: that of the training.
         seed: seed of the first episode; each further episode adds 1.
+        layers: `all` runs the same episodes twice, with layer 1 alone as in training, and as deployed: all layers,
+            asynchronous ticks, messages with delay and loss.
         shield: `--no-shield` is the negative control: nominal commands pass without the shield.
         starts: start file from `testudo incident --save-scenario`; every episode starts from it.
         physics: physics tier of the simulation.
@@ -54,15 +66,22 @@ def evaluate(
     tested = load_policy_under_test(policy)
     distribution = None if starts is None else load_starts(starts)
     sizes = team_size or (tested.team_size if distribution is None else distribution.size,)
+    if layers == "all" and not shield:
+        raise TestudoError("--layers all: found it with --no-shield, which turns all layers off; give one of the two")
     # build all before the first run, so that an invalid team size is refused before any work
-    environments = {
-        size: tested.environment(size, shielded=shield, physics=physics, starts=distribution) for size in sizes
-    }
+    environments = [
+        tested.environment(size, shielded=shield, all_layers=deployed, physics=physics, starts=distribution)
+        for size in sizes
+        for deployed in ((False, True) if layers == "all" else (False,))
+    ]
     results = []
-    for size, environment in environments.items():
-        with counted(console, f"{size} robots", episodes) as done:
+    for environment in environments:
+        name = f"{environment.team.size} robots" + (f", {_LAYERS[environment.layers]}" if layers == "all" else "")
+        with counted(console, name, episodes) as done:
             results.append(evaluate_policy(environment, tested.policy, tested.memory, episodes, seed, done))
     console.print(evaluation_table(results, f"{environment.scenario.name} on {environment.team.physics.name}"))
+    if layers == "all":
+        console.print(COUNTED, highlight=False)
     write_output(json, [result.to_dict() for result in results], console)
     episodes_with_contact = sum(result.episodes_with_contact for result in results)
     if distribution is None or not episodes_with_contact:
@@ -72,8 +91,11 @@ def evaluate(
 
 
 def evaluation_table(results: list[Evaluation], title: str) -> Table:
-    """Return the table of evaluations, a column for each team size."""
-    table = Table(title, *(f"{result.team_size} robots" for result in results))
+    """Return the table of evaluations, a column for each team size, and for each set of layers if there are several."""
+    several = len({result.layers for result in results}) > 1
+    table = Table(
+        title, *(f"{result.team_size} robots" + several * f", {_LAYERS[result.layers]}" for result in results)
+    )
     rows = {
         "episodes": lambda r: f"{r.episodes:,}",
         "success": lambda r: f"{r.success:.4f}",

@@ -20,7 +20,7 @@ from testudo_sim.team.batch_policy import BatchPolicy
 HELD_OUT_SEED = 1_000_000  # evaluation episode i starts from seed HELD_OUT_SEED + i; training never uses these seeds
 LAST_SEED = 2**31 - 1
 _BATCH = 1000
-_SHRINK = 0.25  # finished MuJoCo worlds, which are slow, are dropped when at most this share is still running
+_SHRINK = 0.25  # finished worlds, where they are slow, are dropped when at most this share is still running
 _DEADLOCK_S = 5.0
 
 
@@ -45,6 +45,12 @@ class Evaluation:
     brake_rate: float
     deadlocks: int  # episodes without success in which no robot moved in the last five seconds
     time_to_success_s: float  # median over the successful episodes; NaN without one
+    layers: str = "1"  # active layers of the shield, see `Environment.layers`
+
+    @property
+    def name(self) -> str:
+        """Return the name under which a contract stores it."""
+        return str(self.team_size) if self.layers == "1" else f"{self.team_size}, layers {self.layers}"
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Evaluation:
@@ -140,7 +146,7 @@ def _run_batch(
     keys = jax.vmap(jax.random.key)(jnp.arange(seed, seed + count))
     world = programs.reset(keys)
     crossing = crossing_paths(environment, world)
-    decision_s = environment.scenario.decision_ticks * environment.team.model.spec.control_period_s
+    decision_s = environment.decision_s
     size = environment.team.size
     hidden = jnp.zeros((count * size, memory))
     open_ = np.ones(count, bool)
@@ -148,9 +154,10 @@ def _run_batch(
     totals.separation_m[:] = np.inf
     still = np.zeros(count)
     rows = np.arange(count)
+    slow = environment.team.physics.name != "kinematic" or environment.layers == "all"
     for index in range(environment.horizon):
-        if environment.team.physics.name != "kinematic" and open_.sum() <= len(rows) * _SHRINK:
-            chosen = np.flatnonzero(open_[rows])
+        if slow and open_.sum() <= int(len(rows) * _SHRINK):
+            chosen = _still_running(open_[rows])
             rows = rows[chosen]
             world, hidden = _keep(world, chosen), _keep_robots(hidden, chosen, size)
         velocity, hidden = policy(programs.signals(world), hidden)
@@ -171,9 +178,14 @@ def _run_batch(
     return totals
 
 
+def _still_running(open_: np.ndarray) -> np.ndarray:
+    """Return which worlds to keep: a fixed share, so that the batches of an evaluation need the same few programs."""
+    return np.sort(np.argsort(~open_, kind="stable")[: int(len(open_) * _SHRINK)])
+
+
 def _keep(world: WorldState, chosen: np.ndarray) -> WorldState:
-    """Return some of the worlds."""
-    return jax.tree.map(lambda x: x[..., chosen], world)
+    """Return some of the worlds; what has no axis, such as the number of a tick, is common to all."""
+    return jax.tree.map(lambda x: x[..., chosen] if x.ndim else x, world)
 
 
 def _keep_robots(hidden: jax.Array, chosen: np.ndarray, size: int) -> jax.Array:
@@ -198,7 +210,7 @@ def _summarise(environment: Environment, batches: list[_Batch], first_seed: int)
     success, contacts, duration = joined("success"), joined("contacts"), joined("duration_s")
     count, good, touched = len(success), int(success.sum()), int((contacts > 0).sum())
     interval = binomtest(good, count).proportion_ci(0.95, method="wilson")
-    decision_s = environment.scenario.decision_ticks * environment.team.model.spec.control_period_s
+    decision_s = environment.decision_s
     decisions = duration.sum() / decision_s
     return Evaluation(
         environment.team.size,
@@ -218,6 +230,7 @@ def _summarise(environment: Environment, batches: list[_Batch], first_seed: int)
         float(joined("braked").sum() / decisions),
         int(joined("stuck").sum()),
         float(np.median(duration[success > 0])) if good else float("nan"),
+        environment.layers,
     )
 
 

@@ -14,6 +14,7 @@ from testudo_hardware.spec import RobotSpec, parse_robot
 from testudo_policies.learning.builder import build, make_environment
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
+from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import StartDistribution
@@ -38,13 +39,14 @@ class PolicyUnderTest:
         team_size: int,
         *,
         shielded: bool = True,
+        all_layers: bool = False,
         physics: PhysicsChoice | None = None,
         starts: StartDistribution | None = None,
     ) -> Environment:
-        """Return its scenario with the given team size, physics and start states."""
+        """Return its scenario with the given team size, physics and start states; ``all_layers``: as deployed."""
         if team_size < 2:
             raise TestudoError(f"--team-size: found {team_size}, expected at least 2 robots")
-        return make_environment(
+        environment = make_environment(
             self.scenario,
             self.spec,
             self.shield,
@@ -55,6 +57,7 @@ class PolicyUnderTest:
             starts=starts,
             yaw_rate_limit=self.yaw_rate_limit,
         )
+        return DeployedEnvironment.of(environment, physics or PhysicsChoice()) if all_layers else environment
 
 
 def load_policy_under_test(path: Path) -> PolicyUnderTest:

@@ -63,7 +63,7 @@ def make_contract(components: TrainingComponents, evaluations: list[Evaluation])
         team_size=config.team_size,
         shield=components.shield,
         provenance=_provenance(components),
-        evaluation={str(result.team_size): result.to_dict() for result in evaluations},
+        evaluation={result.name: result.to_dict() for result in evaluations},
         parity={},
         test_vector=TestVector({}, {}),
     )

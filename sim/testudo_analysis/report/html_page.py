@@ -57,8 +57,8 @@ def evaluation(data: ReportData) -> str:
                "least distance", "shield acts", "deadlocks", "time to success")  # fmt: skip
     rows = [_evaluation_row(row) for row in data.evaluation]
     note = (
-        "Episodes start from seeds that training never used. Contacts are counted at every control "
-        "tick; the rate of episodes with a contact is at most the given one with 95 % confidence."
+        "Episodes start from seeds that training never used. Contacts are counted at every "
+        "simulation step; the rate of episodes with a contact is at most the given one with 95 % confidence."
     )
     crossing = data.evaluation[0].crossing_share
     if crossing is not None:
@@ -69,7 +69,7 @@ def evaluation(data: ReportData) -> str:
 def _evaluation_row(row: EvaluationRow) -> tuple[object, ...]:
     distance, time_s = row.minimum_separation_m, row.time_to_success_s
     return (
-        row.team_size,
+        row.team.replace(" robots", ""),
         f"{row.episodes:,}",
         f"{share(row.success)} ({share(row.success_low)} to {share(row.success_high)})",
         row.contacts,

@@ -62,6 +62,12 @@ class EvaluationRow:
     time_to_success_s: float | None
     crossing_share: float | None = None
     success_bar: float | None = None  # required success; None without one
+    layers: str = "1"  # active layers of the shield: `1`, `all` or `none`
+
+    @property
+    def team(self) -> str:
+        """Return the team for a table: its size, and the layers if they are others than layer 1."""
+        return f"{self.team_size} robots" + {"1": "", "all": ", all layers"}.get(self.layers, ", no shield")
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], success_bar: float | None = None) -> Self:

@@ -101,7 +101,7 @@ def _training(data: ReportData) -> Iterator[ReportVerdict]:
 
 
 def _evaluation(row: EvaluationRow) -> Iterator[ReportVerdict]:
-    robots = f"{row.team_size} robots"
+    robots = row.team
     bar = row.success_bar
     yield ReportVerdict(
         f"success, {robots}",

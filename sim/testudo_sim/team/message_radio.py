@@ -39,7 +39,7 @@ def receive_messages(announcement: jax.Array, slots: int) -> MessageRadio:
         jnp.broadcast_to(announcement, (slots, *announcement.shape)),
         jnp.full((slots, *links), float(NOTHING_HEARD)),
         jnp.ones((slots, size, worlds), bool),
-        jnp.full(links, float(NOTHING_HEARD)),
+        jnp.full(links, NOTHING_HEARD, jnp.float32),
         by_slot(announcement),
         jnp.full(links, 2.0 * NOTHING_HEARD),
         jnp.zeros(links),

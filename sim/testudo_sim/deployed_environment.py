@@ -1,0 +1,114 @@
+"""Environment of a deployed team: all layers of the shield, asynchronous ticks, messages with echo, delay and loss.
+
+Starts, goals and dynamics of a seed are those of `Environment`, so that the episodes of both compare one by one.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from testudo_deploy.shield.shield import Shield
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import ShieldResult
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import motion_model
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.environment import Environment, WorldState
+from testudo_sim.physics.world_parameters import WorldParameters
+from testudo_sim.physics_choice import PhysicsChoice, make_physics
+from testudo_sim.scenarios.scenario import TaskScoring
+from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
+from testudo_sim.team.fault_schedule import Faults, no_faults
+
+STRIDE = 2  # simulation steps in a control period; each robot ticks at one of them, so that ticks are asynchronous
+_PHASE_STREAM = 21  # random stream of the ticks' phases, so that other draws of a seed do not change
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployedEnvironment(Environment):
+    """A deployed team in a scenario; `team` and `physics` run at the period of a simulation step.
+
+    The policy decides for all robots at one moment; each robot applies its decision from its next tick on.
+    """
+
+    deployment: DeployedTeam
+    robot: RobotSpec  # with its own control period
+
+    @classmethod
+    def of(cls, environment: Environment, physics: PhysicsChoice) -> "DeployedEnvironment":
+        """Return the deployed team of an environment that has layer 1 alone.
+
+        Raises:
+            TestudoError: the scenario has movable boxes, which the deployed tick does not simulate.
+        """
+        team, robot = environment.team, environment.team.model.spec
+        if environment.scenario.boxes:
+            raise TestudoError(
+                f"--layers all: scenario {environment.scenario.name!r} has movable boxes; expected one without"
+            )
+        model = motion_model(replace(robot, control_period_s=robot.control_period_s / STRIDE))
+        space = stop_tube_parameters(robot)
+        low, high = team.channels.message_ticks
+        channels = replace(team.channels, message_ticks=(STRIDE * low, STRIDE * high))
+        return cls(
+            scenario=environment.scenario,
+            team=replace(
+                team,
+                model=model,
+                physics=make_physics(physics, model, team.arena, team.size, ()),
+                channels=channels,
+            ),
+            spread=environment.spread,
+            deployment=DeployedTeam(
+                Shield(model, team.shield, replace(space, hold_ticks=STRIDE * space.hold_ticks), team.arena),
+                stride=STRIDE,
+                longest_message_ticks=STRIDE * high,
+            ),
+            robot=robot,
+        )
+
+    @property
+    def layers(self) -> str:
+        """See `Environment.layers`."""
+        return "all"
+
+    @property
+    def steps_per_tick(self) -> int:
+        """See `Environment.steps_per_tick`."""
+        return self.deployment.stride
+
+    @property
+    def scoring(self) -> TaskScoring:
+        """See `Environment.scoring`."""
+        return TaskScoring(self.scenario, self.robot)
+
+    def reset(self, keys: jax.Array) -> WorldState:
+        """See `Environment.reset`."""
+        begin, parameters = self.draw_start(keys)
+        state = start_deployed(
+            self.team,
+            self.deployment,
+            begin.position_world,
+            begin.yaw,
+            parameters,
+            self._faults(keys, parameters),
+            begin.velocity,
+        )
+        return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32))
+
+    def tick(self, state: Any, nominal_world: jax.Array, key: jax.Array) -> tuple[DeployedTeamState, ShieldResult]:
+        """See `Environment.tick`; one simulation step, at which a part of the robots ticks."""
+        return tick_deployed(self.team, self.deployment, state, nominal_world, key)
+
+    def _faults(self, keys: jax.Array, parameters: WorldParameters) -> Faults:
+        """Return asynchronous ticks, and messages that take up to the longest time of their world."""
+        spec, size = self.team.model.spec, self.team.size
+        stream = jax.vmap(lambda key: jax.random.fold_in(key, _PHASE_STREAM))(keys)
+        phase = jax.vmap(lambda key: jax.random.randint(key, (size,), 0, STRIDE), out_axes=-1)(stream)
+        driver_ticks = math.floor(self.robot.dead_man_s / spec.control_period_s + 1e-6) + 1
+        faults = no_faults(spec.dimension, size, keys.shape[0], driver_ticks)
+        longest = parameters.message_ticks.astype(jnp.int32)
+        return replace(faults, phase=phase, message_ticks=jnp.stack([jnp.ones_like(longest), longest]))
