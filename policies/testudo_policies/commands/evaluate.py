@@ -53,8 +53,7 @@ def evaluate(
         episodes: number of episodes for each team size.
         team_size: team sizes; default: that of the training.
         seed: seed of the first episode; each further episode adds 1.
-        layers: `all` runs the same episodes twice, with layer 1 alone as in training, and as deployed: all layers,
-            asynchronous ticks, messages with delay and loss.
+        layers: `all` runs the episodes with layer 1 alone and as deployed: all layers, asynchronous ticks, lossy messages.
         shield: `--no-shield` is the negative control: nominal commands pass without the shield.
         starts: start file from `testudo incident --save-scenario`; every episode starts from it.
         physics: physics tier of the simulation.
@@ -76,8 +75,7 @@ def evaluate(
     ]
     results = []
     for environment in environments:
-        name = f"{environment.team.size} robots" + (f", {_LAYERS[environment.layers]}" if layers == "all" else "")
-        with counted(console, name, episodes) as done:
+        with counted(console, _column(environment.team.size, environment.layers, layers == "all"), episodes) as done:
             results.append(evaluate_policy(environment, tested.policy, tested.memory, episodes, seed, done))
     console.print(evaluation_table(results, f"{environment.scenario.name} on {environment.team.physics.name}"))
     if layers == "all":
@@ -90,12 +88,14 @@ def evaluate(
     return 1
 
 
+def _column(size: int, layers: str, several: bool) -> str:
+    return f"{size} robots, {_LAYERS[layers]}" if several else f"{size} robots"
+
+
 def evaluation_table(results: list[Evaluation], title: str) -> Table:
     """Return the table of evaluations, a column for each team size, and for each set of layers if there are several."""
     several = len({result.layers for result in results}) > 1
-    table = Table(
-        title, *(f"{result.team_size} robots" + several * f", {_LAYERS[result.layers]}" for result in results)
-    )
+    table = Table(title, *(_column(result.team_size, result.layers, several) for result in results))
     rows = {
         "episodes": lambda r: f"{r.episodes:,}",
         "success": lambda r: f"{r.success:.4f}",

@@ -105,16 +105,16 @@ def test_the_verb_shows_layer_1_and_all_layers_side_by_side(tiny_run, tmp_path, 
 
     monkeypatch.setattr(verb, "evaluate_policy", found)
     numbers = tmp_path / "numbers.json"
-    words = ["evaluate", tiny_run, "--layers", "all", "--episodes", "2", "--team-size", "2", "3", "--json", numbers]
+    words = ["evaluate", tiny_run, "--layers", "all", "--episodes", "2", "--team-size", "2", "--json", numbers]
     assert main([str(word) for word in words]) == 0
     shown = capsys.readouterr().out
     assert "2 robots, layer 1" in shown
-    assert "3 robots, all layers" in shown
+    assert "2 robots, all layers" in shown
     assert "simulation step" in shown
     # the same seeds for both
-    assert ran == [(layers, size, 2, HELD_OUT_SEED) for size in (2, 3) for layers in ("1", "all")]
+    assert ran == [(layers, 2, 2, HELD_OUT_SEED) for layers in ("1", "all")]
     values = json.loads(numbers.read_text())
-    assert [item["layers"] for item in values] == ["1", "all", "1", "all"]
+    assert [item["layers"] for item in values] == ["1", "all"]
     # files of earlier versions have no such key
     earlier = {name: value for name, value in values[0].items() if name != "layers"}
     assert Evaluation.from_dict(earlier).name == "2"
