@@ -18,7 +18,7 @@ from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import load_starts
 
 _LAYERS = {"none": "no shield", "1": "layer 1", "all": "all layers"}
-COUNTED = (
+_COUNTED = (
     "Contacts are counted at every simulation step: once a control tick with layer 1 alone, "
     f"{STRIDE} times a control tick with all layers."
 )
@@ -44,7 +44,7 @@ def evaluate(
     Example:
         testudo evaluate policy.onnx --episodes 10000
         testudo evaluate runs/mine --team-size 2 4 6 8 --json evaluation.json
-        testudo evaluate policy.onnx --layers all --team-size 4 8 --episodes 10000
+        testudo evaluate policy.onnx --layers all --team-size 4 8
         testudo evaluate policy.onnx --physics mjx --episodes 200
         testudo evaluate policy.onnx --starts incident.yaml --episodes 200
 
@@ -53,7 +53,7 @@ def evaluate(
         episodes: number of episodes for each team size.
         team_size: team sizes; default: that of the training.
         seed: seed of the first episode; each further episode adds 1.
-        layers: `all` runs the episodes with layer 1 alone and as deployed: all layers, asynchronous ticks, lossy messages.
+        layers: `all` runs the same episodes with layer 1 alone and as deployed, with all layers.
         shield: `--no-shield` is the negative control: nominal commands pass without the shield.
         starts: start file from `testudo incident --save-scenario`; every episode starts from it.
         physics: physics tier of the simulation.
@@ -77,15 +77,19 @@ def evaluate(
     for environment in environments:
         with counted(console, _column(environment.team.size, environment.layers, layers == "all"), episodes) as done:
             results.append(evaluate_policy(environment, tested.policy, tested.memory, episodes, seed, done))
-    console.print(evaluation_table(results, f"{environment.scenario.name} on {environment.team.physics.name}"))
-    if layers == "all":
-        console.print(COUNTED, highlight=False)
+    _show(console, results, f"{environment.scenario.name} on {environment.team.physics.name}")
     write_output(json, [result.to_dict() for result in results], console)
     episodes_with_contact = sum(result.episodes_with_contact for result in results)
     if distribution is None or not episodes_with_contact:
         return 0
     console.print(f"[red]failed:[/] {episodes_with_contact} episodes from {starts} with a contact", highlight=False)
     return 1
+
+
+def _show(console: Console, results: list[Evaluation], title: str) -> None:
+    console.print(evaluation_table(results, title))
+    if any(result.layers == "all" for result in results):
+        console.print(_COUNTED, highlight=False)
 
 
 def _column(size: int, layers: str, several: bool) -> str:
