@@ -60,7 +60,8 @@ def test_a_uri_that_is_missing_or_of_no_use_is_refused(tmp_path, robot, link, sa
 
 def test_real_drones_get_a_driver_and_the_plant_none(fleet):
     labels = [process.label for process in plan(fleet, run_folder=None, backend="hw")]
-    assert labels == ["station", "r0/driver", "r0/guard", "r0/policy", "r1/driver", "r1/guard", "r1/policy"]
+    robots = [f"{name}/{kind}" for name in ("r0", "r1") for kind in ("driver", "guard", "policy")]
+    assert labels == ["emergency_stop", "station", *robots]
     assert [process.label for process in plan(fleet, run_folder=None, backend="hw", robot="r1")] == [
         "r1/driver",
         "r1/guard",
