@@ -12,7 +12,9 @@ from testudo_deploy.guard.command_guard import STOP_CODES
 SCHEMA = "testudo/stop/1"
 SILENT_S = 0.5  # guards report ten times a second: a confirmation older than this is none
 ECHO_S = 1.0
-"""After a press, a level that is not pressed may for this time be older than it: it releases nothing."""
+"""After a press of its own, or a release, a level that is not pressed may for this time be older than a press: it
+releases nothing."""
+_OTHER = "another publisher"
 
 
 @dataclass
@@ -31,7 +33,9 @@ class ResidentStop:
         """What the process publishes: true stops the fleet."""
         self.sources: list[str] = []
         """What pressed it since it was last released."""
-        self._pressed_s = -float("inf")
+        self._pressed_s = self._released_s = -float("inf")
+        self._asked = False
+        """The only program that pressed has released its level too early to be sure that this is newer."""
         self._held: set[str] = set()
         self._guards = {name: _Guard() for name in robots}
 
@@ -43,7 +47,7 @@ class ResidentStop:
         if held:
             self._held.add(source)
         if not self.level:
-            self.level, self._pressed_s, self.sources = True, now_s, []
+            self.level, self._pressed_s, self.sources, self._asked = True, now_s, [], False
             for guard in self._guards.values():
                 guard.stopped_s = None
         is_new = source not in self.sources
@@ -55,24 +59,33 @@ class ResidentStop:
         """Take that a held source is no longer pressed; the stop stays."""
         self._held.discard(source)
 
-    def release(self) -> str:
+    def release(self, now_s: float) -> str:
         """Release the level; return why not, empty if it is released. Guards stay stopped until they are rearmed."""
         if self._held:
             return f"the emergency stop is still pressed: {', '.join(sorted(self._held))}"
-        self.level, self.sources = False, []
+        self.level, self.sources, self._released_s, self._asked = False, [], now_s, False
         return ""
 
     def hear_level(self, pressed: bool, now_s: float) -> bool:
         """Take the level of the topic from any publisher, this process included; return whether it was adopted.
 
-        A stop that another program pressed stays after its end, for guards that start later.
+        A stop that another program pressed stays after its end, for guards that start later, and ends when it releases
+        it; after a short press `step` ends it.
         """
         if pressed == self.level:
             return False
         if pressed:
-            self.press("another publisher", now_s)
+            self.press(_OTHER, now_s)
             return True
-        return now_s - self._pressed_s > ECHO_S and not self.release()
+        if now_s - max(self._pressed_s, self._released_s) <= ECHO_S:
+            self._asked = True
+            return False
+        return not self.release(now_s)
+
+    def step(self, now_s: float) -> bool:
+        """Return whether an early release takes effect now: nobody else has pressed since."""
+        is_due = self._asked and now_s - max(self._pressed_s, self._released_s) > ECHO_S
+        return is_due and self.level and self.sources == [_OTHER] and not self.release(now_s)
 
     def hear_guard(self, robot: str, values: Mapping[str, str], now_s: float) -> bool:
         """Take a status of a guard; return whether it confirms the stop, or ceases to."""

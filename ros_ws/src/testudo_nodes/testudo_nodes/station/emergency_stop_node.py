@@ -109,7 +109,7 @@ class EmergencyStopNode(Node):
             self._press("testudo estop")
         elif word == RELEASE:
             with self._lock:
-                refused = self._state.release()
+                refused = self._state.release(self._now_s())
             if not refused:
                 self._level.publish(Bool(data=False))
         with self._lock:
@@ -144,7 +144,10 @@ class EmergencyStopNode(Node):
     def _step(self) -> None:
         """Repeat the level until it is confirmed, and tell the guards that the emergency stop can be reached."""
         with self._lock:
+            released = self._state.step(self._now_s())
             repeats = self._state.level and not self._state.is_confirmed(self._now_s())
+        if released:
+            self._level.publish(Bool(data=False))
         if repeats:
             self._level.publish(Bool(data=True))
         if self._channel is not None and self._channel.is_alive:
