@@ -73,19 +73,23 @@ def test_a_latched_reason_code_is_cleared_by_a_new_process(code, renewed):
 
 
 @pytest.mark.parametrize(
-    ("drove", "codes", "passed"),
+    ("drove", "codes", "guard", "passed"),
     [
-        (True, {""}, True),
-        (False, {"", "stale_pose"}, None),
-        (False, {"guard_brakes", "stale_pose"}, None),
-        (False, {"guard_brakes"}, False),
-        (False, {"stale_pose", "pose_jump"}, False),
-        (False, {""}, False),
+        (True, {""}, {""}, True),
+        (False, {"", "stale_pose"}, {""}, None),
+        (False, {"guard_brakes", "stale_pose"}, {"silence"}, None),
+        (False, {"guard_brakes"}, {"silence", ""}, None),
+        (False, {"guard_brakes"}, {"foreign_motion"}, False),
+        (False, {"guard_brakes"}, {"silence", "limits"}, False),
+        (False, {"stale_pose", "pose_jump"}, {""}, False),
+        (False, {""}, {""}, False),
     ],
 )
-def test_a_robot_that_must_drive_on_may_hold_only_for_a_stale_pose(drove, codes, passed):
+def test_a_robot_that_must_drive_on_may_hold_only_for_late_messages(drove, codes, guard, passed):
     """On a stalled machine a robot can hold at any time, also directly after the fault."""
-    observer = SimpleNamespace(drives=lambda *_: drove, codes_since=lambda *_: codes)
+    observer = SimpleNamespace(
+        drives=lambda *_: drove, codes_since=lambda *_: codes, guard_codes_since=lambda *_: guard
+    )
     found = keeps_driving(SimpleNamespace(observer=observer), 0.0, 0.01)
     assert found is None if passed is None else found.passed is passed
 

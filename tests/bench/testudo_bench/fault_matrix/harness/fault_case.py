@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 TICK_S = 0.02  # control at 50 Hz
 AT_REST_S = 3.0
 _BEFORE_S = 0.2
+LATE_CODES = {"stale_pose", "guard_late"}
+"""Reason codes of a policy that ran or heard late, as on a stalled machine."""
+GUARD_LATE_CODES = {"silence", "no_pose"}
+"""Those of a guard."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,15 @@ def brakes(
 def keeps_driving(harness: FleetHarness, fault_s: float, for_s: float, *, name: str = "r0") -> FaultFinding | None:
     """Return whether the robot kept driving after a fault that must not stop it.
 
-    None if it held for a stale pose, also if the guard braked meanwhile: the machine stalled.
+    None if it held for messages that came late to its policy or its guard, and for nothing else: the machine stalled.
     """
     time.sleep(max(0.0, fault_s + for_s - time.monotonic()))
-    drove = harness.observer.drives(name, for_s - 0.05)
+    if harness.observer.drives(name, for_s - 0.05):
+        return FaultFinding(True)
     codes = harness.observer.codes_since(name, fault_s) - {""}
-    if not drove and codes - {"guard_brakes"} == {"stale_pose"}:
+    of_guard = harness.observer.guard_codes_since(name, fault_s) - {""}
+    late = (codes & LATE_CODES) | (of_guard & GUARD_LATE_CODES)
+    if late and codes <= LATE_CODES | {"guard_brakes"} and of_guard <= GUARD_LATE_CODES:
         return None
-    return FaultFinding(drove, None, "" if drove else f"it stopped: {', '.join(sorted(codes))}")
+    reasons = sorted(codes) + [f"guard: {code}" for code in sorted(of_guard)]
+    return FaultFinding(False, None, f"it stopped: {', '.join(reasons) or 'no reason given'}")

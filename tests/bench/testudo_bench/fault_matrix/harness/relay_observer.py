@@ -54,6 +54,7 @@ class Heard:
     sentence: str = ""
     codes: list = field(default_factory=list)  # (time, mode, code), at each change
     guard_code: str = "unheard"
+    guard_codes: list = field(default_factory=list)  # (time, code), at each message of the guard
     envelopes: deque = field(default_factory=lambda: deque(maxlen=1))
     """Records of ticks in order of arrival: the newest, or all with ``keep_ticks``."""
 
@@ -186,6 +187,11 @@ class Observer:
         heard = self.robots[name]
         return {code for at_s, _, code in heard.codes if at_s >= time_s} | {heard.code}
 
+    def guard_codes_since(self, name: str, time_s: float) -> set[str]:
+        """Return every code that a robot's guard had since a time."""
+        heard = self.robots[name]
+        return {code for at_s, code in heard.guard_codes if at_s >= time_s} | {heard.guard_code}
+
     def _observe(self, robot: FleetRobot) -> None:
         name, heard = robot.name, self.robots[robot.name]
         ways = [(receiver, publisher) for (sender, receiver), publisher in self._ways.items() if sender == name]
@@ -259,6 +265,7 @@ def _mode_listeners(heard: Heard) -> list[_Listener]:
 
     def guard(message: DiagnosticStatus) -> None:
         heard.guard_code = status_values(message)["code"]
+        heard.guard_codes.append((time.monotonic(), heard.guard_code))
 
     return [(DiagnosticStatus, "mode", mode), (DiagnosticStatus, "guard_status", guard)]
 
