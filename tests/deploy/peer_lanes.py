@@ -24,7 +24,8 @@ def peer(owned, announced=None, *, acknowledged=10**6, silent=False, first=True,
     owned = owned if owned.ndim == 2 else np.stack([owned, owned])
     announced = owned[:1].repeat(2, axis=0) if announced is None else np.array(announced, float)
     announced = announced if announced.ndim == 2 else np.stack([announced, announced])
-    return owned, announced, float(acknowledged), silent, first, reserves
+    excused = silent and first and acknowledged > NOTHING_HEARD  # as of two robots
+    return owned, announced, float(acknowledged), excused, first, reserves
 
 
 def unheard(size=2, first=True):
@@ -37,12 +38,12 @@ def spaces(*peers, size=2):
     if not peers:
         none = np.zeros((2, size, 0))
         return PeerReservations(none, none, np.zeros(0), *[np.zeros(0, bool)] * 3)
-    owned, announced, acknowledged, silent, first, reserves = zip(*peers, strict=True)
+    owned, announced, acknowledged, excused, first, reserves = zip(*peers, strict=True)
     return PeerReservations(
         np.stack(owned, axis=-1),
         np.stack(announced, axis=-1),
         np.array(acknowledged),
-        np.array(silent),
+        np.array(excused),
         np.array(first),
         np.array(reserves),
     )

@@ -129,7 +129,7 @@ def tick_record(robot, sequence, stamp_s):
         neighbour_reserved_segment_world=(),
         neighbour_requested_segment_world=(),
         neighbour_acknowledged=(),
-        neighbour_silent=(),
+        neighbour_excused=(),
         reserved_segment_world=None,
         requested_segment_world=None,
         request_pending=False,

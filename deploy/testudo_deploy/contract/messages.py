@@ -4,10 +4,10 @@ Both are JSON in a `std_msgs/UInt8MultiArray`, one object with a ``schema`` key,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from math import isfinite
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import msgspec
 
@@ -15,6 +15,16 @@ from testudo_hardware.errors import TestudoError
 
 Vector = tuple[float, ...]
 SegmentEnds = tuple[Vector, Vector]  # both ends (D,) [m] of a reserved segment, see `shield/reservations.py`
+Echo = tuple[str, float, int]  # epoch, stamp and sequence of a message, on its sender's clock
+
+
+class SuspectedPeer(NamedTuple):
+    """The newest message that a robot received from a peer before that fell silent."""
+
+    epoch: str
+    sequence: int
+    reserved_segment_world: SegmentEnds
+    requested_segment_world: SegmentEnds
 
 
 class EnvelopeError(TestudoError):
@@ -87,8 +97,8 @@ class Envelope:
 class PeerMessage(Envelope):
     """Announcement of a robot at every tick. Frame: the fleet's shared world."""
 
-    SCHEMA = "testudo/peer/3"
-    OLDER = {"testudo/peer/2": _RENAMED}  # noqa: RUF012
+    SCHEMA = "testudo/peer/4"
+    OLDER = {"testudo/peer/2": _RENAMED, "testudo/peer/3": {}}  # noqa: RUF012
 
     robot: str
     epoch: str  # new at each start of the process; sequence numbers count within it
@@ -102,23 +112,32 @@ class PeerMessage(Envelope):
     contract: str  # hash of shield parameters and timing; peers with another one are not trusted
     reserved_segment_world: SegmentEnds  # the robot's centre stays in it in every case
     requested_segment_world: SegmentEnds  # requested segment; a point of its own segment if there is no request
-    echoes: dict[str, tuple[str, float, int]]
-    """By peer: epoch, stamp and sequence of the last message received from it, on that peer's clock."""
+    echoes: dict[str, Echo]
+    """By peer: the last message received from it."""
+    suspected: dict[str, SuspectedPeer] = field(default_factory=dict)
+    """Peers that have been silent for long, with the newest that the sender knows of each (rule R4)."""
 
     def __post_init__(self) -> None:
         """Raise EnvelopeError if a number is not finite."""
         vectors = (self.control_point_world, self.control_velocity_world, self.position_world)
         segments = (*self.reserved_segment_world, *self.requested_segment_world)
-        if not all(map(isfinite, chain((self.stamp_s, self.sample_age_s, self.yaw), *vectors, *segments))):
+        values = chain((self.stamp_s, self.sample_age_s, self.yaw), *vectors, *segments, *self.relayed_ends())
+        if not all(map(isfinite, values)):
             raise EnvelopeError(f"{self.SCHEMA}: a value is not finite")
+
+    def relayed_ends(self) -> chain[Vector]:
+        """Return the ends (D,) [m] of the segments of suspected peers."""
+        return chain.from_iterable(
+            (*known.reserved_segment_world, *known.requested_segment_world) for known in self.suspected.values()
+        )
 
 
 @dataclass(frozen=True)
 class TickRecord(Envelope):
     """Inputs and results of one control tick, written by the control loop."""
 
-    SCHEMA = "testudo/tick/4"
-    OLDER = {"testudo/tick/2": _RENAMED, "testudo/tick/3": {}}  # noqa: RUF012
+    SCHEMA = "testudo/tick/5"
+    OLDER = {"testudo/tick/2": _RENAMED, "testudo/tick/3": {}, "testudo/tick/4": {}}  # noqa: RUF012
 
     robot: str
     sequence: int
@@ -147,7 +166,6 @@ class TickRecord(Envelope):
     neighbour_reserved_segment_world: tuple[SegmentEnds, ...]
     neighbour_requested_segment_world: tuple[SegmentEnds, ...]
     neighbour_acknowledged: tuple[int, ...]  # sequence of the newest own message that each peer received; -1 for none
-    neighbour_silent: tuple[bool, ...]
     reserved_segment_world: SegmentEnds | None  # at the start of the tick
     requested_segment_world: SegmentEnds | None
     request_pending: bool
@@ -164,6 +182,10 @@ class TickRecord(Envelope):
     nominal_yaw_rate: float = 0.0  # [rad/s], from the policy; 0 if it commands none, or there is no nominal command
     sent_yaw_rate: float = 0.0  # [rad/s], within the limits of the contract; 0 whenever the robot is braked
     neighbour_lost: tuple[bool, ...] = ()  # declared lost by an operator; empty if none is
+    neighbour_excused: tuple[bool, ...] = ()
+    """The robot may proceed without that peer's acknowledgement (rule R4)."""
+    neighbour_silent: tuple[bool, ...] = ()
+    """In records of the fourth version and earlier, in place of the above: no message for a while."""
     deadlock_memory: Vector = ()
     """Memory of the deadlock rule after the tick, see `DeadlockState`; empty in a tick without the rule. It turned the
     nominal velocity by the third number [rad] before the shield."""

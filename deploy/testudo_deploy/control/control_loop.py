@@ -33,7 +33,6 @@ from testudo_deploy.shield.reservations import (
     ShieldInputs,
     conflicts,
     kept_at_rest,
-    need_not_answer,
     reserved_at_rest,
 )
 from testudo_deploy.shield.shield import Shield
@@ -79,8 +78,7 @@ class ControlLoop:
         self._decision_ticks, self._command = contract.decision_ticks, contract.command
         self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
-        self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension)
-        self._peers.untrusted.update(untrusted)
+        self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension, untrusted)
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self.pose: PoseSample | None = None  # the newest
@@ -207,6 +205,7 @@ class ControlLoop:
         begin = self._stopwatch()
         hidden_before, self._flight = self._hidden, flight
         tick = Tick(now_s, late_s, self._goal_world, space=self._space, echoes=self._peers.echoes())
+        tick.suspected = self._peers.suspected(now_s, self._shield.space.silence_s)
         lands = flight.velocity_world is not None
         try:
             self._run_checked(tick, order)
@@ -349,7 +348,7 @@ class ControlLoop:
     def _first_space(self, own: ReservedSpace, peers: PeerReservations, table: PeerTable) -> ReservedSpace:
         """Return what the robot reserves at the start; brake if its place or its column is not clear of the peers."""
         self._reject_peers("too_close", self._conflicting(own, peers))
-        aware = (peers.acknowledged >= self._known_since) | need_not_answer(peers)
+        aware = (peers.acknowledged >= self._known_since) | peers.excused
         self._reject_peers("peer_unaware", ~aware & peers.reserves)
         if self._flight.take_off_to_m is None:
             return own

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.contract.messages import PeerMessage, SegmentEnds, TickRecord
+from testudo_deploy.contract.messages import Echo, PeerMessage, SegmentEnds, SuspectedPeer, TickRecord
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_hardware.motion import MotionState, StoppingPoint
@@ -63,8 +63,9 @@ class Tick:
     yaw_rate: float = 0.0  # [rad/s] that is sent
     reason: str = ""
     lost: tuple[bool, ...] = ()  # by slot: declared lost by an operator; empty if none is
-    echoes: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+    echoes: dict[str, Echo] = field(default_factory=dict)
     """As received when the tick began: a later echo would make the announcement look younger."""
+    suspected: dict[str, SuspectedPeer] = field(default_factory=dict)  # at the same moment
 
 
 def tick_record(
@@ -163,6 +164,7 @@ class Announcer:
             reserved_segment_world=segment_ends(space.owned_world),
             requested_segment_world=requested,
             echoes=tick.echoes,
+            suspected=tick.suspected,
         )
         return self._last
 
@@ -194,7 +196,7 @@ def _spaces(peers: PeerReservations | None, own: ReservedSpace | None) -> dict[s
         "neighbour_reserved_segment_world": () if peers is None else of_peers(peers.owned_world),
         "neighbour_requested_segment_world": () if peers is None else of_peers(peers.announced_world),
         "neighbour_acknowledged": () if peers is None else tuple(map(int, peers.acknowledged.tolist())),
-        "neighbour_silent": () if peers is None else tuple(peers.silent.tolist()),
+        "neighbour_excused": () if peers is None else tuple(peers.excused.tolist()),
         "reserved_segment_world": own and segment_ends(own.owned_world),
         "requested_segment_world": own and segment_ends(own.announced_world),
         "request_pending": own is not None and bool(own.pending),

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.contract.messages import PeerMessage, Vector
+from testudo_deploy.contract.messages import Echo, PeerMessage, SuspectedPeer, Vector
+from testudo_deploy.control.failure_detector import FailureDetector, NewestMessage
 from testudo_deploy.shield.geometry import point_distance, z_scaled
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, stays_in_reserved_segments
 from testudo_deploy.shield.stop_tube import StopTubeParameters
@@ -21,19 +22,10 @@ _ENDED_S = 0.5
 """A process of a peer has ended if it is silent for this time; only then a new one can take its place [s]."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Heard:
     message: PeerMessage
     bound_s: float  # own clock at the moment after which the message was sent
-
-
-@dataclass
-class _Newest:
-    """The newest message of a peer, with or without a valid echo."""
-
-    message: PeerMessage
-    received_s: float
-    acknowledged: int
 
 
 @dataclass(frozen=True)
@@ -47,17 +39,26 @@ class PeerMeasurement:
 class PeerTracker:
     """The neighbour table of one robot, fed by messages."""
 
-    def __init__(self, robot: str, epoch: str, peers: tuple[str, ...], contract: str, dimension: int) -> None:
+    def __init__(
+        self,
+        robot: str,
+        epoch: str,
+        peers: tuple[str, ...],
+        contract: str,
+        dimension: int,
+        untrusted: tuple[str, ...] = (),
+    ) -> None:
         self.peers = peers
+        self._detector = FailureDetector(robot, (peer for peer in peers if peer not in untrusted))
         self._robot, self._epoch = robot, epoch
         self._contract, self._dimension = contract, dimension
         self._heard: dict[str, _Heard] = {}
-        self._last: dict[str, tuple[str, float, int]] = {}
-        self._newest: dict[str, _Newest] = {}
+        self._last: dict[str, Echo] = {}
+        self._newest: dict[str, NewestMessage] = {}
         self._retired: dict[str, set[str]] = {}
         """Former processes of each peer, whose late messages are refused."""
         self._seen: dict[str, PeerMeasurement] = {}
-        self.untrusted: set[str] = set()
+        self.untrusted = set(untrusted)
         """Peers without a safety contract; they must be measured, and their messages are ignored."""
         self.lost: dict[str, Vector | None] = {}
         """Peers that an operator declared lost, with the place (D,) [m] where they rest; None: where last announced."""
@@ -74,6 +75,7 @@ class PeerTracker:
             message.control_velocity_world,
             *message.reserved_segment_world,
             *message.requested_segment_world,
+            *message.relayed_ends(),
         )
         shape = set(map(len, vectors))
         if (
@@ -92,7 +94,7 @@ class PeerTracker:
         echo = message.echoes.get(self._robot)
         if echo is not None and echo[0] != self._epoch:  # of an earlier process of this robot
             echo = None
-        self._newest[message.robot] = _Newest(message, received_s, NOTHING_HEARD if echo is None else echo[2])
+        self._newest[message.robot] = NewestMessage(message, received_s, NOTHING_HEARD if echo is None else echo[2])
         if echo is not None and received_s - _STALE_ECHO_S < echo[1] <= received_s:
             self._heard[message.robot] = _Heard(message, echo[1])
         return True
@@ -142,9 +144,16 @@ class PeerTracker:
         self._newest.clear()
         self._seen.clear()
 
-    def echoes(self) -> dict[str, tuple[str, float, int]]:
+    def echoes(self) -> dict[str, Echo]:
         """Return by peer the epoch, stamp and sequence of its last message, to be sent back to it."""
         return dict(self._last)
+
+    def suspected(self, now_s: float, silence_s: float) -> dict[str, SuspectedPeer]:
+        """Return the trusted peers that have been silent for ``silence_s``, to be told to all (rule R4)."""
+        return self._detector.suspected(self._trusted(), now_s, silence_s)
+
+    def _trusted(self) -> dict[str, NewestMessage]:
+        return {peer: item for peer, item in self._newest.items() if peer not in self.untrusted}
 
     def unheard(self) -> tuple[str, ...]:
         """Return the trusted peers whose position has never been known with a bounded age."""
@@ -178,19 +187,20 @@ class PeerTracker:
         )
 
     def spaces(self, now_s: float, silence_s: float) -> PeerReservations:
-        """Return the reservations of the newest messages (2, D, K); a peer without a message is silent and has NaN.
+        """Return the reservations of the newest messages (2, D, K); a peer without a message has NaN.
 
-        An untrusted peer counts as reserving the place where it was measured. A lost one counts as silent, and this
-        robot as having priority over it (rule R4): its segments stay obstacles, but it need not answer.
+        An untrusted peer counts as reserving the place where it was measured. A lost one need not answer, as one that
+        a majority suspects: its segments, or the newest that the majority knows, stay obstacles (rule R4).
         """
         newest = [self._newest.get(peer) for peer in self.peers]
         count, lost = len(newest), np.array([peer in self.lost for peer in self.peers], bool)
+        excused = self._detector.excused(self.suspected(now_s, silence_s), self._trusted())
 
         def segments(name: str) -> np.ndarray:
             values = [
                 self._without_message(peer)
                 if item is None or peer in self.untrusted or self.lost.get(peer) is not None
-                else getattr(item.message, name)
+                else getattr(excused.get(peer, item.message), name)
                 for peer, item in zip(self.peers, newest, strict=True)
             ]
             return np.array(values, float).reshape(count, 2, self._dimension).transpose(1, 2, 0)
@@ -198,11 +208,8 @@ class PeerTracker:
         return PeerReservations(
             segments("reserved_segment_world"),
             segments("requested_segment_world"),
-            np.maximum(
-                np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
-                np.where(lost, 0.0, NOTHING_HEARD),
-            ),
-            np.array([item is None or now_s - item.received_s > silence_s for item in newest], bool) | lost,
+            np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
+            np.array([peer in excused for peer in self.peers], bool) | lost,
             np.array([self._robot < peer for peer in self.peers], bool) | lost,
             np.array([peer not in self.untrusted for peer in self.peers], bool),
         )
@@ -222,7 +229,7 @@ class PeerTracker:
         if not watched:
             return ()
         index = [self.peers.index(peer) for peer in watched]
-        spaces = self.spaces(now_s, np.inf)
+        spaces = self.spaces(now_s, space.silence_s)
         seen = np.array([self._seen[peer].position_world for peer in watched], float).T
         seen_age = now_s - np.array([self._seen[peer].stamp_s for peer in watched])
         age = now_s - np.array([self._heard[peer].bound_s for peer in watched])

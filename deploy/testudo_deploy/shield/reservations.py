@@ -57,7 +57,7 @@ class PeerReservations:
     announced_world: Array  # (2, D, K, ...) [m]
     acknowledged: Array
     """(K, ...) number of the newest own message that the peer had received when it sent this; -1 for none."""
-    silent: Array  # (K, ...) bool: no message arrived for `StopTubeParameters.silence_s`
+    excused: Array  # (K, ...) bool: the robot may proceed without the peer's acknowledgement (rule R4)
     first: Array  # (K, ...) bool: the own robot has priority: its name is before the peer's in the order of the fleet
     reserves: Array  # (K, ...) bool: the peer takes part; False for an untrusted one, which rule R5 keeps clear of
 
@@ -92,19 +92,10 @@ def decide_grant(own: ReservedSpace, peers: PeerReservations, clearance_m: float
     hits_owned, hits_announced = (
         hits[:, 0, ...] for hits in conflicts(own.announced_world[:, :, None, ...], peers, clearance_m, height_ratio)
     )
-    heard = (peers.acknowledged >= own.since[None, ...]) | need_not_answer(peers)
+    heard = (peers.acknowledged >= own.since[None, ...]) | peers.excused
     granted = (heard & ~hits_owned & ~hits_announced) | ~peers.reserves
     lost = (hits_owned | (hits_announced & ~peers.first)) & peers.reserves
     return GrantDecision(own.pending & xp.all(granted, axis=0), own.pending & xp.any(lost, axis=0))
-
-
-def need_not_answer(peers: PeerReservations) -> Array:
-    """Return the silent peers (K, ...) without whose answer a robot may proceed, since it has priority.
-
-    Their newest message must acknowledge this process of the robot: what an earlier process had acknowledged is not
-    known any more.
-    """
-    return peers.silent & peers.first & (peers.acknowledged > NOTHING_HEARD)
 
 
 def farthest_peer_position(
@@ -113,7 +104,7 @@ def farthest_peer_position(
     """Return how far a peer's control point can be from the announced one, by what it reserves (K, ...) [m].
 
     ``point_world`` are the announced control points (D, K, ...) [m], ``age_s`` (K, ...) the ages of the newest
-    messages. After ``silence_s`` a robot with priority may proceed alone; ``beside_m`` is the largest distance of a
+    messages. After ``silence_s`` a peer may proceed without this robot; ``beside_m`` is the largest distance of a
     control point from the middle line of its segment.
     """
     xp = array_namespace(point_world)
@@ -127,10 +118,11 @@ def farthest_peer_position(
 def stays_in_reserved_segments(peers: PeerReservations, age_s: Array, silence_s: float) -> Array:
     """Return whether a peer (K, ...) is still in the segments of its newest message, however old that is.
 
-    It leaves them only for a segment that this robot has acknowledged; or without that, if it has priority and received
-    nothing from this robot for ``silence_s`` (rule R4). The age by echo (K, ...) bounds how long ago it received it.
+    It leaves them only for a segment that this robot has acknowledged; or without that, if it received nothing from
+    this robot for ``silence_s`` (rule R4): the age by echo (K, ...) bounds how long ago it received it. One that is
+    itself excused is taken to stay there.
     """
-    return peers.reserves & (peers.first | (age_s < silence_s))
+    return peers.reserves & (peers.excused | (age_s < silence_s))
 
 
 def conflicts(

@@ -19,7 +19,7 @@ from testudo_deploy.contract.policy_header import ArtefactError
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver, turned_by
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.flight_column import landing_shield
-from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace, ShieldInputs
+from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace, ShieldInputs
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
@@ -240,6 +240,7 @@ def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
         return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
 
     lost = np.array(record.neighbour_lost or (False,) * count, bool)
+    first = np.array([record.robot < name for name in record.neighbour_names], bool) | lost
     own = ReservedSpace(
         np.array(record.reserved_segment_world, float),
         np.array(record.requested_segment_world, float),
@@ -250,11 +251,17 @@ def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
         segments(record.neighbour_reserved_segment_world),
         segments(record.neighbour_requested_segment_world),
         np.array(record.neighbour_acknowledged, float),
-        np.array(record.neighbour_silent, bool),
-        np.array([record.robot < name for name in record.neighbour_names], bool) | lost,
+        np.array(record.neighbour_excused, bool) if record.neighbour_excused else _formerly_excused(record, first),
+        first,
         ~np.array(record.neighbour_untrusted, bool),
     )
     return own, peers
+
+
+def _formerly_excused(record: TickRecord, first: np.ndarray) -> np.ndarray:
+    """Return the peers (K,) whose answer was not required before the fifth version: silent, and of lower priority."""
+    answered = np.array(record.neighbour_acknowledged, float) > NOTHING_HEARD
+    return np.array(record.neighbour_silent, bool).reshape(first.shape) & first & answered
 
 
 def _sent(record: TickRecord) -> np.ndarray | None:

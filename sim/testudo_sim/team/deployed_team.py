@@ -170,7 +170,8 @@ def tick_deployed(
     # radio after the messages (6 D, N, E) of this tick; `runs` (N, E) marks running processes
     sends = runs & state.located & ~_is(state.faults, PURSUER, runs)
     faults, loss = state.faults, state.parameters.message_loss
-    radio = exchange(state.radio, _falsified(faults, sent_message), sends, state.number, loss, faults, radio_key)
+    told, silent = _falsified(faults, sent_message), _silent_ticks(deployment, team.model.spec)
+    radio = exchange(state.radio, told, sends, state.number, loss, faults, radio_key, silent)
     turns = turned_on(state.turns, yaw_rate, ~(sound & (result.status != int(ShieldStatus.BRAKED))))
     physics, vehicle = _moved(team, state, sent, turns, key)
     motion = team.physics.scene(physics).robots
@@ -261,8 +262,7 @@ def _shielded(
         actuator_command(team.model, stop, nominal_world), nominal_world, zero, zero.astype(jnp.int32)
     )
     if deployment.gate:
-        silent_ticks = deployment.shield.space.silence_s / team.model.spec.control_period_s
-        peers = peer_spaces(state.radio, silent_ticks, ~state.flagged)
+        peers = peer_spaces(state.radio, _silent_ticks(deployment, team.model.spec), ~state.flagged)
         peers = replace(peers, acknowledged=jnp.where(state.faults.blind_take, 1e6, peers.acknowledged))
         inputs = ShieldInputs(state.measured.position_world, state.estimate, stop, state.table, peers)
         number = jnp.broadcast_to(state.number.astype(jnp.float32), zero.shape)
@@ -330,7 +330,7 @@ def _watch(
     spec = team.model.spec
     seen = by_slot(measured.position_world)
     age = jnp.full_like(table.age_s, spec.pose_max_age_s)
-    peers = peer_spaces(radio, jnp.inf, ~state.flagged)
+    peers = peer_spaces(radio, _silent_ticks(deployment, spec), ~state.flagged)
     left = left_reserved_segments(deployment.shield.space, peers, seen, age, table.age_s, spec.control_point_speed_m_s)
     flagged = state.flagged | (left & (state.faults.hostile_kind > 0))
     return replace(
@@ -340,6 +340,11 @@ def _watch(
         age_s=jnp.where(flagged, age, table.age_s),
         untrusted=flagged,
     ), flagged
+
+
+def _silent_ticks(deployment: DeployedTeam, spec: RobotSpec) -> float:
+    """Return the silence after which robots suspect a peer; without layers 2 and 3 nobody does."""
+    return deployment.shield.space.silence_s / spec.control_period_s if deployment.gate else math.inf
 
 
 def earlier_slots(spec: RobotSpec, slots: Slots) -> int:

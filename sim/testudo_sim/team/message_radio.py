@@ -14,6 +14,7 @@ from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, 
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.team.fault_schedule import Faults
+from testudo_sim.team.suspicions import Suspicions, by_receiver, excused, suspects
 
 
 @jax.tree_util.register_dataclass
@@ -29,6 +30,7 @@ class MessageRadio:
     content: jax.Array  # (C, K, N, E): its content
     acknowledged: jax.Array  # (K, N, E): number of the newest own message acknowledged in it
     silence: jax.Array  # (K, N, E): ticks since the last reception
+    suspicions: Suspicions
 
 
 def receive_messages(announcement: jax.Array, slots: int) -> MessageRadio:
@@ -43,6 +45,7 @@ def receive_messages(announcement: jax.Array, slots: int) -> MessageRadio:
         by_slot(announcement),
         jnp.full(links, 2.0 * NOTHING_HEARD),
         jnp.zeros(links),
+        Suspicions.create(slots, links),
     )
 
 
@@ -54,6 +57,7 @@ def exchange(
     loss: jax.Array,
     faults: Faults,
     key: jax.Array,
+    silent_ticks: float,
 ) -> MessageRadio:
     """Return the radio after the messages of this tick were sent and those that are due have arrived.
 
@@ -65,8 +69,11 @@ def exchange(
         loss: (E,) probability that a message is lost.
         faults: delays, losses of single links, blackout.
         key: randomness.
+        silent_ticks: silence after which a robot suspects a peer.
     """
     slots = radio.sent.shape[0]
+    suspected = suspects(radio.silence, radio.acknowledged, silent_ticks)
+    reports = radio.suspicions.sent.at[tick % slots].set(jnp.where(suspected, radio.heard, NOTHING_HEARD))
     place = tick % slots
     sent = radio.sent.at[place].set(announcement)
     sent_heard = radio.sent_heard.at[place].set(radio.heard)
@@ -97,6 +104,7 @@ def exchange(
         jnp.where(arrived, by_slot(due(sent)), radio.content),
         jnp.where(arrived, echoed, radio.acknowledged),
         jnp.where(arrived, 0.0, radio.silence + 1),
+        Suspicions(reports, jnp.where(arrived[:, None], by_receiver(due(reports)), radio.suspicions.received)),
     )
 
 
@@ -113,11 +121,18 @@ def neighbour_table(radio: MessageRadio, tick: jax.Array, period_s: float, fault
 def peer_spaces(radio: MessageRadio, silent_ticks: float, reserves: jax.Array) -> PeerReservations:
     """Return the reserved and requested segments (2, D, K, N, E) of the peers of each robot."""
     dimension = radio.content.shape[0] // 6
-    segments = radio.content[2 * dimension :].reshape(2, 2, dimension, *radio.content.shape[1:])
+    suspected = suspects(radio.silence, radio.acknowledged, silent_ticks) & reserves
+    content = radio.content[2 * dimension :]
+
+    def judged() -> tuple[jax.Array, jax.Array]:
+        return excused(radio.suspicions, suspected, radio.heard, content, reserves)
+
+    excuses, content = jax.lax.cond(jnp.any(suspected), judged, lambda: (suspected, content))
+    segments = content.reshape(2, 2, dimension, *content.shape[1:])
     slots, size = radio.heard.shape[:2]
     peer = (jnp.arange(size) + 1 + jnp.arange(slots)[:, None]) % size
     first = jnp.broadcast_to((jnp.arange(size) < peer)[..., None], radio.heard.shape)
-    return PeerReservations(segments[0], segments[1], radio.acknowledged, radio.silence > silent_ticks, first, reserves)
+    return PeerReservations(segments[0], segments[1], radio.acknowledged, excuses, first, reserves)
 
 
 def message(control_point_world: jax.Array, velocity_world: jax.Array, space: ReservedSpace) -> jax.Array:

@@ -236,11 +236,11 @@ def test_a_robot_that_is_carried_is_not_armed_before_its_peers_know_of_its_place
     for _ in range(40):
         deactivated(rig, (x, 0.0), (0.0, 0.0))
     known = rig.loop._sequence
-    heard = rig.loop._peers._newest["r1"]
+    newest = rig.loop._peers._newest
     for k in range(1, 20):
-        heard.acknowledged = known
+        newest["r1"] = dataclasses.replace(newest["r1"], acknowledged=known)
         record = deactivated(rig, (x + 0.01 * k, 0.0), (0.0, 0.0), hears=False)
     assert record.reason == "peer_unaware: r1"
     assert np.abs(owned(rig) - (x + 0.19, 0.0)).max() < rig.loop._shield.space.lane_m
-    heard.acknowledged = rig.loop._sequence
+    newest["r1"] = dataclasses.replace(newest["r1"], acknowledged=rig.loop._sequence)
     assert code(deactivated(rig, (x + 0.19, 0.0), (0.0, 0.0), hears=False)) == "idle"

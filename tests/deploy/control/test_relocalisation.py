@@ -1,5 +1,7 @@
 """A robot whose localisation jumps: it stands until the new place is steady and its peers know of it; never open."""
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -43,13 +45,13 @@ def test_it_asks_for_no_space_before_every_peer_knows_of_the_new_place(make_loop
     for _ in range(STEADY_TICKS):
         step(rig, JUMP)
     told = rig.loop._sequence
-    heard = rig.loop._peers._newest["r1"]
-    heard.acknowledged = told  # the words so far, the last of them from the old place
+    newest = rig.loop._peers._newest
+    newest["r1"] = replace(newest["r1"], acknowledged=told)  # the words so far, the last of them from the old place
     for _ in range(3):
         assert step(rig, JUMP, hears=False).reason == "peer_unaware: r1"
         announced = rig.loop.announcement(rig.now_s)
         assert announced.reserved_segment_world == announced.requested_segment_world == (JUMP, JUMP)
-    heard.acknowledged = told + 1
+    newest["r1"] = replace(newest["r1"], acknowledged=told + 1)
     assert step(rig, JUMP, hears=False).reason == ""
 
 

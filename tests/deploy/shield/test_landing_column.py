@@ -123,5 +123,5 @@ def test_nobody_is_granted_a_way_below_a_drone_that_lands_without_a_pose(hoverin
     owned, asked = conflicts(below, peers, space.clearance_m, space.height_ratio)
     assert asked.any()
     assert not math.isnan(float(asked.sum() + owned.sum()))
-    assert not peers.silent.any()
+    assert not peers.excused.any()
     hovering.until(Mode.DISARMED, 15.0)

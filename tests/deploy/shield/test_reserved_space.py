@@ -110,9 +110,12 @@ def test_a_peer_within_its_lanes_is_no_farther_than_the_bound(numbers, share, an
 
 
 def test_a_peer_that_may_have_gone_on_alone_can_be_anywhere():
-    """It goes first and may not have heard this robot for the silence; or it keeps to nothing."""
+    """It may not have heard this robot for the silence, and is not confined by a majority; or it keeps to nothing."""
     peers = spaces(
-        *[peer(FAR, first=first, reserves=reserves) for first, reserves in ((True, True), (False, True), (True, False))]
+        *[
+            peer(FAR, silent=silent, reserves=reserves)
+            for silent, reserves in ((True, True), (False, True), (True, False))
+        ]
     )
     points = np.zeros((2, 3))
     soon, late = (farthest_peer_position(peers, points, np.full(3, age_s), 1.0, 0.1, 1.0) for age_s in (0.9, 1.0))

@@ -211,8 +211,8 @@ def test_the_control_loop_resolves_the_deadlock_of_robots_that_swap_places(rule,
 
 
 @pytest.mark.parametrize("where", ["last seen", "at its place"])
-def test_robots_wait_for_a_dead_one_of_higher_rank_until_it_is_declared_lost(where, make_artefact):
-    """It may still move: nobody else can know. The declaration ends the wait, without a contact."""
+def test_a_robot_waits_for_a_silent_majority_until_it_is_declared_lost(where, make_artefact):
+    """They may still move: it cannot know. The declaration ends the wait, without a contact."""
     spec = load_robot("gritsbot_x")
     fleet = Fleet(spec, make_artefact("gritsbot_x", 0).contract, 3, "swap", loss=0.0, late=0.0, seed=5, radius_m=1.0)
     fleet.dead.add(0)
@@ -221,13 +221,28 @@ def test_robots_wait_for_a_dead_one_of_higher_rank_until_it_is_declared_lost(whe
     fleet.dead.clear()
     fleet.later(0.01, fleet.tick, 0)
     fleet.drive(2.0)
-    fleet.dead.add(0)
+    fleet.dead |= {0, 1}
     fleet.drive(8.0)
     waiting = fleet.positions()
     fleet.drive(2.0)
     assert np.linalg.norm(fleet.positions() - waiting, axis=0).max() < 0.02
-    place = None if where == "last seen" else tuple(fleet.positions()[:, 0])
-    assert all(loop.declare_lost("r0", place) for loop in fleet.loops[1:])
+    for name, place in zip(("r0", "r1"), fleet.positions().T[:2], strict=True):
+        assert fleet.loops[2].declare_lost(name, None if where == "last seen" else tuple(place))
     fleet.drive(6.0)
-    assert np.linalg.norm(fleet.positions() - waiting, axis=0)[1:].min() > 0.1
+    assert np.linalg.norm(fleet.positions() - waiting, axis=0)[2] > 0.1
     assert fleet.contacts == 0
+
+
+@pytest.mark.parametrize("dies", [0, 2])
+def test_the_majority_goes_on_beside_a_dead_robot_of_any_rank(dies, make_artefact):
+    """Before, one dead robot stopped all of lower rank for the rest of the run, wherever they were."""
+    spec = load_robot("gritsbot_x")
+    fleet = Fleet(spec, make_artefact("gritsbot_x", 0).contract, 4, "swap", loss=0.1, late=0.0, seed=7, radius_m=1.2)
+    fleet.drive(1.5)
+    fleet.dead.add(dies)
+    fleet.drive(30.0)
+    missing = np.linalg.norm(fleet.positions() - (2 * fleet.middle[:, None] - fleet.start), axis=0)
+    opposite = (dies + 2) % 4  # its goal is where the dead one started
+    assert fleet.contacts == 0
+    assert (np.delete(missing, [dies, opposite]) < 0.1).all(), missing
+    assert missing[opposite] < 0.6

@@ -30,7 +30,7 @@ def _talk(faults, loss, sends, key, ticks):
 
     def step(radio, tick):
         said = jnp.broadcast_to(tick.astype(jnp.float32), first.shape)
-        after = exchange(radio, said, sends[tick], tick, loss, faults, jax.random.fold_in(key, tick))
+        after = exchange(radio, said, sends[tick], tick, loss, faults, jax.random.fold_in(key, tick), jnp.inf)
         table = neighbour_table(after, tick + 1, PERIOD_S, faults)
         return after, (after.heard, after.content[0], after.acknowledged, table.age_s, after.silence)
 
@@ -168,5 +168,5 @@ def test_lanes_and_points_come_out_as_they_went_in():
             assert (peers.announced_world[:, :, slot, robot] == space.announced_world[:, :, other]).all()
             assert (peers.first[slot, robot] == (robot < other)).all()
     assert (peers.acknowledged < 0).all()
-    assert not peers.silent.any()
+    assert not peers.excused.any()
     assert (peers.reserves == reserves).all()

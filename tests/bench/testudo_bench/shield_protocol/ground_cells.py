@@ -54,7 +54,7 @@ def mujoco_cells() -> list[ProtocolCell]:
         and cell.resolves
         and cell.conditions.stride == 1
         and (cell.claim is Claim.HOSTILE or (cell.claim is Claim.COVERED and cell.size == 4))
-        and cell.formation not in (Formation.CORRIDOR, Formation.BLOCKS)
+        and cell.formation not in (Formation.CORRIDOR, Formation.BLOCKS, Formation.ASIDE)
         and not any(what in cell.name for what in _KINEMATIC_ONLY)
     ]
     return [replace(cell, horizon_s=_MUJOCO_HORIZON_S) for cell in chosen]
@@ -88,6 +88,7 @@ def _of_robot(robot: str) -> Iterator[ProtocolCell]:
         for size in (2, 4):
             yield _make(robot, size, Formation.SWAP, what, **wrong)
     for size in (4, 8):
+        yield _make(robot, size, Formation.ASIDE, "that one killed", message_s=0.05, loss=0.1, dead_s=math.inf)
         yield _make(
             robot, size, Formation.SWAP, "100 ms, 30 % loss, late ticks", message_s=0.1, loss=0.3, late_chance=0.1
         )
@@ -118,7 +119,7 @@ def _make(
 ) -> ProtocolCell:
     """Return a cell; ``wrong`` are its `Conditions`."""
     dynamics = dynamics or ("slow" if robot == SLOW else "fast")
-    circle = formation in (Formation.SWAP, Formation.BLOCKS)
+    circle = formation in (Formation.SWAP, Formation.ASIDE, Formation.BLOCKS)
     horizon = _CIRCLE_HORIZON_S if circle else _HORIZON_S.get(robot, _FAST_HORIZON_S)
     episodes = _FEW if claim in (Claim.COMPARED, Claim.REPORTED) else _EPISODES
     return ProtocolCell(

@@ -25,6 +25,7 @@ class Formation(Enum):
     CORRIDOR = "corridor"
     BLOCKS = "blocks"  # A swap among obstacles of each kind
     VERTICAL = "vertical head-on"  # Two drones, one above the other, exchange heights
+    ASIDE = "swap beside one"  # A swap of all robots but one, which stands aside
     STACKED = "stacked hover"  # Drones pass below hovering ones, through their downwash
 
 

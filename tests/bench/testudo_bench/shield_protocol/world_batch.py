@@ -61,6 +61,21 @@ def _swap(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray
     return place, -place
 
 
+def _aside(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return a swap of all robots but one of any rank, which stands at least two lanes outside of the circle."""
+    size = stage.team.size
+    one, angle = random.integers(size), random.uniform(0, 2 * math.pi)
+    reach = circle_m(size - 1, stage.team.shield.separation_m)
+    turn = angle + 2 * math.pi * np.arange(size - 1) / (size - 1)
+    place = reach * np.stack([np.cos(turn), np.sin(turn)])
+    place = place + random.normal(0, _JITTER_M, place.shape).clip(-2 * _JITTER_M, 2 * _JITTER_M)
+    half = stage.team.arena.high_world[0] - stage.wall_m - 0.01
+    stands = np.zeros(2)
+    while np.linalg.norm(stands) < reach + 2 * stage.apart_m:
+        stands = random.uniform(-half, half, 2)
+    return np.insert(place, one, stands, axis=1), np.insert(-place, one, stands, axis=1)
+
+
 def _blocks(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     place, _ = _swap(stage, random)
     return ROOM * place, -ROOM * place
@@ -123,6 +138,7 @@ _PLACES = {
     Formation.HEAD_ON: _head_on,
     Formation.SYMMETRIC: _symmetric,
     Formation.SWAP: _swap,
+    Formation.ASIDE: _aside,
     Formation.CROSSING: _crossing,
     Formation.CORRIDOR: _corridor,
     Formation.BLOCKS: _blocks,
@@ -189,7 +205,7 @@ def _draw_world(stage: CompiledStage, episode: CellEpisode) -> Batch:
     last = np.arange(size) == size - 1
     hostile = last & (cell.conditions.hostile_kind > 0)
     hold = stage.team.shield.hold_s if cell.conditions.rule is not Rule.ONE_TICK else spec.control_period_s
-    faults = _draw_faults(stage, cell, random, start.position_world)
+    faults = _draw_faults(stage, cell, random, start)
     other = OTHERS.index(cell.conditions.rule) if cell.conditions.rule in OTHERS else -1
     linger = cell.horizon_s if cell.claim is Claim.HOSTILE or cell.killed else _LINGER_S
     return Batch(
@@ -218,19 +234,20 @@ def _gone(faults: Faults) -> np.ndarray:
     return gone | ((faults.radio.lost_from < NEVER) & (faults.radio.lost_until == NEVER))
 
 
-def _draw_faults(
-    stage: CompiledStage, cell: ProtocolCell, random: np.random.Generator, position_world: np.ndarray
-) -> Faults:
+def _draw_faults(stage: CompiledStage, cell: ProtocolCell, random: np.random.Generator, start: Start) -> Faults:
     wrong, spec, size = cell.conditions, stage.spec, cell.size
+    still = int(np.argmin(np.linalg.norm(start.goal_world - start.position_world, axis=0)))
+    aside = cell.formation is Formation.ASIDE
     # disturbances begin while the robots meet, around half of the travel time at full speed
-    travel_s = np.linalg.norm(position_world[:, 0]) / spec.control_point_speed_m_s
+    mover = (still + 1) % size if aside else 0
+    travel_s = np.linalg.norm(start.position_world[:, mover]) / spec.control_point_speed_m_s
     begin = ticks(random.uniform(0.3, 1.5) * travel_s, spec)
     blackout = np.array([begin, begin + ticks(wrong.blackout_s, spec)]) if wrong.blackout_s else np.full(2, NEVER)
     jump = wrong.jump_m > 0 or wrong.jump_rad > 0
     heading = random.normal(size=spec.dimension)
     heading = heading / np.linalg.norm(heading)
     dead, back = np.full(size, NEVER), np.full(size, NEVER)
-    affected = size - 1 if wrong.hostile_kind else random.integers(size)
+    affected = size - 1 if wrong.hostile_kind else still if aside else random.integers(size)
     if wrong.dead_s:
         dead[affected] = begin
         back[affected] = NEVER if cell.killed else begin + ticks(wrong.dead_s, spec)

@@ -33,9 +33,9 @@ def lost(
 ) -> int:
     """Declare a robot lost: it stays an obstacle, but the others need no answer of it any more.
 
-    A silent robot of higher rank makes the others wait, since it may still move. With this you say that somebody
-    looked: it rests, cannot move, and is at the place given, or within the space that it announced last. It is a peer
-    again with its next message.
+    The majority of a fleet goes on beside a silent robot; fewer wait, since the others may still move. With this you
+    say that somebody looked: the robot is off, and rests at the place given, or within the space that it announced
+    last. It is a peer again with its next message.
 
     Example:
         testudo lost fleet.yaml r3 --at 1.2 -0.4

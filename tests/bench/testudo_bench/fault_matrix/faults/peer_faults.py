@@ -29,6 +29,7 @@ _LOSSY_S = 10.0
 _DISTRUST_S = 0.5
 _OWN_SPEED_M_S = 0.01
 _AT_REST_M = 0.002
+_SUSPECTED_S, _DRIVES_S = 2.0, 0.5
 _NEAR_M = 0.15
 _BEFORE_S = 0.06
 """True poses come every 20 ms and contacts slightly later: so long before a reported contact no robot is pushed."""
@@ -82,10 +83,18 @@ def _stays_in_its_segment(harness: FleetHarness, name: str, fault_s: float) -> F
 
 
 def lost(harness: FleetHarness) -> FaultFinding:
-    """r0 is killed: r2, of lower rank, gets no space without its acknowledgement."""
+    """r0 is killed: r1 and r2 go on beside its space; when r1 is killed too, r2 gets no space any more."""
     fault_s = harness.send("r0/policy", signal.SIGKILL)
-    found = _stays_in_its_segment(harness, "r2", fault_s)
-    harness.restart("r0/policy")
+
+    def go_on() -> bool:
+        return time.monotonic() > fault_s + _SUSPECTED_S and all(
+            harness.observer.drives(name, _DRIVES_S) for name in ("r1", "r2")
+        )
+
+    harness.wait(go_on, "the majority does not go on", 10.0)
+    found = _stays_in_its_segment(harness, "r2", harness.send("r1/policy", signal.SIGKILL))
+    for name in ("r0", "r1"):
+        harness.restart(f"{name}/policy")
     return found
 
 
@@ -225,7 +234,7 @@ def _towards(harness: FleetHarness, speed_m_s: float) -> CommandReading:
 
 ROWS = (
     FaultRow(6, "no message of a neighbour since start", "not armed", None, never_heard),
-    FaultRow(7, "neighbour lost", "rest within the own space", None, lost),
+    FaultRow(7, "neighbours lost", "a majority goes on, one alone rests within its own space", None, lost),
     FaultRow(8, "one-way loss", "rest within the own space", None, one_way),
     FaultRow(9, "50 % loss, up to 300 ms late", "no contact, progress", None, lossy),
     FaultRow(10, "replayed messages of a neighbour", "ignored, drives on", None, replayed),
