@@ -26,10 +26,15 @@ FORMULAS = {
     "model": "κ · (v · (half-widths of lag and delay + half-width of the speed scale · (τ + δ)) + l · half-width of "
     "the turn scale · turn rate limit · (τ + δ)), both robots; a base: also v · yaw error · (τ + δ)",
     "held arc": "(2 T_hold / γ) · v · turn rate limit · T / 2: a held command bends",
+    "velocity": "κ · velocity error · max(τ, τ · 2 / wheel base · way to rest), both robots; τ is the upper end; "
+    "pose age + δ + max(τ, v / a) in its place where the acceleration limit can be reached",
 }
 """Formula of each term by its name; a term without one, or a formula without its term, ends the tool."""
 KEPT = "distance of control points that is kept from a peer at rest with a fresh message"
-WALL = "body radius + l + localisation + model (one robot, without κ) + T_hold/γ · held arc"
+WALL = (
+    "body radius + l + localisation + velocity + model (one robot, without κ) + T_hold/γ · held arc; at least "
+    "body radius + tube error + two position errors"
+)
 
 
 def table() -> str:

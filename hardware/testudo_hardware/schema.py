@@ -46,6 +46,7 @@ QUANTITIES: dict[str, QuantityRule] = {
     "timing.dead_man": QuantityRule("dead_man_s", "s", 0.005, 2),
     "sensing.position_error": QuantityRule("position_error_m", "m", 0, 1),
     "sensing.yaw_error": QuantityRule("yaw_error_rad", "rad", 0, 1),
+    "sensing.velocity_error": QuantityRule("velocity_error_m_s", "m/s", 0, 5, default=0.0),
     "sensing.pose_max_age": QuantityRule("pose_max_age_s", "s", 0.005, 2),
 }
 

@@ -82,6 +82,8 @@ class RobotSpec:
     dead_man_s: float
     position_error_m: float
     yaw_error_rad: float
+    velocity_error_m_s: float
+    """Of the measured velocity; wheeled: of the speed of each wheel's rim, from which the turn rate's error follows."""
     pose_max_age_s: float
     quantities: Mapping[str, Quantity] = field(repr=False)
     rotors: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)

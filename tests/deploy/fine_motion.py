@@ -108,6 +108,18 @@ class Run:
     """True state at the time of the pose."""
 
 
+def velocity_error(spec, rng, share=1.0):
+    """Return an error of the measured velocity (D,) within the bound of its file; wheeled: of the rims."""
+    error, size = share * spec.velocity_error_m_s, spec.dimension
+    if not error:  # the other draws of a seed stay as they are
+        return np.zeros(size)
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        offset = rng.standard_normal(size)
+        return offset * error * rng.choice([1.0, rng.uniform()]) / np.linalg.norm(offset)
+    right, left = error * rng.choice([-1.0, 1.0, rng.uniform(-1, 1)], 2)
+    return np.array([(right + left) / 2, (right - left) / spec.wheel_base_m])
+
+
 def on_its_way(model, truth, rng, *, noise=1.0):
     """Return a robot that drives under random commands; ``noise`` is the share of its error bounds."""
     spec, period = model.spec, model.spec.control_period_s
@@ -127,7 +139,7 @@ def on_its_way(model, truth, rng, *, noise=1.0):
     offset = rng.standard_normal(size)
     offset *= noise * spec.position_error_m * rng.uniform() / np.linalg.norm(offset)
     turned = noise * spec.yaw_error_rad * rng.uniform(-1, 1) * (spec.kind == DIFFERENTIAL_DRIVE)
-    measured = MotionState(start[0] + offset, start[1] + turned, start[2])
+    measured = MotionState(start[0] + offset, start[1] + turned, start[2] + velocity_error(spec, rng, noise))
     pending = PendingCommands(spec.command_delay_s, spec.dead_man_s)
     scale = nominal(spec).scale
     for time_s, command in reversed(sent):

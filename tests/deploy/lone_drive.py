@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 from tests.deploy.conftest import StubPolicy
-from tests.deploy.fine_motion import STEP_S, acting, limited, roll
+from tests.deploy.fine_motion import STEP_S, acting, limited, roll, velocity_error
 
 from testudo_deploy.control.control_loop import ControlLoop
 
@@ -53,7 +53,7 @@ class Drive:
             self.now_s,
             tuple((place + offset).tolist()),
             float(yaw + turned),
-            tuple(np.asarray(velocity, float).tolist()),
+            tuple((velocity + velocity_error(self.spec, self.rng, self.noise)).tolist()),
         )
 
     def tick(self, wanted):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testudo_deploy.shield.geometry import dot
-from testudo_deploy.shield.projection_margins import MarginTerm
+from testudo_deploy.shield.margin_terms import MarginTerm
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import LagResponse, MotionState
 from testudo_hardware.motion.motion_model import hover_drift_m_s, slip_ratio

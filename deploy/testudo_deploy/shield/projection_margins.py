@@ -9,22 +9,19 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from testudo_deploy.shield.margin_terms import (
+    MarginTerm,
+    coast_drift_m,
+    stop_tube_terms,
+    stopping_way_m,
+    velocity_error_m,
+)
 from testudo_hardware.motion.motion_model import turn_slip_m_s
-from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
 SHIELD_VERSION = 3
 GAP_SHARE = 0.9  # the pair lemma holds for it with asynchronous ticks of up to a third of T_hold
-
-
-@dataclass(frozen=True)
-class MarginTerm:
-    """One part of a margin, with its source."""
-
-    name: str
-    value_m: float
-    source: str
 
 
 @dataclass(frozen=True)
@@ -70,11 +67,12 @@ def projection_parameters(
     arc = 2 * hold / gap_share * _held_arc(own)
     slip = 2 * hold / gap_share * turn_slip_m_s(own)
     located = _localisation(own) + _localisation(peer)
+    rolled = _velocity_error(own) + _velocity_error(peer)
     model = _model_error(own) + _model_error(peer)
     kappa = _direction_factor(
-        bodies + ahead + lag + arc + slip, located + model, 2 * hold * own.control_point_speed_m_s / gap_share
+        bodies + ahead + lag + arc + slip, located + rolled + model, 2 * hold * own.control_point_speed_m_s / gap_share
     )
-    located, model = kappa * located, kappa * model
+    located, rolled, model = kappa * located, kappa * rolled, kappa * model
     terms = (
         MarginTerm("bodies", bodies, "sum of the radii that are kept free: bodies, or the wash of drones"),
         MarginTerm("look-ahead", ahead, "control points ahead of the axles"),
@@ -83,25 +81,20 @@ def projection_parameters(
         MarginTerm("model", model, "kappa * stopping-point error over the intervals of lag, delay and scale"),
         MarginTerm("held arc", arc, "a held command bends: control speed * turn rate * tick / 2, over the share"),
     )
+    if rolled:
+        terms += (MarginTerm("velocity", rolled, "kappa * stopping-point error by the measured velocity, both robots"),)
     if own.coast_s + peer.coast_s > 0:
         drift = coast_drift_m(own) + coast_drift_m(peer)
         terms += (MarginTerm("silence", drift, "error of the level and of the speed while coasting, both robots"),)
     if slip:
         terms += (MarginTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
-    wall = (
-        own.body_radius_m
-        + _look_ahead(own)
-        + _localisation(own)
-        + _model_error(own)
-        + hold / gap_share * (_held_arc(own) + turn_slip_m_s(own))
-    )
     return ProjectionParameters(
         SHIELD_VERSION,
         gap_share,
         hold,
         kappa,
         sum(term.value_m for term in terms),
-        wall,
+        _wall_margin(own, hold / gap_share),
         peer.control_point_speed_m_s,
         peer.acceleration_limit_m_s2,
         peer.velocity_lag_s,
@@ -113,15 +106,22 @@ def projection_parameters(
     )
 
 
-def coast_drift_m(spec: RobotSpec) -> float:
-    """Return how far a drone that lost its link can be from where its speed would have taken it [m]."""
-    if spec.coast_s == 0:
-        return 0.0
-    level, cut = (spec.silence[f"silence.{name}_after"] for name in ("level", "cut"))
-    time_s = cut.high - level.low
-    drift = GRAVITY_M_S2 * spec.silence["silence.level_error"].high
-    off_level = drift * time_s**2 / 2 + drift * time_s * (spec.coast_s - time_s)
-    return off_level + spec.quantities["dynamics.speed_scale"].half_width * spec.speed_limit_m_s * spec.coast_s
+def _wall_margin(spec: RobotSpec, use_s: float) -> float:
+    """Return the distance of the control point from walls and obstacles [m]; ``use_s`` is T_hold over the share.
+
+    Not less than what the stop-tube check keeps, plus the noise of two poses: otherwise layer 1 would let a robot slide
+    towards an obstacle where layer 2 stops it. Training and robot read this one number.
+    """
+    projected = (
+        spec.body_radius_m
+        + _look_ahead(spec)
+        + _localisation(spec)
+        + _velocity_error(spec)
+        + _model_error(spec)
+        + use_s * (_held_arc(spec) + turn_slip_m_s(spec))
+    )
+    error = sum(term.value_m for term in stop_tube_terms(spec))
+    return max(projected, spec.body_radius_m + error + 2 * spec.position_error_m)
 
 
 def _direction_factor(certain_m: float, uncertain_m: float, use_m: float) -> float:
@@ -146,8 +146,22 @@ def _lag_margin(own: RobotSpec, peer: RobotSpec, apart: float) -> float:
     return separation - apart + delay
 
 
+def control_point_error_m(spec: RobotSpec) -> float:
+    """Return the error of a stopping point by the errors of position, yaw and velocity [m]."""
+    return _localisation(spec) + _velocity_error(spec)
+
+
 def _localisation(spec: RobotSpec) -> float:
     return spec.position_error_m + _look_ahead(spec) * spec.yaw_error_rad
+
+
+def _velocity_error(spec: RobotSpec) -> float:
+    """Return how far a stopping point is off because the measured velocity is wrong [m]."""
+    if not spec.velocity_error_m_s:
+        return 0.0
+    speed = spec.control_point_speed_m_s
+    ahead_s = spec.pose_max_age_s + spec.command_delay_s
+    return velocity_error_m(spec, ahead_s, _look_ahead(spec) + speed * ahead_s + stopping_way_m(spec, speed))
 
 
 def _model_error(spec: RobotSpec) -> float:

@@ -1,7 +1,6 @@
 """The shield: projection, stop-tube check and reservations give one command, one status and the reserved space."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.reservations import (
@@ -18,7 +17,9 @@ from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.motion.motion_state import length, shorten
 
 _MOVING_M_S = 1e-3
-_BEYOND = 1e-3  # excess of a command over the robot's limits from which it is clipped [its unit]; less is rounding
+_BEYOND = 1e-4
+"""Excess of a command over the robot's limits from which it is clipped [its unit]: less is rounding, and within the
+tolerance of the guard."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +74,8 @@ class Shield:
         ), checked.space
 
     def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: Array) -> ShieldResult:
-        """Return the result of layer 1 alone; see `project_velocity`.
-
-        The rows keep the distance from walls and obstacles that the stop-tube check keeps, plus the noise of a pose:
-        otherwise layer 1 would let a robot slide towards an obstacle where layer 2 stops it.
-        """
-        return project_velocity(self.model, self._parameters_at_walls, self.arena, stop, table, nominal_world)
-
-    @cached_property
-    def _parameters_at_walls(self) -> ProjectionParameters:
-        """Return the parameters with the margin that layer 1 keeps from walls."""
-        kept_m = max(self.parameters.wall_m, self.space.wall_m + self.space.noise_m)
-        return replace(self.parameters, wall_m=kept_m)
+        """Return the result of layer 1 alone; see `project_velocity`, which training calls with the same numbers."""
+        return project_velocity(self.model, self.parameters, self.arena, stop, table, nominal_world)
 
     def _unchecked(self, stop: StoppingPoint, nominal_world: Array) -> ShieldResult:
         xp = array_namespace(nominal_world)

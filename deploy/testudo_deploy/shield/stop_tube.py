@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.shield.projection_margins import MarginTerm, coast_drift_m
+from testudo_deploy.shield.margin_terms import MarginTerm, sample_ticks, stop_tube_terms
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState
-from testudo_hardware.motion.motion_model import turn_slip_m_s
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
-_MOST_SAMPLES = 6  # largest number of samples in the tube of a command that acts for long
 SEGMENT_SHARE_OF_BODY = 0.25
 """Half-width of a reserved segment over the radius that is kept free: room for turning and noise."""
 
@@ -73,66 +71,6 @@ def stop_tube_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> StopT
         height_ratio=max(own.height_ratio, peer.height_ratio),
         sample_ticks=sample,
     )
-
-
-def sample_ticks(spec: RobotSpec) -> int:
-    """Return the ticks from one point of a tube to the next: more than one where a command acts for very long."""
-    return max(1, round(spec.hold_s / spec.control_period_s / _MOST_SAMPLES)) if spec.coast_s > 0 else 1
-
-
-def stop_tube_terms(spec: RobotSpec) -> tuple[MarginTerm, ...]:
-    """Return by how much the true path can leave the predicted one, at the ends of the robot's intervals."""
-    speed = spec.wheel_limit_m_s if spec.kind == DIFFERENTIAL_DRIVE else spec.speed_limit_m_s
-    ahead_s = spec.pose_max_age_s + spec.command_delay_s + spec.hold_s
-    way = speed * ahead_s + _stopping_way(spec, speed)
-    scale, lag, delay = (
-        spec.quantities[f"dynamics.{name}"].half_width for name in ("speed_scale", "velocity_lag", "command_delay")
-    )
-    over_way = "half-width of dynamics.speed_scale over the way of "
-    terms = [
-        ("localisation", spec.position_error_m, "sensing.position_error"),
-        ("speed scale", scale * way, over_way + "pose age, delay, hold and braking"),
-        ("lag", speed * lag, "top speed * half-width of dynamics.velocity_lag"),
-        ("delay", speed * delay, "top speed * half-width of dynamics.command_delay"),
-    ]
-    if spec.kind == DIFFERENTIAL_DRIVE:
-        turned = spec.quantities["dynamics.turn_scale"].half_width * spec.turn_rate_limit_rad_s * ahead_s
-        # a robot that turns at the limit cannot drive at top speed: rim speed = v + turn rate * base / 2
-        across = spec.wheel_limit_m_s / 2 * (ahead_s + spec.velocity_lag_s)
-        heading = (spec.yaw_error_rad + min(turned, 1.0) / 2) * across
-        terms.append(("heading", heading, "yaw error and half-width of dynamics.turn_scale over the way while turning"))
-        lost = turn_slip_m_s(spec)
-        if lost:
-            lost *= ahead_s + max(spec.velocity_lag_s, speed / spec.acceleration_limit_m_s2)
-            terms.append(("turn slip", lost, "forward speed lost in turns over pose age, delay, hold and braking"))
-    if spec.coast_s > 0:
-        source = over_way + "coasting, and what silence.level_error does until the motors are cut"
-        terms.append(("silence", coast_drift_m(spec), source))
-    if spec.kind == HOLONOMIC:
-        source = "a base drives along its own axes: yaw error over the way of pose age, delay, hold and braking"
-        terms.append(("heading", spec.yaw_error_rad * way, source))
-    terms.append(("bends", _bends(spec), "samples of a tube are joined by straight lines"))
-    return tuple(MarginTerm(*term) for term in terms)
-
-
-def _stopping_way(spec: RobotSpec, speed: float) -> float:
-    """Return the way to rest under zero command (shield.md: above a * lag it is v² / 2a + a lag² / 2)."""
-    lag, limit = spec.velocity_lag_s, spec.acceleration_limit_m_s2
-    return lag * speed if speed <= limit * lag else speed**2 / (2 * limit) + limit * lag**2 / 2
-
-
-def _bends(spec: RobotSpec) -> float:
-    """Return the sagitta of the path within a tick and of the braking arc."""
-    if spec.kind != DIFFERENTIAL_DRIVE:
-        # of the path, and of the places of rest, which bend more: those of single ticks lie close to both
-        sample = sample_ticks(spec)
-        bend = spec.acceleration_limit_m_s2 * (sample * spec.control_period_s) ** 2 / 8
-        return bend if sample == 1 else 4 * bend
-    rim = spec.wheel_limit_m_s
-    # speed v and turn rate w at the wheel limit: v + w b / 2 = rim, so v * w is at most rim² / (2 b)
-    product = rim**2 / (2 * spec.wheel_base_m)
-    tick, brake = spec.control_period_s, spec.velocity_lag_s
-    return product * (tick**2 + brake**2) / 8
 
 
 def stop_tube(

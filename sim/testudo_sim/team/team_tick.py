@@ -24,12 +24,14 @@ from testudo_deploy.shield.velocity_projection import (
 from testudo_hardware.arrays import stacked
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command, control_velocity, effective_command
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.physics.scene import BodyState, Physics
 from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters, weighted
 from testudo_sim.team.message_radio import by_slot
 
 _REQUEST_TICKS = 3
+_VELOCITY_STREAM = 1  # separate random stream, so that the other draws of a seed do not change
 
 
 def motion_history(model: MotionModel, motion: MotionState, count: int) -> MotionState:
@@ -193,7 +195,7 @@ def tick(
     """
     nominal_world, yaw_rate = split_command(team, nominal_world)
     stop = team.model.stopping_point(state.estimate)
-    result = _shield(team, stop, state, nominal_world)
+    result = layer1(team, stop, state.table, nominal_world)
     effective = effective_command(team.model, result.command)
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     announcement = jnp.concatenate([stop.position_world, result.control_velocity_world])
@@ -220,9 +222,10 @@ def advanced(
     return team.physics.advance(physics, sent, parameters, turns)
 
 
-def _shield(team: SimulatedTeam, stop: Any, state: TeamState, nominal_world: jax.Array) -> ShieldResult:
+def layer1(team: SimulatedTeam, stop: StoppingPoint, table: PeerTable, nominal_world: jax.Array) -> ShieldResult:
+    """Return the result of layer 1 in training: the call that `Shield.layer1` makes on the robot, or no shield."""
     if team.shielded:
-        return project_velocity(team.model, team.shield, team.arena, stop, state.table, nominal_world)
+        return project_velocity(team.model, team.shield, team.arena, stop, table, nominal_world)
     zero = jnp.zeros(nominal_world.shape[1:])
     command = actuator_command(team.model, stop, nominal_world)
     return ShieldResult(command, nominal_world, zero, zero.astype(jnp.int32))
@@ -238,15 +241,31 @@ def measure(team: SimulatedTeam, past: MotionState, parameters: WorldParameters,
     state = delayed_measurements(past, parameters)
     spec, share = team.model.spec, team.channels.noise_share
     size = state.position_world.shape[0]
-    # noise (count, ...) of unit variance, a sum of three uniform bytes, thus bounded by 3 sigma
     words = jax.random.bits(key, ((size + 1), *state.yaw.shape), jnp.uint32)
-    total = (words & 0xFF) + ((words >> 8) & 0xFF) + ((words >> 16) & 0xFF)
-    noise = ((total.astype(jnp.float32) - 382.5) / 128.0) * share
+    noise = _bounded_noise(words) * share
     return MotionState(
         state.position_world + noise[:size] * (spec.position_error_m / 3),
         state.yaw + noise[size] * (spec.yaw_error_rad / 3),
-        state.velocity,
+        _measured_velocity(team, state.velocity, key),
     )
+
+
+def _measured_velocity(team: SimulatedTeam, velocity: jax.Array, key: jax.Array) -> jax.Array:
+    """Return velocities (D, N, E) with noise bounded by three sigma; of a differential drive at each wheel's rim."""
+    spec = team.model.spec
+    if not spec.velocity_error_m_s:
+        return velocity
+    words = jax.random.bits(jax.random.fold_in(key, _VELOCITY_STREAM), velocity.shape, jnp.uint32)
+    error = _bounded_noise(words) * (team.channels.noise_share * spec.velocity_error_m_s / 3)
+    if spec.kind != DIFFERENTIAL_DRIVE:
+        return velocity + error
+    return velocity + jnp.stack([(error[0] + error[1]) / 2, (error[0] - error[1]) / spec.wheel_base_m])
+
+
+def _bounded_noise(words: jax.Array) -> jax.Array:
+    """Return noise of unit variance: a sum of three uniform bytes of random words, thus bounded by 3 sigma."""
+    total = (words & 0xFF) + ((words >> 8) & 0xFF) + ((words >> 16) & 0xFF)
+    return (total.astype(jnp.float32) - 382.5) / 128.0
 
 
 def true_table(stop: StoppingPoint, announced: jax.Array) -> PeerTable:

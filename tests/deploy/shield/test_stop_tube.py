@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tests.deploy.fine_motion import STEP_S, drawn, nominal, on_its_way, path_to_rest, random_command
 
 from testudo_deploy.shield.geometry import point_distance
-from testudo_deploy.shield.stop_tube import stop_tube, stop_tube_parameters, stop_tube_terms, tube_segments
+from testudo_deploy.shield.margin_terms import stop_tube_terms
+from testudo_deploy.shield.stop_tube import stop_tube, stop_tube_parameters, tube_segments
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot, robot_files

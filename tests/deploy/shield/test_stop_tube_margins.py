@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters, stop_tube_terms
+from testudo_deploy.shield.margin_terms import stop_tube_terms
+from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_hardware.strict_files import read_as

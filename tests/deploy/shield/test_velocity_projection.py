@@ -344,7 +344,23 @@ def test_margins_computed_by_hand():
     assert named["localisation"] == pytest.approx(2 * kappa * (0.015 + 0.035 * 0.0262), rel=1e-3)
     error = speed * (0.016 + 0.01 + 0.2 * 0.13) + 0.035 * 0.2 * 3.81 * 0.13
     assert named["model"] == pytest.approx(2 * kappa * error, rel=1e-3)
-    wall = 0.0675 + 0.035 + 0.015 + 0.035 * 0.0262 + error + use_s * arc
+    reach = 0.035 + 0.2 * 0.16 + 0.2 * 0.08  # look-ahead, way over pose age and delay, way to rest
+    rolled = 0.096 * 0.015 / 0.0525 * reach  # both rims wrong in opposite directions: it turns
+    assert rolled > 0.096 * 0.015
+    assert named["velocity"] == pytest.approx(2 * kappa * rolled, rel=1e-3)
+    wall = 0.0675 + 0.035 + 0.015 + 0.035 * 0.0262 + rolled + error + use_s * arc
+    space = stop_tube_parameters(spec)
+    assert projection_parameters(spec).wall_m == pytest.approx(max(wall, space.wall_m + 0.03))
+    assert wall < space.wall_m + 0.03
+
+
+def test_the_wall_of_a_robot_with_a_short_tube_by_its_terms():
+    """turtlebot4: layer 1's own terms are more than what the stop tube keeps."""
+    spec = load_robot("turtlebot4")
+    named = {term.name: term.value_m for term in projection_parameters(spec).terms}
+    kappa = projection_parameters(spec).direction_factor
+    ahead, arc = spec.body_radius_m + spec.look_ahead_m, named["held arc"] / 2
+    wall = ahead + (named["localisation"] + named["velocity"] + named["model"]) / (2 * kappa) + arc
     assert projection_parameters(spec).wall_m == pytest.approx(wall)
 
 
@@ -354,7 +370,9 @@ def test_the_margins_of_a_base_hold_what_a_wrong_heading_turns():
     unsure = {name: dataclasses.replace(spec, yaw_error_rad=0.2) for name, spec in sure.items()}
     assert projection_parameters(sure["crazyflie_2x"]).wall_m == projection_parameters(unsure["crazyflie_2x"]).wall_m
     base = sure["robomaster_s1"]
-    wider = projection_parameters(unsure["robomaster_s1"]).wall_m - projection_parameters(base).wall_m
+    found = [projection_parameters(spec) for spec in (unsure["robomaster_s1"], base)]
+    models = [next(t.value_m for t in p.terms if t.name == "model") / (2 * p.direction_factor) for p in found]
+    wider = models[0] - models[1]
     ahead_s = base.velocity_lag_s + base.command_delay_s
     assert wider == pytest.approx((0.2 - base.yaw_error_rad) * base.speed_limit_m_s * ahead_s)
     wider = stop_tube_parameters(unsure["robomaster_s1"]).wall_m - stop_tube_parameters(base).wall_m
