@@ -1,8 +1,9 @@
-"""Checks of a command's content by the guard, independent of the policy's process: limits, own pose, arena.
+"""Checks of a command's content by the guard, independent of the policy's process: limits, own pose, arena, segment.
 
 From the guard's own pose the motion is predicted as the robot file describes it: commands that were passed on, then
-the new one for as long as it can act, then a brake from every moment of that. All of it must stay inside the arena and
-clear of its obstacles by a margin. Plain numbers only: the guard's logic starts without NumPy.
+the new one for as long as it can act, then a brake from every moment of that. All of it must stay inside the arena,
+clear of its obstacles by a margin, and inside the segment that the peers were told. Plain numbers only: the guard's
+logic starts without NumPy.
 """
 
 import math
@@ -11,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from testudo_deploy.guard.own_segment import OwnSegment
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
-Code = Literal["", "limits", "no_pose", "arena"]
+Code = Literal["", "limits", "no_pose", "arena", "no_segment", "segment"]
 _TOLERANCE = 1e-3  # share by which a command may exceed a limit: rounding of messages and solvers
 _ROUNDING_M = 1e-6
 WALL_M = 0.1  # what a scanner sees nearer to a wall or obstacle than this counts as that
@@ -79,7 +81,15 @@ class _State:
 class CommandChecks:
     """The checks of one robot; times are seconds on one clock that the caller injects."""
 
-    def __init__(self, spec: RobotSpec, bounds: Bounds | None, *, oldest_pose_s: float, lands: bool = False) -> None:
+    def __init__(
+        self,
+        spec: RobotSpec,
+        bounds: Bounds | None,
+        *,
+        oldest_pose_s: float,
+        lands: bool = False,
+        segment: OwnSegment | None = None,
+    ) -> None:
         """Begin without a pose.
 
         Args:
@@ -87,7 +97,9 @@ class CommandChecks:
             bounds: where its centre may be; None is a world without walls, in which no pose is needed.
             oldest_pose_s: the greatest age of a pose.
             lands: the robot leaves its arena downwards when it lands: its floor is not checked.
+            segment: what the robot announces to its peers; None: not checked.
         """
+        self._segment = segment
         self._spec, self._bounds, self._oldest_pose_s, self._lands = spec, bounds, oldest_pose_s, lands
         self._drives = spec.kind == DIFFERENTIAL_DRIVE
         self._pose: tuple[float, _State] | None = None
@@ -111,20 +123,23 @@ class CommandChecks:
         while self._sent and now_s - self._sent[0][0] > _KEPT_S:
             self._sent.popleft()
 
-    def refusal(self, command: Sequence[float], now_s: float) -> Code:
+    def refusal(self, command: Sequence[float], now_s: float, *, descends: bool = False) -> Code:
         """Return the code for which a finite command (D,) must not be passed on; empty if it may.
 
-        A command of zeros is a brake: it always may.
+        A command of zeros is a brake: it always may. One that only ``descends`` may leave the segment.
         """
         if not any(command):
             return ""
         if not self._is_within_limits(command):
             return "limits"
-        if self._bounds is None:
+        segment = None if descends else self._segment
+        if self._bounds is None and segment is None:
             return ""
         if self._pose is None or not -self._oldest_pose_s <= now_s - self._pose[0] <= self._oldest_pose_s:
             return "no_pose"
-        return "" if self._stays(self._bounds, self._pose[1], command, now_s) else "arena"
+        if segment is not None and segment.is_silent(now_s):
+            return "no_segment"
+        return self._left(self._pose[1], command, now_s, segment)
 
     def is_wall(self, point: tuple[float, float]) -> bool:
         """Return whether a point on the robot's axes (2,) [m] is at or behind a wall, or at an obstacle, of the arena.
@@ -179,8 +194,8 @@ class CommandChecks:
         cos, sin = math.cos(self._pose[1].yaw), math.sin(self._pose[1].yaw)
         return (cos * command[0] - sin * command[1], sin * command[0] + cos * command[1])
 
-    def _stays(self, bounds: Bounds, start: _State, command: Sequence[float], now_s: float) -> bool:
-        """Return whether everything that the command can lead to keeps its distance from walls and obstacles.
+    def _left(self, start: _State, command: Sequence[float], now_s: float, segment: OwnSegment | None) -> Code:
+        """Return what something that the command can lead to leaves: arena or segment.
 
         Where braking at once comes nearer already, the command may not come nearer than that: such a robot may brake
         less hard only by rounding, or move away.
@@ -189,8 +204,12 @@ class CommandChecks:
         state = self._when_it_acts(start, now_s, decided)
         decided += self._to_rest(state)
         forward = math.hypot(*state.velocity) if not self._drives else abs(state.velocity[0])
-        depth = _Depth(bounds, decided, forward * _SLACK_S, floor=not self._lands)
-        return all(depth.permits(point) for point in self._path(state, command))
+        path, slack_m = list(self._path(state, command)), forward * _SLACK_S
+        if self._bounds is not None:
+            depth = _Depth(self._bounds, decided, slack_m, floor=not self._lands)
+            if not all(depth.permits(point) for point in path):
+                return "arena"
+        return "" if segment is None or segment.permits(path, decided, slack_m) else "segment"
 
     def _when_it_acts(self, start: _State, now_s: float, passed: list[Point]) -> _State:
         """Return the state when a command sent now begins to act; the places until then are added to ``passed``."""

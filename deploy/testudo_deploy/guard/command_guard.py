@@ -30,6 +30,8 @@ SENTENCES = {
     "limits": "a command is faster than the robot file permits",
     "no_pose": "the guard hears no pose of its robot that is young enough",
     "arena": "with a command the robot could not stop inside the arena, seen from the guard's own pose of it",
+    "no_segment": "the guard hears no announcement of its robot to the peers that is young enough",
+    "segment": "a command leaves the space that the robot's peers were told, seen from the guard's own pose of it",
     "scan_silent": "the laser scanner is silent, or sends too many unknown ranges",
     "scan_near": "somebody or something is nearer than the protective distance",
     "scan_blind": "a command moves the robot where its laser scanner does not look",

@@ -1,9 +1,10 @@
-"""Where the guard lets the centre of its robot be: the arena of the policy file, with the margin of its own check."""
+"""Where the guard lets the centre of its robot be: in the arena of the policy file and in its segment, with margins."""
 
 from pathlib import Path
 
 from testudo_deploy.contract.policy_header import read_policy_contract
 from testudo_deploy.guard.command_checks import Bounds, KeepOut
+from testudo_deploy.guard.own_segment import SegmentLimits
 from testudo_deploy.shield.arena import Arena, Ball, Block, Obstacle
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.spec import RobotSpec
@@ -29,6 +30,12 @@ def guard_bounds(spec: RobotSpec, arena: Arena) -> Bounds:
     """
     margin_m = stop_tube_parameters(spec).wall_m - 2 * spec.position_error_m
     return Bounds(arena.low_world, arena.high_world, tuple(map(_keep_out, arena.obstacles)), margin_m)
+
+
+def segment_limits(spec: RobotSpec) -> SegmentLimits:
+    """Return how far a robot may be from its segment: as far as its peers expect."""
+    space = stop_tube_parameters(spec)
+    return SegmentLimits(space.lane_m + space.tube_error_m, space.height_ratio)
 
 
 def _keep_out(obstacle: Obstacle) -> KeepOut:

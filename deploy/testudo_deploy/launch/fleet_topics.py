@@ -242,7 +242,7 @@ def _policy(fleet: Fleet, robot: str) -> Interfaces:
 def _guard(fleet: Fleet, robot: str) -> Interfaces:
     own = fleet.robot(robot)
     published = [absolute(own.link.topics["cmd_vel"], robot), f"/{robot}/guard_status", DIAGNOSTICS_TOPIC]
-    subscribed = [f"/{robot}/cmd_vel_policy", ESTOP_TOPIC, f"/{robot}/estop"]
+    subscribed = [f"/{robot}/cmd_vel_policy", f"/{robot}/{PEER_TOPIC}", ESTOP_TOPIC, f"/{robot}/estop"]
     services = ["estop", "rearm"]
     sensor = PoseSourceReader(own)
     poses = [topic.absolute for topic in sensor.topics]

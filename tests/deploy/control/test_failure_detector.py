@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testudo_deploy.contract.messages import PeerMessage
-from testudo_deploy.control.failure_detector import FailureDetector
+from testudo_deploy.contract.messages import PeerMessage, SuspectedPeer
+from testudo_deploy.control.failure_detector import FailureDetector, NewestMessage
 from testudo_deploy.control.peer_tracker import PeerTracker
 from testudo_deploy.shield.reservations import ReservedSpace, decide_grant
 
@@ -138,6 +138,45 @@ def test_no_two_robots_own_a_place_whatever_is_lost_late_or_restarted(size):
     found = [conflicts(seed, size, 20.0) for seed in range(12)]
     assert not any(conflict for conflict, _ in found)
     assert sum(moves for _, moves in found) > 20
+
+
+def newest(name, *, silent=(), reports=(), number=1):
+    """Return the newest message of a peer that has answered, and reports others with number 5."""
+    message = Robot(name, ["r0"], 0, random, f"{name}.0").tick(0.0)  # places do not matter here
+    known = {peer: SuspectedPeer(f"{peer}.0", 5, segment(7), segment(7)) for peer in reports}
+    return NewestMessage(replace(message, sequence=number, suspected=known), 0.0 if name in silent else 10.0, 1)
+
+
+def excused(robot, size, *, silent, reports):
+    """Return the peers that need not answer a robot; ``reports`` are by reporter."""
+    names = [f"r{i}" for i in range(size) if f"r{i}" != robot]
+    heard = {name: newest(name, silent=silent, reports=reports.get(name, ())) for name in names}
+    detector = FailureDetector(robot, names)
+    return detector.excused(detector.suspected(heard, 10.5, SILENCE_S), heard)
+
+
+def test_half_of_a_fleet_is_a_majority_only_with_its_first_robot():
+    """Of two, and of the two halves of four."""
+    assert set(excused("r0", 2, silent=("r1",), reports={})) == {"r1"}
+    assert not excused("r1", 2, silent=("r0",), reports={})
+    reports = {"r1": ("r2", "r3")}
+    assert set(excused("r0", 4, silent=("r2", "r3"), reports=reports)) == {"r2", "r3"}
+    assert not excused("r2", 4, silent=("r0", "r1"), reports={"r3": ("r0", "r1")})
+
+
+def test_a_report_counts_only_from_a_robot_that_must_answer_itself():
+    assert not excused("r2", 3, silent=("r0", "r1"), reports={"r1": ("r0",)})
+    assert set(excused("r2", 3, silent=("r0",), reports={"r1": ("r0",)})) == {"r0"}
+
+
+def test_the_newest_that_a_majority_knows_counts_and_no_other_process_of_the_peer():
+    found = excused("r2", 3, silent=("r0",), reports={"r1": ("r0",)})
+    assert found["r0"].reserved_segment_world == segment(7)
+    heard = {"r0": newest("r0", silent=("r0",)), "r1": newest("r1", reports=("r0",))}
+    other = heard["r1"].message.suspected["r0"]._replace(epoch="before")
+    heard["r1"] = replace(heard["r1"], message=replace(heard["r1"].message, suspected={"r0": other}))
+    detector = FailureDetector("r2", heard)
+    assert not detector.excused(detector.suspected(heard, 10.5, SILENCE_S), heard)
 
 
 def ignoring(monkeypatch, rule):

@@ -1,5 +1,6 @@
 """What the guard finds in a command by itself: limits of the robot file, its own pose, room to stop in the arena."""
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from tests.deploy.fine_motion import drawn, random_command
 from tests.deploy.lone_drive import Drive
 
 from testudo_deploy.guard.command_checks import Bounds, CommandChecks, KeepOut
-from testudo_deploy.guard.guard_bounds import guard_bounds
+from testudo_deploy.guard.guard_bounds import guard_bounds, segment_limits
+from testudo_deploy.guard.own_segment import OwnSegment
 from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule, clearance
 from testudo_hardware.links.wire import body_forward_command
 from testudo_hardware.spec import load_robot
@@ -183,6 +185,23 @@ def test_a_wrong_policy_that_drives_straight_at_a_wall_is_stopped_before_it(robo
     assert GuardedDrive(spec, 0, checked=False).deepest_m(straight_at_a_wall(spec), ticks) < -spec.body_radius_m
 
 
+def test_motion_needs_an_announcement_and_stays_in_it(message):
+    """The stop tube of the guard's own pose, in the segment of the newest announcement; one that descends may leave."""
+    spec = load_robot("gritsbot_x")
+    segment = OwnSegment(segment_limits(spec))
+    made = at(checks(spec, segment=segment), (0.0, 0.0))
+    assert made.refusal((0.1, 0.0), 10.0) == "no_segment"
+    along = ((0.0, 0.0), (0.3, 0.0))
+    segment.hear(dataclasses.replace(message, reserved_segment_world=along, requested_segment_world=along), 10.0)
+    assert made.refusal((0.2, 0.0), 10.0) == ""
+    at(made, (0.37, 0.0), 10.02)
+    assert made.refusal((0.2, 0.0), 10.02) == "segment"
+    assert made.refusal((0.2, 0.0), 10.02, descends=True) == ""
+    assert made.refusal((-0.2, 0.0), 10.02) == ""
+    at(made, (0.0, 0.0), 11.5)
+    assert made.refusal((0.2, 0.0), 11.5) == "no_segment"
+
+
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_random_commands_do_not_bring_it_through_a_wall_either(robot):
     spec = load_robot(robot)
@@ -206,7 +225,8 @@ def test_no_command_of_the_shield_is_refused(robot):
     for seed in range(2):
         rng = np.random.default_rng(seed)
         guarded = GuardedDrive(spec, seed)
-        drive, made = guarded.drive, guarded.made
+        drive, segment = guarded.drive, OwnSegment(segment_limits(spec))
+        made = guarded.made = checks(spec, guarded.arena, segment=segment)
         ticks = round(2 * HALF_M / spec.speed_limit_m_s / spec.control_period_s)
         for tick in range(2 * ticks):
             if tick % ticks == 0:
@@ -223,9 +243,15 @@ def test_no_command_of_the_shield_is_refused(robot):
                     record.measured_velocity,
                 )
                 wire = body_forward_command(spec, record.sent_command, record.measured_yaw)
+                said = drive.loop.announcement(drive.now_s)
+                early = tick == 0 or rng.random() < 0.5  # announcement and command overtake each other
+                if early:
+                    segment.hear(said, drive.now_s)
                 code = made.refusal(wire, drive.now_s)
                 assert code == "", (seed, tick, record.status, record.sent_command)
                 made.note_sent(drive.now_s, wire)
+                if not early:
+                    segment.hear(said, drive.now_s)
             drive.move(spec.control_period_s)
             near += np.abs(drive.place).max() > 0.6 * HALF_M
     assert near > 30

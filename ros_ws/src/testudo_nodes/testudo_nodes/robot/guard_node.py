@@ -17,17 +17,19 @@ from geometry_msgs.msg import TwistStamped
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.task import Future
-from std_msgs.msg import Bool, String
+from std_msgs.msg import Bool, String, UInt8MultiArray
 from std_srvs.srv import Trigger
 
+from testudo_deploy.contract.messages import EnvelopeError, PeerMessage
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.guard.command_checks import CommandChecks
 from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
 from testudo_deploy.guard.foreign_motion import ForeignMotion
-from testudo_deploy.guard.guard_bounds import load_bounds
+from testudo_deploy.guard.guard_bounds import load_bounds, segment_limits
+from testudo_deploy.guard.own_segment import OwnSegment
 from testudo_deploy.launch.fleet_topics import foreign_publishers
-from testudo_deploy.launch.topic_names import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC
+from testudo_deploy.launch.topic_names import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC, PEER_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.crazyswarm2 import SetPointLeader
@@ -42,7 +44,7 @@ from testudo_hardware.links.wire import (
     read_command,
 )
 from testudo_nodes.common.clock import backend_of, clock_of, secure
-from testudo_nodes.common.messages import diagnostics_message, message_class, status_message
+from testudo_nodes.common.messages import diagnostics_message, envelope_bytes, message_class, status_message
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
 from testudo_nodes.robot.flight_topics import GuardFlight
@@ -120,7 +122,18 @@ class GuardNode(Node):
         policy = Path(text_parameter(self, "policy", "the policy file, which holds the arena"))
         bounds = load_bounds(policy, fleet.team_of(self._name).policy_sha256, self._spec)
         oldest_s = robot.pose.max_age_s + self._spec.control_period_s
-        checks = CommandChecks(self._spec, bounds, oldest_pose_s=oldest_s, lands=robot.has_flight_phases)
+        segment = OwnSegment(segment_limits(self._spec))
+        checks = CommandChecks(
+            self._spec, bounds, oldest_pose_s=oldest_s, lands=robot.has_flight_phases, segment=segment
+        )
+
+        def hear(message: UInt8MultiArray) -> None:
+            try:
+                segment.hear(PeerMessage.decode(envelope_bytes(message)), self._node_clock.now_s())
+            except EnvelopeError as error:
+                self._warn(error)
+
+        self._node_clock.subscribe(UInt8MultiArray, PEER_TOPIC, hear, REQUESTED["peer_state"])
 
         def see(reading: Measurement, _: float) -> None:
             if self._leader is not None:
@@ -133,8 +146,7 @@ class GuardNode(Node):
         def subscribe(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
             self._node_clock.subscribe(kind, topic, callback, REQUESTED[quality])
 
-        if self._leader is not None or bounds is not None or self._motion is not None:
-            PoseSubscription(self._node_clock.clocks, robot).begin(subscribe, see, self._warn)
+        PoseSubscription(self._node_clock.clocks, robot).begin(subscribe, see, self._warn)
         return checks
 
     def _warn(self, error: Exception) -> None:
@@ -196,7 +208,7 @@ class GuardNode(Node):
             and reading.yaw_rate == 0
             and self._flight.guard.may_descend(reading.command, now_s)
         )
-        code = self._content.refusal(reading.command, now_s) or self._scan.refusal(reading.command)
+        code = self._content.refusal(reading.command, now_s, descends=lands) or self._scan.refusal(reading.command)
         self._guard.hold(self._scan.code(now_s))
         if self._guard.command(
             reading.stamp_s, reading.command, now_s, yaw_rate=reading.yaw_rate, lands=lands, refusal=code

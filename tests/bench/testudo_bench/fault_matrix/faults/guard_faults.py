@@ -1,5 +1,6 @@
-"""Rows 33 and 34: a policy's process that sends past its shield, and a station that is lost; each has its own fleet."""
+"""Rows 33 to 35: a policy's process that sends past its shield or segment, a lost station; each has its own fleet."""
 
+import math
 import signal
 import time
 from dataclasses import replace
@@ -9,9 +10,11 @@ from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, write_fleet
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
+from testudo_deploy.guard.guard_bounds import segment_limits
 from testudo_deploy.shield.arena import Arena
 
 _UNSHIELDED = "testudo_bench.fault_matrix.harness.unshielded_policy"
+_UNRESERVED = "testudo_bench.fault_matrix.harness.unreserved_policy"
 _WALLED = Arena((-1.0, -1.0), (0.8, 3.0))  # the robots drive along x = y, at a wall a metre away
 _REACHES_S, _REPEATS_S = 30.0, 3.0
 _HEARTBEAT_S = 1.0
@@ -38,6 +41,28 @@ def past_the_shield(folder: Path) -> FaultFinding:
     return FaultFinding(left_m > 0, None, f"least distance of a body from the wall: {1e3 * left_m:.0f} mm")
 
 
+def past_the_segment(folder: Path) -> FaultFinding:
+    """Every policy's process drives out of the space that it announces: each guard brakes within it."""
+    folder.mkdir(parents=True)
+    fleet = write_fleet(folder)
+    limits = {robot.name: segment_limits(robot.spec).radius_m for robot in fleet.robots}
+    with FleetHarness(folder, fleet, module=_UNRESERVED) as harness:
+        heard, farthest_m = harness.observer.robots, 0.0
+        try:
+            for name in fleet.names:
+                harness.bring_up(name)
+            for name in fleet.names:
+                found = f"the guard of {name} did not refuse a command"
+                harness.wait(lambda name=name: heard[name].guard_code == "segment", found, _REACHES_S)
+        except HarnessError as error:
+            return FaultFinding(False, None, str(error))
+        time.sleep(_REPEATS_S)  # the policy tries again once a second
+        for name, limit_m in limits.items():
+            truth = [reading.position_world for _, reading in heard[name].truth]
+            farthest_m = max(farthest_m, max(math.dist(place, truth[0]) for place in truth) - limit_m)
+    return FaultFinding(farthest_m <= 0, None, f"{-1e3 * farthest_m:.0f} mm left to where its peers keep clear")
+
+
 def station_lost(folder: Path) -> FaultFinding | None:
     """The emergency stop of the station dies in a fleet that requires its heartbeat."""
     folder.mkdir(parents=True)
@@ -58,6 +83,14 @@ ROWS = (
         "the guard brakes; no body touches the wall",
         None,
         past_the_shield,
+        fleet="none",
+    ),
+    FaultRow(
+        35,
+        "the policy's process drives out of its reserved segment",
+        "the guard brakes inside the space that peers keep clear",
+        None,
+        past_the_segment,
         fleet="none",
     ),
     FaultRow(34, "the station is lost", "brake, latched", _HEARTBEAT_S, station_lost, fleet="none"),
