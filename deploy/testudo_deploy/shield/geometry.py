@@ -14,7 +14,8 @@ from testudo_hardware.motion.motion_state import length, sum_terms
 
 _HUGE = 1e6
 _STEEP = 1e9  # cost per unit by which a candidate breaks a row: far above all distances
-_VOID = 1e-7  # normals shorter than this are zero
+LONGEST = 20.0  # a target or result that is longer is outside of the domain
+_VOID = 1e-15  # normals shorter than this are zero
 _DOUBLE_PARALLEL, _DOUBLE_SLACK = 1e-9, 1e-9
 _SINGLE_PARALLEL, _SINGLE_SLACK = 2e-6, 8e-6
 """Sine below which rows of length one are parallel; by how much the result may break a row [same unit as b]."""
@@ -94,8 +95,8 @@ def project_onto_halfspaces(target: Array, normals: Array, bounds: Array) -> tup
     are taken in turn. In space each plane reduces to the planar problem. A point counts as found only if it keeps every
     row, which is computed at the end.
 
-    Normals and bounds are expected at the order of one; rows are kept within 8e-6 in single and 1e-9 in double
-    precision.
+    Rows are divided by the length of their normals, and kept within 8e-6 in single and 1e-9 in double precision. These
+    tolerances hold at the order of one: where the target or the nearest point is longer than `LONGEST`, none is found.
 
     Args:
         target: (D, ...), D is 2 or 3.
@@ -110,6 +111,7 @@ def project_onto_halfspaces(target: Array, normals: Array, bounds: Array) -> tup
         return target, xp.all(xp.abs(target) < xp.inf, axis=0)
     # all rows together need the fewest calls for a single robot; row by row, a large batch stays in the cache
     together = normals.ndim == 2
+    normals, bounds = _of_unit_length(normals, bounds)
     solve = _nearest_in_plane if target.shape[0] == 2 else _nearest_in_space
     asked = (normals, bounds)
     if together and is_numpy(target):
@@ -118,7 +120,16 @@ def project_onto_halfspaces(target: Array, normals: Array, bounds: Array) -> tup
         asked = _within_reach(target, normals, bounds)
     point = solve(target, *asked, together)
     found = xp.all(_excess(normals, bounds, point) <= _limits(bounds)[1], axis=0)  # False where not a number
+    found = found & (xp.maximum(dot(target, target), dot(point, point)) <= LONGEST**2)
     return xp.where(found[None, ...], point, 0.0), found
+
+
+def _of_unit_length(normals: Array, bounds: Array) -> tuple[Array, Array]:
+    """Return the rows with normals of length one; void ones stay."""
+    xp = array_namespace(bounds)
+    square = dot(normals, normals)
+    share = 1 / xp.sqrt(xp.where(square > _VOID**2, square, 1.0))
+    return normals * share[None, ...], bounds * share
 
 
 def _within_reach(target: Array, normals: Array, bounds: Array) -> tuple[Array, Array]:
