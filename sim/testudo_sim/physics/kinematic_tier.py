@@ -76,7 +76,8 @@ def arrived_at_drones(sent: jax.Array, model: MotionModel, drawn: Mapping[str, j
 def acting_command(sent: jax.Array, parameters: WorldParameters) -> jax.Array:
     """Return the velocity (D, N, E) that robots of each world tend to, of effective commands (H, D, N, E)."""
     acting = weighted(parameters.delay_weights, sent)
-    realised = acting * parameters.scale[:, None, :]
+    scale = parameters.scale
+    realised = acting * (scale[:, None, :] if scale.ndim < acting.ndim else scale)
     if parameters.turn_slip is None:
         return realised
     described, drawn = (1 + (slip * acting[1]) ** 2 for slip in parameters.turn_slip)

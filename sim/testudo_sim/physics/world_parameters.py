@@ -1,7 +1,7 @@
 """Parameters that differ between worlds: dynamics, sensing and communication, drawn from a robot's intervals."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from testudo_hardware.motion.battery import minimum_charge
 from testudo_hardware.spec import Quantity, RobotSpec
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
-_CONTACT_STREAM, _SLIP_STREAM, _DRONE_STREAM, _CHARGE_STREAM = 1, 2, 3, 4
+_CONTACT_STREAM, _SLIP_STREAM, _DRONE_STREAM, _CHARGE_STREAM, _BIAS_STREAM, _ROBOT_STREAM = 1, 2, 3, 4, 5, 100
 """Separate random streams, so that the other draws of a seed do not change."""
 
 
@@ -67,7 +67,10 @@ class Channels:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class WorldParameters:
-    """One draw for each world E; robots of one world share it."""
+    """One draw for each world E, which its robots share; from `draw_robot_parameters` one for each robot.
+
+    Then (E,) of response, delay, scale, pose age, lag and slip are (N, E).
+    """
 
     response: LagResponse  # (E,): response of the true velocity to commands in one tick
     delay_weights: jax.Array  # (H, E): share of each past command, newest first, that acts in a tick
@@ -86,6 +89,8 @@ class WorldParameters:
     """(2, E) [s/rad]: turn slip of the robot file and of the world, for effective turn rates; None without slip."""
     drone: dict[str, jax.Array] | None = None
     """(E,) of each uncertain quantity of `[attitude]`, `[rotors]` and `[propellers]`, by `table.key`; None without."""
+    pose_bias: jax.Array | None = None
+    """(D + 1, N, E): constant error of position and yaw as shares of the error bounds; noise has the rest. None: 0."""
     charge: jax.Array | None = None
     """(N, E): of the batteries at the start, 0 to 1; None where there are none, or all are full."""
 
@@ -154,6 +159,34 @@ def draw_parameters(
         turn_slip=_draw_slip(keys, spec, spread),
         drone=draw_drones(keys, spec, spread),
         charge=draw_charges(keys, spec, batteries, spread) if batteries else None,
+    )
+
+
+def draw_robot_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, size: int) -> WorldParameters:
+    """Draw for each key (E,) a world in which each of ``size`` robots has its own parameters and a constant pose bias.
+
+    Contact, messages and the uncertain quantities of drones remain those of the world.
+    """
+    robots = [
+        draw_parameters(jax.vmap(lambda key, i=i: jax.random.fold_in(key, i))(keys), spec, channels)
+        for i in range(_ROBOT_STREAM, _ROBOT_STREAM + size)
+    ]
+    each = jax.tree.map(lambda *parts: jnp.stack(parts, axis=-2), *robots)
+    world = robots[0]
+    units = _units(keys, _BIAS_STREAM, size * (spec.dimension + 2)).reshape(spec.dimension + 2, size, -1)
+    direction = 2 * units[: spec.dimension] - 1
+    direction = direction / jnp.maximum(jnp.sqrt(jnp.sum(direction**2, axis=0)), 1e-6)
+    bias = jnp.concatenate([direction * units[-2], 2 * units[-1:] - 1])
+    return replace(
+        world,
+        response=each.response,
+        delay_weights=each.delay_weights,
+        scale=each.scale,
+        age_weights=each.age_weights,
+        pending=each.pending,
+        velocity_lag_s=each.velocity_lag_s,
+        turn_slip=each.turn_slip,
+        pose_bias=bias,
     )
 
 

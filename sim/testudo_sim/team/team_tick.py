@@ -232,17 +232,19 @@ def layer1(team: SimulatedTeam, stop: StoppingPoint, table: PeerTable, nominal_w
 
 
 def per_robot(response: Any) -> Any:
-    """Return a (H, E) response as (H, 1, E), to broadcast over robots."""
-    return jax.tree.map(lambda x: x[:, None, :], response)
+    """Return a (H, E) response as (H, 1, E), to broadcast over robots; one of each robot (H, N, E) as it is."""
+    return jax.tree.map(lambda x: x if x.ndim > 2 else x[:, None, :], response)
 
 
 def measure(team: SimulatedTeam, past: MotionState, parameters: WorldParameters, key: jax.Array) -> MotionState:
-    """Return the measured pose: delayed, with noise bounded by three sigma."""
+    """Return the measured pose: delayed, with noise bounded by three sigma, of which a constant bias takes a part."""
     state = delayed_measurements(past, parameters)
     spec, share = team.model.spec, team.channels.noise_share
     size = state.position_world.shape[0]
     words = jax.random.bits(key, ((size + 1), *state.yaw.shape), jnp.uint32)
     noise = _bounded_noise(words) * share
+    if parameters.pose_bias is not None:
+        noise = noise * (1 - jnp.abs(parameters.pose_bias)) + 3 * share * parameters.pose_bias
     return MotionState(
         state.position_world + noise[:size] * (spec.position_error_m / 3),
         state.yaw + noise[size] * (spec.yaw_error_rad / 3),

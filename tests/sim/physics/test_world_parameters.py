@@ -9,12 +9,12 @@ import pytest
 
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.motion import motion_model
+from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
-from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
+from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters, draw_robot_parameters
 from testudo_sim.team import team_tick as team_module
-from testudo_sim.team.team_tick import SimulatedTeam
+from testudo_sim.team.team_tick import SimulatedTeam, measure
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -74,3 +74,24 @@ def test_drawn_parameters_are_within_their_intervals_and_belong_to_their_key(nam
         np.testing.assert_allclose(np.asarray(many[..., 7:8]), np.asarray(one), rtol=1e-6, atol=1e-6)
     exact = draw_parameters(keys, spec, channels, spread=0.0)
     assert np.asarray(exact.scale) == pytest.approx(np.ones(exact.scale.shape))
+
+
+def test_each_robot_of_a_world_can_have_its_own_dynamics_and_a_constant_pose_bias():
+    """Kinematic robots that are told the same drive apart; the sum of bias and noise stays within the error bounds."""
+    spec, size = load_robot("gritsbot_x"), 3
+    keys = jax.random.split(jax.random.key(5), 200)
+    drawn = draw_robot_parameters(keys, spec, Channels(), size)
+    model = motion_model(spec)
+    team = SimulatedTeam(model, projection_parameters(spec), None, KinematicPhysics(model, None), size)
+    still = MotionState(jnp.zeros((2, size, 200)), jnp.zeros((size, 200)), jnp.zeros((2, size, 200)))
+    sent = jnp.full((len(drawn.delay_weights), 2, size, 200), 0.1)
+    moved = team.physics.advance(still, sent, drawn)
+    assert float(jnp.abs(moved.velocity[0, 0] - moved.velocity[0, 1]).min()) > 0
+    past = jax.tree.map(lambda x: jnp.stack([x] * len(drawn.age_weights)), still)
+    found = [measure(team, past, drawn, jax.random.key(k)) for k in range(50)]
+    place = np.array([pose.position_world for pose in found])
+    assert np.abs(place).max() <= spec.position_error_m * 1.001
+    assert np.abs([pose.yaw for pose in found]).max() <= spec.yaw_error_rad * 1.001
+    bias = spec.position_error_m * np.asarray(drawn.pose_bias[:2])
+    assert np.abs(place.mean(axis=0) - bias).max() < 0.3 * spec.position_error_m
+    assert np.abs(bias).max() > 0.8 * spec.position_error_m

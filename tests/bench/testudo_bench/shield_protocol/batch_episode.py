@@ -18,7 +18,7 @@ from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.physics.world_parameters import draw_parameters
+from testudo_sim.physics.world_parameters import draw_parameters, draw_robot_parameters
 from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, tick_deployed
 
 ARRIVED_M = 0.1
@@ -66,9 +66,11 @@ class Course:
 def begin(stage: CompiledStage, batch: Batch, seed: jax.Array) -> Course:
     """Return the initial state of a batch; ``seed`` is for random events during the run."""
     keys = jax.vmap(jax.random.key)(batch.seed)
-    parameters = replace(
-        draw_parameters(keys, stage.spec, stage.team.channels), message_loss=batch.loss, brake_share=batch.brake_share
-    )
+    if stage.setting.choice.physics == "kinematic":
+        parameters = draw_robot_parameters(keys, stage.spec, stage.team.channels, stage.team.size)
+    else:  # the bodies of a world share their dynamics there
+        parameters = draw_parameters(keys, stage.spec, stage.team.channels)
+    parameters = replace(parameters, message_loss=batch.loss, brake_share=batch.brake_share)
     world = start_deployed(
         stage.team, stage.deployment, batch.position_world, batch.yaw, parameters, batch.faults, resolves=batch.resolves
     )
