@@ -189,3 +189,6 @@ class TickRecord(Envelope):
     deadlock_memory: Vector = ()
     """Memory of the deadlock rule after the tick, see `DeadlockState`; empty in a tick without the rule. It turned the
     nominal velocity by the third number [rad] before the shield."""
+    caution: Vector = ()
+    """Most of the wanted speed [m/s], and the distance [m] that layer 1 kept more, of a robot whose motion was outside
+    of its file (`AssumptionMonitor`); empty if it was not."""

@@ -6,7 +6,8 @@ Pure logic on one injected steady clock, without ROS. Any fault ends in a brake 
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import astuple
 
 import numpy as np
 
@@ -18,14 +19,15 @@ from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, Announcer, Fli
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
 from testudo_deploy.control.pose_validator import MotionMonitor, PoseValidator
+from testudo_deploy.control.segment_position import off_segment, off_segment_text
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
+from testudo_deploy.shield.caution import slower, wider
 from testudo_deploy.shield.flight_column import (
     column_below,
     landing_shield,
-    requesting_landing_column,
     unknown_robots_near,
+    with_landing_column,
 )
-from testudo_deploy.shield.geometry import point_distance
 from testudo_deploy.shield.reservations import (
     NOTHING_HEARD,
     PeerReservations,
@@ -107,12 +109,15 @@ class ControlLoop:
     @property
     def drift_fault(self) -> str:
         """Return how far the robot is outside of its reserved segment, if others do not keep clear of that place."""
-        tick, space = self._last_tick, self._shield.space
+        tick = self._last_tick
         if tick is None or tick.pose is None or self._space is None:
             return ""
-        is_off, off_m = self._off_segment(self._space, tick.pose.position_world)
-        most_m = space.lane_m + space.tube_error_m
-        return f"found {off_m:.2f} m off its reserved segment, allowed {most_m:.2f} m" if is_off else ""
+        return off_segment_text(self._space, self._shield.space, tick.pose.position_world)
+
+    @property
+    def warning(self) -> str:
+        """Return what of the motion is outside of the robot file, `assumption_...: ...`; empty if nothing is."""
+        return self._motion.assumptions.finding
 
     @property
     def refused_peer_messages(self) -> int:
@@ -182,13 +187,7 @@ class ControlLoop:
         if self.pose is None or self._space is None or not self._placed:
             return False
         moves = max(map(abs, self.pose.velocity)) > _AT_REST
-        return moves and not self._off_segment(self._space, self.pose.position_world)[0]
-
-    def _off_segment(self, own: ReservedSpace, position_world: Sequence[float]) -> tuple[bool, float]:
-        """Return whether a place is outside of the reserved segment and its errors, and its distance from it [m]."""
-        space = self._shield.space
-        off_m = float(point_distance(np.array(position_world, float), *own.owned_world))
-        return not off_m <= space.lane_m + space.tube_error_m, off_m
+        return moves and not off_segment(self._space, self._shield.space, self.pose.position_world)[0]
 
     def tick(
         self, now_s: float, late_s: float = 0.0, order: str = "", flight: FlightPhase = FOLLOWS_COMMANDS
@@ -226,7 +225,8 @@ class ControlLoop:
         self._last_now_s = max(now_s, self._last_now_s)
         self._sent.push(now_s, effective_command(self._model, command))
         self._last_tick = tick
-        self._request_landing_column()
+        if self._space is not None:
+            self._space = with_landing_column(self._space, self._pose_validator.anchor, self._flight.lands_to_m)
         self._sequence += 1
         return tick_record(
             self._robot,
@@ -271,12 +271,6 @@ class ControlLoop:
             self._nominal, self._yaw_rate = np.array(landing, float), 0.0
         inputs = ShieldInputs(np.array(pose.position_world, float), estimate, stop, table, peers)
         self._check_command(tick, inputs, own_space, self._shield if landing is None else self._landing)
-
-    def _request_landing_column(self) -> None:
-        ground_m, anchor = self._flight.lands_to_m, self._pose_validator.anchor
-        if ground_m is not None and self._space is not None and anchor is not None:
-            place = np.asarray(anchor.position_world, float)
-            self._space = requesting_landing_column(self._space, place, ground_m)
 
     def _locate(self, tick: Tick) -> tuple[PoseSample, MotionState, StoppingPoint]:
         """Return the newest pose, and state and stopping point at which this tick's command will begin to act."""
@@ -390,8 +384,11 @@ class ControlLoop:
     def _check_command(self, tick: Tick, inputs: ShieldInputs, space: ReservedSpace, shield: Shield) -> None:
         nominal = self._nominal
         if shield is self._shield and nominal is not None:  # a landing keeps its direction
+            caution = self._motion.assumptions.caution
+            nominal = slower(caution, nominal)
             nominal = self._deadlock.turned(inputs.stop.position_world, inputs.table, nominal)
             tick.deadlock_memory = self._deadlock.memory
+            shield, tick.caution = wider(caution, shield), () if caution is None else astuple(caution)
         tick.result, space = shield.step(inputs, space, nominal, np.array(float(self._sequence + 1)))
         if int(tick.result.status) == ShieldStatus.BRAKED:
             raise BrakeReason("shield_braked")

@@ -59,6 +59,7 @@ class Tick:
     decided: bool = False
     result: ShieldResult | None = None
     deadlock_memory: tuple[float, ...] = ()  # of the deadlock rule after the tick, if it ran
+    caution: tuple[float, ...] = ()  # see `Caution`; empty without
     nominal_yaw_rate: float = 0.0  # [rad/s], of a policy that commands one
     yaw_rate: float = 0.0  # [rad/s] that is sent
     reason: str = ""
@@ -114,6 +115,7 @@ def tick_record(
         sent_yaw_rate=tick.yaw_rate,
         neighbour_lost=tick.lost,
         deadlock_memory=tick.deadlock_memory,
+        caution=tick.caution,
     )
 
 

@@ -17,6 +17,7 @@ from testudo_deploy.monitoring.actuation_monitor import (
     begin_actuation_monitor,
     update_actuation_monitor,
 )
+from testudo_deploy.monitoring.assumption_monitor import AssumptionMonitor
 from testudo_deploy.monitoring.brake_monitor import begin_brake_monitor, update_brake_monitor, weak_brakes_text
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion import MotionState
@@ -168,6 +169,7 @@ class MotionMonitor:
         self._delays_s, self._zero = (delay.low, delay.high), np.zeros(spec.dimension)
         self._limits = actuation_limits(spec, np.array(0.0))
         self._passes, self._guard_s, self._vehicle_passes = True, math.inf, True
+        self.assumptions = AssumptionMonitor(spec)
         self.weak = self.unresponsive = ""
         """The finding, ``code: details``; it is permanent, so that only a new process drives again."""
 
@@ -188,6 +190,7 @@ class MotionMonitor:
         """Take the first pose."""
         self._braking = begin_brake_monitor(self._spec, measured, np.array(True))
         self._response = begin_actuation_monitor(self._limits, measured, np.array(True))
+        self.assumptions.interrupt()
 
     def follow(self, measured: MotionState, located: bool, before_s: float, stamp_s: float, received_s: float) -> None:
         """Take a pose, whether it is valid, its stamp, and the stamp of the pose before."""
@@ -196,12 +199,26 @@ class MotionMonitor:
         self._braking, excess_m = update_brake_monitor(self._spec, self._braking, measured, valid, acting, elapsed_s)
         if excess_m > 0 and not self.weak:
             self.weak = weak_brakes_text(self._spec, self._braking, float(excess_m))
-        if not (self._passes and self._vehicle_passes) or elapsed_s > _FORGET_S:
+        heard = received_s - self._guard_s <= _GUARD_FRESH_S
+        follows = self._passes and self._vehicle_passes and elapsed_s <= _FORGET_S
+        self._compare(measured, before_s, stamp_s, drives=bool(follows and heard and located))
+        if not follows:
             self._response = begin_actuation_monitor(self._limits, measured, valid)
             return
         commands = list({id(command): command for _, piece in acting for command in piece}.values())
         self._response, excess = update_actuation_monitor(
             self._limits, self._response, measured, valid, commands, elapsed_s
         )
-        if excess.max() > 0 and not self.unresponsive and received_s - self._guard_s <= _GUARD_FRESH_S:
+        if excess.max() > 0 and not self.unresponsive and heard:
             self.unresponsive = actuation_shortfall_text(self._spec, self._response, excess)
+
+    def _compare(self, measured: MotionState, before_s: float, stamp_s: float, *, drives: bool) -> None:
+        """Compare the motion with the intervals of the file; ``drives`` says whether it follows the commands."""
+        if self._sent.newest_s < self.assumptions.newest_s:
+            self.assumptions.forget()
+        for sent_s, command in self._sent.newer_than(self.assumptions.newest_s):
+            self.assumptions.send(sent_s, command)
+        if drives:
+            self.assumptions.follow(measured, before_s, stamp_s)
+        else:
+            self.assumptions.pause(measured, stamp_s)

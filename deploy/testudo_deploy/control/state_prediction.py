@@ -63,6 +63,20 @@ class PendingCommands:
         """Add an effective command (D,) that is sent now."""
         self._sent.appendleft((now_s, np.asarray(effective, float)))
 
+    def newer_than(self, time_s: float) -> list[tuple[float, np.ndarray]]:
+        """Return the commands that were sent after a time, and when, oldest first."""
+        found: list[tuple[float, np.ndarray]] = []
+        for sent in self._sent:
+            if sent[0] <= time_s:
+                break
+            found.append(sent)
+        return found[::-1]
+
+    @property
+    def newest_s(self) -> float:
+        """Return when the newest command was sent."""
+        return self._sent[0][0] if self._sent else -math.inf
+
     def clear(self) -> None:
         """Forget all commands, after a change of the clock."""
         self._sent.clear()

@@ -20,6 +20,7 @@ from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace, stacked
+from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 
 _BELOW_M = 10.0
@@ -50,6 +51,13 @@ def requesting_landing_column(space: ReservedSpace, place_world: Array, ground_m
     ground = xp.asarray(ground_m, dtype=place_world.dtype)
     foot = stacked(place_world[0], place_world[1], xp.where(place_world[2] < ground, place_world[2], ground))
     return replace(space, announced_world=stacked(place_world, foot), pending=0 * space.since > 0)
+
+
+def with_landing_column(space: ReservedSpace, anchor: MotionState | None, ground_m: float | None) -> ReservedSpace:
+    """Return the space with the request of a vehicle that lands by itself, if it does and has a place."""
+    if anchor is None or ground_m is None:
+        return space
+    return requesting_landing_column(space, np.asarray(anchor.position_world, float), ground_m)
 
 
 def unknown_robots_near(spec: RobotSpec, space: StopTubeParameters, segment_world: Array, table: PeerTable) -> Array:

@@ -210,15 +210,17 @@ class Robot:
         supervisor, record, pacer = self.supervisor, self._last, self.pacer
         pose_s = None if record is None else record.pose_stamp_s
         ages = record.neighbour_age_s if record is not None else ()
+        level, warning = _LEVELS.get(supervisor.mode, Level.OK), self.loop.warning
         return Status(
-            _LEVELS.get(supervisor.mode, Level.OK),
+            max(level, Level.WARN if warning else Level.OK),
             f"{self.name}: policy",
             self.name,
-            supervisor.sentence,
+            f"{supervisor.sentence}; {warning}" if warning else supervisor.sentence,
             {
                 "mode": str(supervisor.mode),
                 "code": code_of(supervisor.reason),
                 "reason": supervisor.reason,
+                "warning": warning,
                 "since_s": diagnostic_text(now_s - supervisor.since_s),
                 "was_active": str(supervisor.was_active).lower(),
                 "flew": str(supervisor.flew).lower(),

@@ -18,6 +18,7 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.policy_header import ArtefactError
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver, turned_by
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
+from testudo_deploy.shield.caution import Caution, slower, wider
 from testudo_deploy.shield.flight_column import landing_shield
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace, ShieldInputs
 from testudo_deploy.shield.shield import Shield
@@ -152,7 +153,8 @@ class TickReplay:
         rule = DeadlockResolver(parameters, self.model.spec.control_period_s, len(nominal))
         if last.deadlock_memory and last.shielded_world and not last.reason:
             rule.restore(last.deadlock_memory, last.shielded_world)
-        rule.turned(self._known_state()[1].position_world, recorded_table(record), nominal)
+        wanted = slower(_caution(record), nominal)
+        rule.turned(self._known_state()[1].position_world, recorded_table(record), wanted)
         self._add(record, "deadlock", rule.memory, record.deadlock_memory)
 
     def _check_shield(self, record: TickRecord, result: ShieldResult | None, turn: float) -> None:
@@ -207,8 +209,10 @@ class TickReplay:
         own, peers = _spaces(record)
         measured = np.array(record.measured_position_world)
         inputs = ShieldInputs(measured, *self._known_state(), recorded_table(record), peers)
-        turned = turned_by(record.deadlock_memory, self._nominal) if record.deadlock_memory else self._nominal
-        return shield.step(inputs, own, turned, np.array(float(record.sequence + 1)))[0]
+        caution = _caution(record)
+        wanted = slower(caution, self._nominal)
+        turned = turned_by(record.deadlock_memory, wanted) if record.deadlock_memory else wanted
+        return wider(caution, shield).step(inputs, own, turned, np.array(float(record.sequence + 1)))[0]
 
     @cached_property
     def _whole_shield(self) -> Shield:
@@ -218,6 +222,11 @@ class TickReplay:
     @cached_property
     def _landing_shield(self) -> Shield:
         return landing_shield(self._whole_shield)
+
+
+def _caution(record: TickRecord) -> Caution | None:
+    """Return the limits of a robot whose motion was outside of its file."""
+    return Caution(*record.caution) if record.caution else None
 
 
 def recorded_table(record: TickRecord) -> PeerTable:

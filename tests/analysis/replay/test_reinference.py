@@ -22,6 +22,8 @@ from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_analysis.replay.tick_replay import AFTER_A_LOSS
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.policy_groups import Follow
+from testudo_deploy.monitoring.assumption_monitor import AssumptionMonitor
+from testudo_deploy.shield.caution import Caution
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.run_reader import Track
@@ -304,3 +306,17 @@ def test_a_single_lost_tick_is_counted(recorded, make_artefact):
     check = reinfer(replace(recorded, ticks={"r1": near}), make_artefact("gritsbot_x")).robots[0]
     assert check.lost == 1
     assert check.error <= TOLERANCE
+
+
+def test_a_robot_outside_of_its_file_is_inferred_with_its_lower_speed(make_artefact, monkeypatch):
+    """What the monitor found is recorded, so that its memory is not needed; another number, or none, is caught."""
+    caution = Caution(0.07, 0.02)
+    monkeypatch.setattr(AssumptionMonitor, "_conclude", lambda monitor: setattr(monitor, "caution", caution))
+    artefact = make_artefact("gritsbot_x")
+    run = record_run(artefact, load_robot("gritsbot_x"), seconds=2.0, noise_m=0.002)
+    careful = [tick for tick in run.ticks["r0"] if tick.caution and tick.status != "braked"]
+    assert len(careful) > 20
+    assert reinfer(through_json(run), artefact).passed
+    tick = max(careful, key=lambda tick: np.linalg.norm(tick.shielded_world))
+    for wrong in ((), (0.05, 0.02)):
+        assert not reinfer(with_tick(run, "r0", tick.sequence, caution=wrong), artefact).passed

@@ -237,3 +237,16 @@ def test_only_odometry_from_the_initial_pose_is_held_against_it(fleet):
     for source in ("odom", "tf", "amcl_pose", "mocap"):
         entry = fleet.robots[0]
         assert switched_on_at(replace(entry, pose=replace(entry.pose, source=source))) is None
+
+
+def test_motion_outside_of_the_robot_file_is_a_warning_and_no_other_mode(pair):
+    pair.tick(3)
+    robot = pair.robots[0]
+    before = robot.status(pair.now_s)
+    assert (before.level, before.values["warning"]) == (Level.OK, "")
+    robot.loop._motion.assumptions.finding = "assumption_lag: found too much"
+    after = robot.status(pair.now_s)
+    assert after.level is Level.WARN
+    assert after.values["warning"] == "assumption_lag: found too much"
+    assert after.message == f"{before.message}; assumption_lag: found too much"
+    assert after.values["mode"] == before.values["mode"]
