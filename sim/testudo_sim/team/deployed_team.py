@@ -117,7 +117,7 @@ def start_deployed(
     radio = receive_messages(first, deployment.longest_message_ticks + 1)
     size, slots = yaw.shape[0], Slots.create(team.model.spec, team.channels)
     last = (jnp.arange(size) + 1 + jnp.arange(size - 1)[:, None]) % size == size - 1
-    flagged = last[..., None] & (faults.hostile_kind == PURSUER)
+    flagged = last[..., None] & (faults.hostile_kind == PURSUER) & ~faults.blind_tracking
     zero = jnp.zeros(yaw.shape, jnp.int32)
     number = jnp.zeros((), jnp.int32)
     table = neighbour_table(radio, number, team.model.spec.control_period_s, faults)
@@ -298,10 +298,11 @@ def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array)
 
 
 def _falsified(faults: Faults, messages: jax.Array) -> jax.Array:
-    """Return the messages (6 D, N, E) with displaced positions of false senders."""
+    """Return the messages (6 D, N, E) with the false fields of false senders."""
     offset = faults.false_offset_world
     dimension = offset.shape[0]
-    moved = jnp.concatenate([offset, 0 * offset, *([offset] * 4)])
+    point, velocity, reserved, requested = (field * offset for field in faults.false_fields[:4])
+    moved = jnp.concatenate([point, velocity, reserved, reserved, requested, requested])
     false_sender = _is(faults, FALSE_SENDER, messages[0])
     return messages + jnp.where(false_sender, moved[: 6 * dimension, None], 0.0)
 
@@ -332,7 +333,8 @@ def _watch(
     age = jnp.full_like(table.age_s, spec.pose_max_age_s)
     peers = peer_spaces(radio, _silent_ticks(deployment, spec), ~state.flagged)
     left = left_reserved_segments(deployment.shield.space, peers, seen, age, table.age_s, spec.control_point_speed_m_s)
-    flagged = state.flagged | (left & (state.faults.hostile_kind > 0))
+    watched = (state.faults.hostile_kind > 0) & ~state.faults.blind_tracking
+    flagged = state.flagged | (left & watched)
     return replace(
         table,
         control_point_world=jnp.where(flagged, seen, table.control_point_world),

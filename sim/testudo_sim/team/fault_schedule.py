@@ -53,10 +53,15 @@ class Faults:
     jump_yaw: jax.Array  # (E,) [rad]
     hostile_kind: jax.Array  # (E,) int: the last robot: 0 a team member, `PURSUER`, `FAILED_PROCESS` or `FALSE_SENDER`
     false_offset_world: jax.Array  # (D, E) [m]: displacement of the announced position of a `FALSE_SENDER`
+    false_fields: jax.Array  # (5, E) bool: fields with which a `FALSE_SENDER` lies, in the order of `FIELDS`
+    blind_tracking: jax.Array  # (E,) bool, negative control: nobody is flagged, not even a known pursuer
     blind_age: jax.Array  # (E,) bool, negative control: message ages count from arrival
     blind_take: jax.Array  # (E,) bool, negative control: requested space is used without acknowledgements
     radio: RadioLoss | None = None  # loss of set-points to drones; None without loss
 
+
+FIELDS = ("point", "velocity", "reserved", "requested", "acknowledged")
+"""Fields of a message; who lies about acknowledgements says at once that it heard everything."""
 
 PURSUER, FAILED_PROCESS, FALSE_SENDER = 1, 2, 3
 """A pursuer drives unshielded at full speed at the nearest robot and is known as untrusted; a failed process ends while
@@ -82,6 +87,8 @@ def no_faults(dimension: int, size: int, worlds: int, driver_ticks: int) -> Faul
         jump_yaw=jnp.zeros(worlds),
         hostile_kind=none,
         false_offset_world=jnp.zeros((dimension, worlds)),
+        false_fields=jnp.isin(jnp.arange(len(FIELDS)), jnp.array([0, 2, 3]))[:, None] & (none == 0),
+        blind_tracking=none > 0,
         blind_age=none > 0,
         blind_take=none > 0,
     )

@@ -26,7 +26,7 @@ from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
-from testudo_sim.team.fault_schedule import NEVER
+from testudo_sim.team.fault_schedule import FALSE_SENDER, NEVER
 
 JOBS = protocol_jobs(quick=False)
 
@@ -66,7 +66,7 @@ def test_names_are_unique_and_every_control_has_its_twin():
             control, what=twin.what, claim=twin.claim, episodes=twin.episodes, twin=None, conditions=twin.conditions
         )
         assert same == twin
-    assert taken_out == {Rule.NONE, Rule.PLAIN, Rule.ONE_TICK, "blind_age", "blind_take", "driver_s"}
+    assert taken_out == {Rule.NONE, Rule.PLAIN, Rule.ONE_TICK, "blind_age", "blind_take", "blind_tracking", "driver_s"}
 
 
 def test_the_quick_protocol_has_every_cell_of_the_fast_robot_and_all_controls_and_conditions():
@@ -191,6 +191,15 @@ def test_a_contact_or_a_control_without_one_is_reported():
     still = replace(touched, fast_contacts=np.array([0]))
     assert summary("kinematic", hostile, still)["holds"] is True
     assert summary("kinematic", hostile, touched)["holds"] is False
+
+
+def test_the_control_of_a_hostile_cell_must_show_contacts_at_own_speed():
+    """A hostile robot can touch one that stands, so that any contact would prove nothing."""
+    hostile = head_on(claim=Claim.CONTROL, conditions=Conditions(hostile_kind=FALSE_SENDER, blind_tracking=True))
+    touched = CellOutcome(*(np.array([1.0]) for _ in range(9)))
+    still = replace(touched, fast_contacts=np.array([0]))
+    assert summary("kinematic", hostile, touched)["holds"] is True
+    assert summary("kinematic", hostile, still)["holds"] is False
 
 
 def test_an_interrupt_preserves_finished_cells(monkeypatch):

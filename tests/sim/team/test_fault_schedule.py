@@ -12,7 +12,7 @@ import pytest
 from tests.sim.deployed_team import apart, begin, deployed, drive, places
 
 from testudo_deploy.shield.velocity_projection import ShieldStatus
-from testudo_sim.team.fault_schedule import FALSE_SENDER, NEVER, PURSUER, no_faults
+from testudo_sim.team.fault_schedule import FALSE_SENDER, FIELDS, NEVER, PURSUER, no_faults
 
 WORLDS = 6
 FINE, DEAD, LATE, JUMP, TURN, RUNAWAY = range(WORLDS)
@@ -145,6 +145,36 @@ def test_hostile_robots_behave_as_specified_and_are_flagged():
     assert np.asarray(last.table.untrusted)[0, 0].tolist() == [False, True, True] + [False] * (WORLDS - 3)
 
 
+def test_a_false_sender_lies_in_the_chosen_fields_only_and_is_not_flagged_without_tracking():
+    """World f has a lie in field f alone, of the segments until they meet; nobody flags, as a negative control."""
+    team, deployment = deployed(longest=2, has_hostile_robot=True, project=False)
+    worlds = len(FIELDS)
+    faults = replace(
+        no_faults(2, 2, worlds, driver_ticks=DRIVER_TICKS),
+        hostile_kind=jnp.full(worlds, FALSE_SENDER),
+        false_offset_world=jnp.zeros((2, worlds)).at[0].set(2.0),
+        false_fields=jnp.eye(worlds, dtype=bool),
+        blind_tracking=jnp.ones(worlds, bool),
+        message_ticks=jnp.full((2, worlds), 2),
+    )
+    place, yaw = apart(2, worlds, distance=4.0)
+    wanted = np.zeros((2, 2, worlds))
+    *_, (state, _) = drive(team, deployment, begin(team, deployment, place, yaw, faults), wanted, 10)
+    content = np.asarray(state.radio.content)[:, 0, 0]  # (6 D, E): what robot 0 heard
+    truth = content[:, FIELDS.index("acknowledged")]
+    lies = np.abs(content - truth[:, None]).reshape(6, 2, worlds)[:, 0] > 1.0
+    assert lies.T.astype(int).tolist() == [
+        [1, 0, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0],
+        [0, 0, 0, 0, 1, 1],
+        [0, 0, 0, 0, 0, 0],
+    ]
+    acknowledged = np.asarray(state.radio.acknowledged)[0, 0]
+    assert (acknowledged[-1] > acknowledged[:-1]).all()
+    assert not np.asarray(state.flagged).any()
+
+
 def test_a_robot_that_is_pushed_goes_on_talking_and_is_found_out():
     """Robot 1 stands because its brakes were found weak; the pursuer pushes it on at 0.2 m/s in one of two worlds.
 
@@ -187,6 +217,7 @@ def test_no_faults_are_none():
         faults.jump_yaw,
         faults.hostile_kind,
         faults.false_offset_world,
+        faults.blind_tracking,
         faults.blind_age,
         faults.blind_take,
     ):

@@ -84,6 +84,7 @@ def holds(cell: ProtocolCell, contacts: int, moving: int, washed: int = 0) -> bo
 
     Drones outside each other's downwash do not touch; with unscaled heights the control must enter the downwash.
     """
+    contacts = moving if cell.conditions.hostile_kind else contacts  # a hostile robot can touch one that stands
     fails = contacts > 0 or (cell.conditions.level and washed > 0)
     return {Claim.COVERED: contacts == 0 and washed == 0, Claim.HOSTILE: moving == 0, Claim.CONTROL: fails}.get(
         cell.claim

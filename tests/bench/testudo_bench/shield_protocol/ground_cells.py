@@ -16,6 +16,7 @@ from testudo_bench.shield_protocol.protocol_cell import (
     ProtocolCell,
     Rule,
     hostile_cells,
+    insider_cells,
     negative_control,
     projection_controls,
 )
@@ -102,6 +103,7 @@ def _of_robot(robot: str) -> Iterator[ProtocolCell]:
         for what in ("300 ms", "50 % loss", "late ticks"):
             yield _make(robot, 4, Formation.SWAP, what, layers=layers, claim=claim, **_WRONG[what])
     yield from hostile_cells(_make, robot)
+    yield from insider_cells(_make, robot, _FEW)
     yield from _controls(robot)
     yield from _compared(robot)
 

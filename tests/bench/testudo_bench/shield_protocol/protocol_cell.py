@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from testudo_sim.team.fault_schedule import FAILED_PROCESS, FALSE_SENDER, PURSUER
+from testudo_sim.team.fault_schedule import FAILED_PROCESS, FALSE_SENDER, FIELDS, PURSUER
 
 ALL_LAYERS = "1+2+3"
 GATE_ONLY = "2+3"
@@ -72,9 +72,12 @@ class Conditions:
     jump_rad: float = 0.0
     brake_share: float = 1.0  # Real deceleration relative to the identified one
     hostile_kind: int = 0  # Kind of hostile last robot, see `testudo_sim.team.fault_schedule`
+    false_fields: tuple[str, ...] = ("point", "reserved", "requested")
+    """Fields of its messages with which a hostile `FALSE_SENDER` lies."""
     late_periods: int = 6  # Longest pause [periods]
     dead_man_s: float | None = None  # Dead-man time of driver and shield; None: that of the robot
     driver_s: float | None = None  # Real dead-man time of the driver; None: as the shield assumes
+    blind_tracking: bool = False  # Tracking flags nobody
     blind_age: bool = False  # Message ages are counted from arrival
     blind_take: bool = False  # Requested segments are used without acknowledgement
     radio_burst_s: float = 0.0  # Drones: length of bursts in which no set-point reaches the vehicle
@@ -142,6 +145,23 @@ def hostile_cells(make: Callable[..., ProtocolCell], robot: str) -> Iterator[Pro
     ):
         wrong = {"claim": Claim.HOSTILE, "hostile_kind": kind, "dead_s": dead_s}
         yield make(robot, HOSTILE_SIZE, Formation.SWAP, what, **wrong)
+
+
+def insider_cells(make: Callable[..., ProtocolCell], robot: str, episodes: int) -> Iterator[ProtocolCell]:
+    """Yield the control of the false position, in which nobody is flagged, and the lies in one field of a message.
+
+    The latter have no claim: an insider with the key that announces true segments, but drives unshielded, violates
+    assumption 4, and tracking finds it only when it has left them.
+    """
+    for twin in hostile_cells(make, robot):
+        if twin.conditions.hostile_kind == FALSE_SENDER:  # while a pursuer is silent, all stand
+            yield negative_control(twin, "nobody is flagged", episodes, blind_tracking=True)
+    for field in FIELDS:
+        wrong = {"claim": Claim.REPORTED, "hostile_kind": FALSE_SENDER, "false_fields": (field,)}
+        yield make(robot, HOSTILE_SIZE, Formation.SWAP, f"false {field}", **wrong)
+        yield make(
+            robot, HOSTILE_SIZE, Formation.SWAP, f"false {field}, nobody is flagged", **wrong, blind_tracking=True
+        )
 
 
 def negative_control(twin: ProtocolCell, what: str, episodes: int, **change: Any) -> ProtocolCell:

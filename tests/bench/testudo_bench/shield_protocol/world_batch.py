@@ -12,7 +12,7 @@ import numpy as np
 from testudo_bench.shield_protocol.compiled_setting import ROOM, CompiledStage, circle_m, ticks
 from testudo_bench.shield_protocol.protocol_cell import OTHERS, Claim, Formation, ProtocolCell, Rule
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
-from testudo_sim.team.fault_schedule import FALSE_SENDER, NEVER, Faults, RadioLoss
+from testudo_sim.team.fault_schedule import FALSE_SENDER, FIELDS, NEVER, Faults, RadioLoss
 
 _JITTER_M = 0.02
 _SIDE_M = 0.05  # Largest lateral offset of two robots that meet head-on
@@ -270,6 +270,8 @@ def _draw_faults(stage: CompiledStage, cell: ProtocolCell, random: np.random.Gen
         jump_yaw=np.float32(wrong.jump_rad * random.choice([-1, 1])),
         hostile_kind=np.int32(wrong.hostile_kind),
         false_offset_world=np.float32((_FALSE_OFFSET_M if wrong.hostile_kind == FALSE_SENDER else 0.0) * heading),
+        false_fields=np.array([field in wrong.false_fields for field in FIELDS]),
+        blind_tracking=np.bool_(wrong.blind_tracking),
         blind_age=np.bool_(wrong.blind_age),
         blind_take=np.bool_(wrong.blind_take),
         radio=_draw_radio(stage, cell, random, begin) if spec.silence else None,
