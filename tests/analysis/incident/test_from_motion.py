@@ -41,7 +41,7 @@ def test_a_contact_is_found_with_its_depth_and_who_drove():
 def test_a_near_contact_is_one_below_what_the_shield_keeps_apart():
     incident = only(meeting(0.19))
     assert incident.kind is IncidentKind.NEAR_CONTACT
-    assert incident.bound == pytest.approx(0.287 - 0.07, abs=1e-3) == kept_apart_m(meeting(0.19))
+    assert incident.bound == pytest.approx(0.2925 - 0.07, abs=1e-3) == kept_apart_m(meeting(0.19))
     assert kinds(meeting(0.19), near_m=0.18) == []
 
 
