@@ -262,7 +262,7 @@ SLIPS = {
     "too close": (
         [(CF, "[0.5, 0.0, 0.0]", "[-0.3, 0.0, 0.0]")],
         {},
-        r"cf5\.initial_position: found 0\.2 m to that of cf231, .* at least 0\.755 m",
+        r"cf5\.initial_position: found 0\.2 m to that of cf231, .* at least 0\.779 m",
     ),
     "one above the other": ([(CF, "[0.5, 0.0, 0.0]", "[-0.5, 0.0, 1.5]")], {}, "found 0 m to that of cf231"),
     "far away": (
