@@ -8,8 +8,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.launch.child_processes import LOOPBACK
 from testudo_deploy.launch.launch_plan import plan
+from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
 PACKAGE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup"

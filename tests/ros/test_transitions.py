@@ -3,8 +3,9 @@
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.launch.child_processes import LOOPBACK, free_domain_id
+from testudo_deploy.launch.child_processes import free_domain_id
 from testudo_deploy.launch.launch_plan import plan, ros_arguments
+from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
 pytestmark = pytest.mark.ros

@@ -16,9 +16,9 @@ from testudo_deploy.authentication.fleet_key import NO_KEY
 from testudo_deploy.commands.report import Report, facts, table, warn
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.child_processes import ros_domain_id
 from testudo_deploy.launch.fleet_run import FleetRunInterruptedError, FleetRunState, run_fleet
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S
+from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_hardware.motion.thrust_margin import thrust_warnings
 
 _FAILED = 1

@@ -17,22 +17,10 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE, ProcessPlan, ros_arguments
+from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
-_DOMAINS = range(233)
 _FREE_DOMAINS = range(1, 102)  # above these, DDS ports overlap those that the system gives to clients
-PROFILE = str(Path(__file__).with_name("fastdds_localhost.xml"))
-_FAST_DDS_2 = ("humble", "iron", "jazzy")
-"""ROS distributions with Fast DDS 2, which reads the profile by the old name of the variable."""
-LOOPBACK = {
-    "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",  # another one ignores the profile and uses the network
-    "ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT",  # that of the profile
-    # newer versions accept the old name, too, but warn
-    "FASTRTPS_DEFAULT_PROFILES_FILE"
-    if os.environ.get("ROS_DISTRO") in _FAST_DDS_2
-    else "FASTDDS_DEFAULT_PROFILES_FILE": PROFILE,
-}
-"""Environment of processes that communicate on this machine only."""
 _STOP_S = 4.0
 _KILL_S = 2.0
 _POLL_S = 0.02
@@ -231,19 +219,6 @@ def cores_wake_late(cpu_info: Path = CPU_INFO, cpu_quota: Path = CPU_QUOTA) -> b
     )
     is_limited = cpu_quota.is_file() and not cpu_quota.read_text(encoding="utf-8").startswith("max")
     return is_virtual and not is_limited
-
-
-def ros_domain_id(given: int | None) -> int:
-    """Return the ROS domain: the given one, else that of the environment, else 0.
-
-    Raises:
-        TestudoError: not a number from 0 to 232.
-    """
-    text = str(given) if given is not None else os.environ.get("ROS_DOMAIN_ID", "0")
-    if not text.isdecimal() or int(text) not in _DOMAINS:
-        where = "--domain" if given is not None else "ROS_DOMAIN_ID"
-        raise TestudoError(f"{where}: found {text!r}, expected a number from 0 to {_DOMAINS[-1]}")
-    return int(text)
 
 
 def free_domain_id() -> int:

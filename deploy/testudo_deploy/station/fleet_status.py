@@ -206,6 +206,11 @@ class EstopConfirmation:
         self._residents: dict[str, Mapping[str, Any]] = {}
         """By robot: what a resident process knows of its guard."""
 
+    def expect(self, robots: Iterable[str]) -> None:
+        """Add robots that must confirm."""
+        for name in robots:
+            self._guards.setdefault(name, [])
+
     def on_guard_status(self, robot: str, values: Mapping[str, str], received_s: float) -> None:
         """Take a status of the topic `guard_status`."""
         self._guards[robot] = [*self._guards.get(robot, [])[:1], values.get("code", "")]

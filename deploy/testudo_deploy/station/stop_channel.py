@@ -188,6 +188,11 @@ class StopClients:
         return tuple(self._answers.values())
 
     @property
+    def is_connected(self) -> bool:
+        """Return whether there are such processes."""
+        return bool(self._streams)
+
+    @property
     def complete(self) -> bool:
         """Return whether a process of the caller's own reach has answered."""
         return any(name.startswith(f"{self._reach}_") for name in self._answers)

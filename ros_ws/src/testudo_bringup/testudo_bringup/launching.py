@@ -14,8 +14,8 @@ from launch_ros.actions import Node
 
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.child_processes import LOOPBACK
 from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan, with_button
+from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
 _PACKAGE = "testudo_bringup"

@@ -8,7 +8,7 @@ import tyro
 from rich.console import Console
 
 from testudo_deploy.commands.report import table
-from testudo_deploy.launch.child_processes import ros_domain_id
+from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_deploy.station.fleet_status import FleetStatus, RobotStatus
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.process_priority import PRIORITIES, raise_priority

@@ -18,7 +18,7 @@ from sensor_msgs.msg import Joy
 from std_msgs.msg import Bool, String
 
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.child_processes import LOOPBACK, ros_domain_id
+from testudo_deploy.launch.ros_domain import LOOPBACK, ros_domain_id
 from testudo_deploy.launch.topic_names import ESTOP_TOPIC, HEARTBEAT_TOPIC
 from testudo_deploy.station.button_device import ButtonDevice, button_choice
 from testudo_deploy.station.resident_stop import ResidentStop

@@ -12,7 +12,7 @@ from testudo_deploy.authentication.fleet_key import load_key
 from testudo_deploy.commands.report import table
 from testudo_deploy.contract.lost_robot import LostRobot
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
-from testudo_deploy.launch.child_processes import ros_domain_id
+from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_deploy.launch.signed_topics import signed_topics
 from testudo_deploy.launch.topic_names import LOST_TOPIC
 from testudo_hardware.errors import TestudoError

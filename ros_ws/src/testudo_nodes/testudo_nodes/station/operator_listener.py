@@ -1,8 +1,17 @@
 """The listener of operators' verbs; it is imported before ROS is, for an error text where there is none."""
 
+import re
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
+
+STATUS_TYPES = {
+    "mode": "diagnostic_msgs/msg/DiagnosticStatus",
+    "guard_status": "diagnostic_msgs/msg/DiagnosticStatus",
+    "battery_state": "sensor_msgs/msg/BatteryState",
+}
+"""Message type by the last part of a topic's name."""
+STATUS_TOPIC = re.compile(rf"/([a-z][a-z0-9_]*)/({'|'.join(STATUS_TYPES)})")
 
 
 def check_wait(wait_s: float) -> None:

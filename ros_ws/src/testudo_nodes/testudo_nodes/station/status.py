@@ -12,7 +12,7 @@ from rich.text import Text
 
 from testudo_deploy.commands.report import Report
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.child_processes import ros_domain_id
+from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_deploy.station.fleet_status import FleetStatus, RobotStatus, silence_sentence, status_values
 from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
 from testudo_nodes.station.operator_listener import fleet_listener

@@ -1,7 +1,6 @@
 """Subscribes to the status of all robots of a ROS domain; `testudo_deploy.station.fleet_status` interprets it."""
 
 import os
-import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,20 +12,15 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import qos_profile_sensor_data
 from rclpy.signals import SignalHandlerOptions
 
-from testudo_deploy.launch.child_processes import LOOPBACK
 from testudo_deploy.launch.launch_plan import ENCLAVES
+from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_deploy.launch.topic_names import OPERATOR, TOOL_NODES
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.qos import SHOWN
+from testudo_nodes.station.operator_listener import STATUS_TOPIC, STATUS_TYPES
 
 _DISCOVERY_S = 0.5  # period of the search for new robots
 _STEP_S = 0.05
-_TYPES = {
-    "mode": "diagnostic_msgs/msg/DiagnosticStatus",
-    "guard_status": "diagnostic_msgs/msg/DiagnosticStatus",
-    "battery_state": "sensor_msgs/msg/BatteryState",
-}
-_TOPIC = re.compile(rf"/([a-z][a-z0-9_]*)/({'|'.join(_TYPES)})")
 
 
 class StatusReceiver(Protocol):
@@ -98,11 +92,11 @@ class StatusListener:
     def _discover(self) -> None:
         """Subscribe to the topics of new robots."""
         for topic, types in self.node.get_topic_names_and_types():
-            match = _TOPIC.fullmatch(topic)
+            match = STATUS_TOPIC.fullmatch(topic)
             if match is None or topic in self._known:
                 continue
             robot, kind = match.groups()
-            if types[0] != _TYPES[kind]:
+            if types[0] != STATUS_TYPES[kind]:
                 continue
             self._known.add(topic)
             profile = SHOWN.get(kind, qos_profile_sensor_data)
