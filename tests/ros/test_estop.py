@@ -157,6 +157,8 @@ def test_a_guard_that_is_started_anew_forgets_no_emergency_stop(running):
     publisher.publish(Bool(data=False))
     running.listener.listen(1.0)
     assert verb(running.domain_id, "rearm", "r0", "r1")[0] == 0
+    status, said = verb(running.domain_id, "arm", "r0", "r1", "--start")
+    assert status == 0, said
 
 
 @pytest.mark.slow

@@ -17,6 +17,12 @@ DOMAIN = 88
 FLEET = "robots:\n  r0: {}\n  r1: {}\n"
 
 
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """Leave this process its priority, which what it starts would inherit."""
+    monkeypatch.setattr(quick_stop, "raise_priority", lambda _: None)
+
+
 @pytest.mark.parametrize(
     "words",
     [

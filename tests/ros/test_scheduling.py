@@ -52,7 +52,10 @@ def test_world_guard_and_policy_come_first_and_the_recorder_last(tmp_path):
         run_until_started(processes)
         labels = ("emergency_stop", "plant", "r0/guard", "r0/policy", "recorder")
         found = {label: threads(processes.process_id(label)) for label in labels}
-        niceness = os.getpriority(os.PRIO_PROCESS, processes.process_id("recorder"))
+        recorder = processes.process_id("recorder")
+        niceness = os.getpriority(os.PRIO_PROCESS, recorder)
+        session = Path(f"/proc/{recorder}/autogroup")
+        share = session.read_text().split()[-1] if session.exists() else str(niceness)
     assert found == {
         "emergency_stop": {(os.SCHED_RR, 6)},
         "plant": {(os.SCHED_RR, 5)},
@@ -61,6 +64,7 @@ def test_world_guard_and_policy_come_first_and_the_recorder_last(tmp_path):
         "recorder": {(os.SCHED_OTHER, 0)},
     }
     assert niceness > os.getpriority(os.PRIO_PROCESS, 0)
+    assert int(share) > 0  # its session's, too: else niceness does not count against other sessions
 
 
 @pytest.mark.skipif(not may_schedule(), reason="this user may not ask for real-time scheduling")

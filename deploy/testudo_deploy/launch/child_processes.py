@@ -28,6 +28,10 @@ CPU_INFO, CPU_QUOTA = Path("/proc/cpuinfo"), Path("/sys/fs/cgroup/cpu.max")
 _SPIN = """
 import os
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+try:
+    open("/proc/self/autogroup", "w").write("19")
+except OSError:
+    pass
 os.sched_setaffinity(0, {{{core}}})
 while os.getppid() == {parent}:
     for _ in range(1_000_000):
@@ -173,8 +177,9 @@ class CpuKeepAwake:
     metal a core wakes within a fraction of a millisecond, and nothing is done. Latency tools use the same remedy
     (`idle=poll`, or 0 in `/dev/cpu_dma_latency`, which have no effect inside most virtual machines).
 
-    The processes have the scheduling class SCHED_IDLE, so every other process preempts them immediately. They end with
-    this process, in whatever way it ends.
+    The processes have the scheduling class SCHED_IDLE, so every other process preempts them immediately; and as Linux
+    may give each session the same share of a core (autogroup), whatever the class of its processes, the lowest share.
+    They end with this process, in whatever way it ends.
     """
 
     def __init__(self) -> None:

@@ -46,10 +46,16 @@ _SHOWN = {"button": "a button", "resident": "testudo estop, resident process", "
 _WARM_UP_S, _PATIENCE_S, _DRIVING_S, _STEP_S = 5.0, 20.0, 0.5, 0.2
 _DROP_CAPABILITY, _SYS_NICE = 24, 23  # prctl(2), capabilities(7)
 _RIGHTS = ("with", "without")
-_SPIN = "import os; os.nice({nice})\nwhile True: pass"
+_SPIN = """
+import os
+os.nice({nice})
+if os.path.exists("/proc/self/autogroup"):
+    open("/proc/self/autogroup", "w").write("{nice}")
+while True: pass
+"""
 _NICENESS = 19
-"""Of the processes that keep the cores busy: at a higher priority they would keep robots without real-time rights from
-driving."""
+"""Of the processes that keep the cores busy, and of their sessions, which else get equal shares of a core: at a higher
+priority they would keep robots without real-time rights from driving."""
 _KEY_DOWN, _KEY_UP = (struct.pack("@llHHi", 0, 0, 1, 28, value) for value in (1, 0))  # input events of one key
 _RECENTLY_S = 2.0
 _NEXT_REQUEST = {
@@ -205,7 +211,7 @@ class _Fleet:
                 raise TestudoError(f"bench estop: {', '.join(missing)} did not start")
             os.environ |= {key: value for key, value in self.processes.environment().items() if key.startswith("FAST")}
             words = [sys.executable, "-c", _SPIN.format(nice=_NICENESS)]
-            spinners = [subprocess.Popen(words) for _ in os.sched_getaffinity(0)]
+            spinners = [subprocess.Popen(words, start_new_session=True) for _ in os.sched_getaffinity(0)]
             try:
                 with StatusListener(self.guards, self.processes.domain_id, local=True) as self.listener:
                     self._level = self.listener.node.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])

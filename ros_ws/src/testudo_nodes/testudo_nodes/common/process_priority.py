@@ -46,6 +46,17 @@ def raise_priority(priority: int) -> None:
             os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
 
 
+def lower_priority(niceness: int) -> None:
+    """Lower the priority of this process, and where it is a session of its own also the share of the session.
+
+    Linux may give each session the same share of a core (autogroup); niceness then counts inside of a session only.
+    """
+    os.nice(niceness)
+    if sys.platform.startswith("linux") and os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
+
+
 def reset_scheduling() -> None:
     """Return all threads of this process to the default scheduling."""
     if sys.platform.startswith("linux"):

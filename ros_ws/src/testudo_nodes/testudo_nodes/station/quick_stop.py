@@ -6,6 +6,7 @@ has all confirmations within `_RESIDENT_S`, this program presses by itself and o
 needs for tables is imported after the stop.
 """
 
+import gc
 import os
 import sys
 import time
@@ -246,6 +247,7 @@ class _NodePort:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run `testudo estop` from the words of the command line, or the whole program; return the exit status."""
+    gc.disable()  # a short program
     words = sys.argv[1:] if words is None else words
     is_debugged = os.environ.get("TESTUDO_DEBUG", "0") not in ("", "0")
     order = order_of(words[1:]) if words[:1] == ["estop"] and not is_debugged else None

@@ -3,7 +3,6 @@
 No control loop waits for the recorder: if the disk refuses, it reports that once and ends; control continues.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +21,7 @@ from testudo_deploy.launch.run_folder import RunWriter
 from testudo_nodes.common.clock import LockStepParticipant, clock_of, secure
 from testudo_nodes.common.messages import message_class, message_definition, type_hash
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
+from testudo_nodes.common.process_priority import lower_priority
 from testudo_nodes.common.qos import offered, recorded
 
 _NICE = 5  # lower priority than control on a busy machine; messages wait in the queues
@@ -65,7 +65,7 @@ class RecorderNode(Node):
                 **({} if topic.kind == "estop" else {"keeps": True}),
             )
         report_status("recording", {"run_folder": folder})
-        os.nice(_NICE)
+        lower_priority(_NICE)
 
     def close(self) -> None:
         """Complete the run."""

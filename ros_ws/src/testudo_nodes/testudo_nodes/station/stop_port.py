@@ -21,8 +21,8 @@ from testudo_nodes.station.operator_listener import STATUS_TOPIC
 _DISCOVERY_S = 0.2  # period of the search for new robots
 _STEP_S = 0.01
 _TAKEN = ("guard_status", "mode")
-_LATE_IMPORT = "numpy"
-"""`service_msgs` imports it for fields that nobody sets here."""
+_LATE_IMPORTS = ("numpy", "yaml")
+"""ROS imports them for fields of messages and for parameters, none of which are used here."""
 _UNUSED_IMPORT = "rosidl_generator_py.generate_py_impl"
 """Makes Python modules from message files; the package above it does without, if this one cannot be imported."""
 
@@ -136,13 +136,13 @@ def _load_type_support(kind: Any) -> None:
 
 @contextlib.contextmanager
 def _few_imports() -> Iterator[None]:
-    """Leave out an import of ROS that is not used here, and delay one to its first use."""
-    spec = None if _LATE_IMPORT in sys.modules else importlib.util.find_spec(_LATE_IMPORT)
-    if spec is not None and spec.loader is not None:
-        spec.loader = importlib.util.LazyLoader(spec.loader)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[_LATE_IMPORT] = module
-        spec.loader.exec_module(module)
+    """Leave out an import of ROS that is not used here, and delay others to their first use."""
+    for name in _LATE_IMPORTS:
+        spec = None if name in sys.modules else importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = importlib.util.LazyLoader(spec.loader)
+            module = sys.modules[name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
     left_out = _UNUSED_IMPORT not in sys.modules
     if left_out:
         sys.modules[_UNUSED_IMPORT] = None  # type: ignore[assignment] -- its import fails, as documented of this value
