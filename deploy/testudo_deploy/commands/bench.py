@@ -48,11 +48,11 @@ class BenchmarkExtent:
 
     repeats: int | None = None
     """Timed runs; seeds of each training (learning, improve); injections of each fault (faults); kills; known truths
-    (identify); runs with each network (lossy)."""
-    minutes: float | None = None  # time budget (gpu), measured time (fleet), time-out of one run (lossy)
+    (identify); runs with each network (lossy); episodes of each row (redteam)."""
+    minutes: float | None = None  # time budget (gpu, redteam), measured time (fleet), time-out of one run (lossy)
     quick: bool = False
-    """Fewer episodes, in about three minutes (shield, learning, improve); each fault once (faults); set-points for 5 s
-    (radio)."""
+    """Fewer episodes, in about three minutes (shield, redteam, learning, improve); each fault once (faults); set-points
+    for 5 s (radio)."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ def bench(
     Args:
         name: the benchmark, or `list`.
         policy: policy file (robot, tiers).
-        robot: registered robot (sim, shield, gpu, tiers, learning, replay, identify, drone_identify, improve, lossy).
+        robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify, improve,
+            lossy).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
             (import, replay).
         worlds: number of parallel worlds (sim).

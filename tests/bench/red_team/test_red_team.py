@@ -1,0 +1,68 @@
+"""The red team: no attack without the key makes robots touch, and each control shows that the attack works."""
+
+from dataclasses import replace
+
+import pytest
+
+from testudo_bench.red_team.bench_redteam import COLUMNS, Arm, row_figures, table_row
+from testudo_bench.red_team.episode import EpisodeOutcome, run_episode
+from testudo_bench.red_team.rows import Effect, rows
+from testudo_bench.red_team.signed_network import Defences
+from testudo_hardware.spec import load_robot
+
+SPEC = load_robot("robomaster_s1")
+ROWS = {row.name: row for row in rows()}
+NOBODY = rows()[0]
+STILL, TOUCHED, MOVING = (EpisodeOutcome(*one, 0.4, way) for one, way in (((0, 0), 2.0), ((5, 0), 2.0), ((5, 5), 2.0)))
+
+
+def test_every_row_has_a_control_but_those_that_have_no_defence():
+    assert len(ROWS) == len(rows())
+    assert {row.name for row in rows() if row.control is None} == {"nobody", "estop"}
+    assert all(row.control != Defences() for row in rows())
+    outside = {row.name for row in rows() if not row.claims}
+    assert all(ROWS[name].hunter_speed > 1 for name in outside)  # faster than assumption 6 permits
+
+
+@pytest.mark.parametrize("name", ["everything", "former run"])
+def test_an_intruder_without_the_key_has_no_effect_and_drives_robots_without_the_defence(name):
+    row = ROWS[name]
+    intact = run_episode(SPEC, row, Defences(), 0, horizon_s=2.4)
+    alone = run_episode(SPEC, NOBODY, Defences(), 0, horizon_s=2.4)
+    assert intact.contacts == 0
+    assert intact.way_m > 0.8 * alone.way_m > 0.2
+    assert run_episode(SPEC, row, row.control, 0).contacts_at_own_speed > 0
+
+
+def test_a_robot_that_a_hunter_touches_stands_unless_the_growth_is_left_out():
+    row = ROWS["hunter 1, R5 alone"]
+    intact = run_episode(SPEC, row, Defences(), 1)
+    assert intact.contacts > 0
+    assert intact.contacts_at_own_speed == 0
+    assert run_episode(SPEC, row, row.control, 1).contacts_at_own_speed > 0
+
+
+def test_the_bodies_may_be_those_of_mujoco():
+    row = ROWS["driver"]
+    assert run_episode(SPEC, row, Defences(), 0, mujoco=True, horizon_s=2.0).contacts == 0
+    assert run_episode(SPEC, row, row.control, 0, mujoco=True).contacts_at_own_speed > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "intact", "control", "holds"),
+    [
+        ("driver", STILL, MOVING, True),
+        ("driver", TOUCHED, MOVING, True),
+        ("driver", MOVING, MOVING, False),
+        ("driver", STILL, TOUCHED, False),  # the control must fail
+        ("status", STILL, replace(STILL, way_m=0.3), True),
+        ("status", STILL, STILL, False),
+        ("hunter 2", MOVING, MOVING, True),  # outside of the assumptions: reported
+    ],
+)
+def test_a_row_holds_if_nobody_moves_in_a_contact_and_its_control_fails(name, intact, control, holds):
+    found = {Arm(name, mujoco=False, control=False): [intact], Arm(name, mujoco=False, control=True): [control]}
+    figures = row_figures(ROWS[name], found, mujoco=False)
+    assert figures["holds"] is holds
+    assert len(table_row(figures)) == len(COLUMNS)
+    assert figures["control_effect"] == (Effect.STANDS if name == "status" else Effect.CONTACT)
