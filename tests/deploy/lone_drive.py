@@ -27,7 +27,7 @@ class Drive:
             peers=tuple(untrusted),
             goal_world=(0.0,) * size,
             epoch="a",
-            untrusted=tuple(untrusted),
+            untrusted=dict.fromkeys(untrusted, 0.0),
         )
         if gate_only:
             self.loop._shield = dataclasses.replace(self.loop._shield, project=False)

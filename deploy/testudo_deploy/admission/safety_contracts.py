@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from testudo_deploy.contract.contract import Contract
-from testudo_deploy.fleet.fleet import Fleet
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.robot_links import default_link
 from testudo_deploy.shield.projection_margins import ProjectionParameters, control_point_error_m
-from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
+from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters, with_untrusted_speed
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
@@ -174,17 +174,21 @@ def fleet_obligations(
     fleet: Fleet, contract: Contract, *, layers: Iterable[str] = DEPLOYED_LAYERS
 ) -> tuple[Obligation, ...]:
     """Return the safety contracts of all robots of a fleet that run one policy file, for these layers of the shield."""
-    return tuple(
-        obligation(
+
+    def of(robot: FleetRobot) -> Obligation:
+        space = with_untrusted_speed(stop_tube_parameters(robot.spec), fleet.untrusted_speed_m_s)
+        found = obligation(
             robot.name,
             robot.spec,
             contract,
-            space=stop_tube_parameters(robot.spec) if GATE in layers else None,
+            space=space if GATE in layers else None,
             trusted=not robot.untrusted,
             brake_confirmed=robot.link.onboard_brake or robot.link.profile == default_link().profile,
         )
-        for robot in fleet.robots
-    )
+        fastest = max(found.guarantees.speed_m_s, robot.untrusted_speed_m_s)
+        return replace(found, guarantees=replace(found.guarantees, speed_m_s=fastest))
+
+    return tuple(map(of, fleet.robots))
 
 
 def _moves_on_s(spec: RobotSpec, brake_confirmed: bool) -> float:

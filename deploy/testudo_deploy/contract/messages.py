@@ -192,3 +192,4 @@ class TickRecord(Envelope):
     caution: Vector = ()
     """Most of the wanted speed [m/s], and the distance [m] that layer 1 kept more, of a robot whose motion was outside
     of its file (`AssumptionMonitor`); empty if it was not."""
+    untrusted_speed_m_s: float = 0.0  # of rule R5; 0 in records without it: that of the robot file

@@ -6,7 +6,7 @@ Pure logic on one injected steady clock, without ROS. Any fault ends in a brake 
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import astuple
 
 import numpy as np
@@ -38,7 +38,7 @@ from testudo_deploy.shield.reservations import (
     reserved_at_rest,
 )
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters, with_untrusted_speed
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldStatus
 from testudo_hardware.motion import MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.motion_model import effective_command
@@ -66,7 +66,7 @@ class ControlLoop:
         peers: tuple[str, ...],
         goal_world: tuple[float, ...],
         epoch: str,
-        untrusted: tuple[str, ...] = (),
+        untrusted: Mapping[str, float] | None = None,
         pose_max_age_s: float | None = None,
         stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -74,13 +74,15 @@ class ControlLoop:
         check_shielded(contract.command.type, robot)
         self._artefact, self._spec, self._robot, self._epoch = artefact, spec, robot, epoch
         self._model = motion_model(spec)
-        self._shield = Shield(self._model, contract.shield, stop_tube_parameters(spec), contract.arena)
+        stated = untrusted or {}  # highest speeds of untrusted peers [m/s]; 0 for that of the robot file
+        space = with_untrusted_speed(stop_tube_parameters(spec), max(stated.values(), default=0.0))
+        self._shield = Shield(self._model, contract.shield, space, contract.arena)
         self._landing = landing_shield(self._shield)
         self._deadlock = DeadlockResolver(contract.shield, contract.control_period_s, spec.dimension)
         self._decision_ticks, self._command = contract.decision_ticks, contract.command
         self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
-        self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension, untrusted)
+        self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension, tuple(stated))
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self.pose: PoseSample | None = None  # the newest
@@ -204,6 +206,7 @@ class ControlLoop:
         begin = self._stopwatch()
         hidden_before, self._flight = self._hidden, flight
         tick = Tick(now_s, late_s, self._goal_world, space=self._space, echoes=self._peers.echoes())
+        tick.untrusted_speed_m_s = self._shield.space.untrusted_speed_m_s
         tick.suspected = self._peers.suspected(now_s, self._shield.space.silence_s)
         lands = flight.velocity_world is not None
         try:

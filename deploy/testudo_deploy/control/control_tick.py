@@ -60,6 +60,7 @@ class Tick:
     result: ShieldResult | None = None
     deadlock_memory: tuple[float, ...] = ()  # of the deadlock rule after the tick, if it ran
     caution: tuple[float, ...] = ()  # see `Caution`; empty without
+    untrusted_speed_m_s: float = 0.0  # of rule R5
     nominal_yaw_rate: float = 0.0  # [rad/s], of a policy that commands one
     yaw_rate: float = 0.0  # [rad/s] that is sent
     reason: str = ""
@@ -116,6 +117,7 @@ def tick_record(
         neighbour_lost=tick.lost,
         deadlock_memory=tick.deadlock_memory,
         caution=tick.caution,
+        untrusted_speed_m_s=tick.untrusted_speed_m_s,
     )
 
 

@@ -44,6 +44,7 @@ from testudo_hardware.strict_files import OPTIONAL, read_as
 
 FILE_VERSION = 1
 FARTHEST_M = 10_000.0  # largest coordinate of a position in the shared frame
+FASTEST_M_S = 20.0  # most that may be stated of an untrusted robot
 LEAST_HEARTBEAT_S, MOST_HEARTBEAT_S = 0.3, 60.0  # the station sends ten heartbeats a second
 _TURN_RAD = 2 * math.pi
 _EXPECTED = "fileversion: 1, policy, policy_sha256 and robots, as in the example of docs/hardware.md"
@@ -71,6 +72,7 @@ class FleetRobot:
     pose: PoseSource = _NO_POSE  # source of its poses; left out, it is `default_pose`
     follows: Follow | None = None  # the robot that it follows; None has a fixed goal
     scan: ScanSource | None = None  # its laser scanner, with which its guard keeps a distance from people
+    untrusted_speed_m_s: float = 0.0  # highest speed of an untrusted robot; 0: as in the files of its peers
 
     def __post_init__(self) -> None:
         if self.pose is _NO_POSE:
@@ -135,6 +137,11 @@ class Fleet:
         return tuple(robot.name for robot in self.robots if robot.untrusted)
 
     @property
+    def untrusted_speed_m_s(self) -> float:
+        """Return the highest speed that the file names for untrusted robots [m/s]; 0 if it names none."""
+        return max(robot.untrusted_speed_m_s for robot in self.robots)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the robots, in the order of the file."""
         return tuple(robot.name for robot in self.robots)
@@ -169,6 +176,7 @@ class _RobotEntry:
     link: LinkEntry | None = field(default=None, metadata=OPTIONAL)
     pose: PoseEntry | None = field(default=None, metadata=OPTIONAL)
     scan: ScanEntry | None = field(default=None, metadata=OPTIONAL)
+    untrusted_speed_m_s: float = field(default=0.0, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -281,6 +289,7 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
         pose,
         entry.follow,
         scan_source(entry.scan, spec, where),
+        _untrusted_speed(entry, where),
     )
     if robot.has_flight_phases and not robot.initial_position_world[2] > 0:
         raise FleetError(
@@ -288,6 +297,17 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
             "one above 0, the floor: it takes off to there"
         )
     return robot
+
+
+def _untrusted_speed(entry: _RobotEntry, where: str) -> float:
+    """Return how fast an untrusted robot may be [m/s]; 0 if the file does not say it."""
+    speed = entry.untrusted_speed_m_s
+    if speed != 0 and not (entry.untrusted and 0 < speed <= FASTEST_M_S):  # NaN, too
+        raise FleetError(
+            f"{where}.untrusted_speed_m_s: found {speed:g} m/s{'' if entry.untrusted else ' without untrusted: true'}, "
+            f"expected above 0 up to {FASTEST_M_S:g} m/s, of an untrusted robot"
+        )
+    return speed
 
 
 def _check_bounds(entry: _RobotEntry, where: str) -> None:

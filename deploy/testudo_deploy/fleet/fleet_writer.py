@@ -30,6 +30,7 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
                 "initial_yaw": float(robot.initial_yaw),
                 **_goal(robot),
                 **({"untrusted": True} if robot.untrusted else {}),
+                **({"untrusted_speed_m_s": robot.untrusted_speed_m_s} if robot.untrusted_speed_m_s else {}),
                 **({"host": robot.host} if robot.host else {}),
                 **_link(robot, fleet.file, file),
                 **pose_tables(robot.pose, robot.spec),

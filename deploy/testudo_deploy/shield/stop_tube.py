@@ -8,7 +8,7 @@ rests from each of them.
 
 import functools
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,11 @@ def stop_tube_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> StopT
         height_ratio=max(own.height_ratio, peer.height_ratio),
         sample_ticks=sample,
     )
+
+
+def with_untrusted_speed(space: StopTubeParameters, speed_m_s: float) -> StopTubeParameters:
+    """Return the parameters among untrusted bodies that may be so fast, where that is more than before (rule R5)."""
+    return replace(space, untrusted_speed_m_s=max(space.untrusted_speed_m_s, speed_m_s))
 
 
 def stop_tube(

@@ -73,7 +73,7 @@ class Robot:
             peers=peers,
             goal_world=robot.goal_world,
             epoch=epoch,
-            untrusted=tuple(peer for peer in peers if fleet.robot(peer).untrusted),
+            untrusted={one.name: one.untrusted_speed_m_s for one in map(fleet.robot, peers) if one.untrusted},
             pose_max_age_s=robot.pose.max_age_s,
             stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter,
         )

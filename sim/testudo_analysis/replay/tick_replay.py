@@ -5,7 +5,7 @@ ticks is checked too: the memory of the policy, the decision period, the held co
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -22,7 +22,7 @@ from testudo_deploy.shield.caution import Caution, slower, wider
 from testudo_deploy.shield.flight_column import landing_shield
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace, ShieldInputs
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters, with_untrusted_speed
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_deploy.supervision.modes import Mode
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
@@ -212,6 +212,7 @@ class TickReplay:
         caution = _caution(record)
         wanted = slower(caution, self._nominal)
         turned = turned_by(record.deadlock_memory, wanted) if record.deadlock_memory else wanted
+        shield = replace(shield, space=with_untrusted_speed(shield.space, record.untrusted_speed_m_s))
         return wider(caution, shield).step(inputs, own, turned, np.array(float(record.sequence + 1)))[0]
 
     @cached_property

@@ -189,6 +189,17 @@ def test_an_untrusted_robot_needs_the_gate_and_a_known_size_and_speed():
         check_fleet((*blind, chair))
 
 
+def test_robots_expect_of_an_untrusted_one_the_speed_that_the_fleet_file_states(tmp_path):
+    fleet = make_tiny_fleet(tmp_path, 2)
+    chair = replace(fleet.robots[1], untrusted=True, untrusted_speed_m_s=2.0)
+    contract = draft_contract(fleet.robots[0].spec)
+    r0, r1 = fleet_obligations(replace(fleet, robots=(fleet.robots[0], chair), tracking=True), contract)
+    check_fleet((r0, r1))
+    assert {entry.name: entry.value for entry in r0.assumes_untrusted}["speed_m_s"] == r1.guarantees.speed_m_s == 2.0
+    with pytest.raises(SafetyContractError, match=r"robots\.r1\.speed_m_s: found 2 .*, r0 assumes at most 0\.2"):
+        check_fleet((make_fleet(gated=True)[0], r1))
+
+
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("name", sorted(robot_files()))
 def test_equal_robots_pass_and_their_data_survives_json(name, gated):

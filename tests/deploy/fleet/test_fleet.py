@@ -239,3 +239,16 @@ def test_robots_that_are_not_trusted_are_named_and_must_be_tracked(tmp_path):
     values["robots"]["r1"]["untrusted"] = "no"
     with pytest.raises(FleetError, match=r"robots\.r1\.untrusted: found"):
         load(tmp_path, values)
+
+
+def test_the_highest_speed_of_an_untrusted_robot_may_be_stated(tmp_path):
+    values = tables() | {"tracking": True}
+    values["robots"]["r1"] |= {"untrusted": True, "untrusted_speed_m_s": 2.5}
+    fleet = load(tmp_path, values)
+    assert fleet.untrusted_speed_m_s == 2.5
+    save_fleet(fleet, tmp_path / "copy.yaml")
+    assert load_fleet(tmp_path / "copy.yaml").untrusted_speed_m_s == 2.5
+    for wrong in ({"untrusted_speed_m_s": -1.0}, {"untrusted_speed_m_s": 1e3}, {"untrusted": False}):
+        spoiled = values | {"robots": values["robots"] | {"r1": values["robots"]["r1"] | wrong}}
+        with pytest.raises(FleetError, match=r"robots\.r1\.untrusted_speed_m_s: found .* m/s"):
+            load(tmp_path, spoiled)

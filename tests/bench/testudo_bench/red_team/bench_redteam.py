@@ -73,7 +73,7 @@ def bench_redteam(
         "interrupted": interrupted,
         "rows": figures,
         "episodes": sum(map(len, found.values())),
-        "contacts_at_own_speed": sum(one["at_own_speed"] for one in figures if one["claims"]),
+        "contacts_at_own_speed": sum(one["at_own_speed"] for one in figures),
         "all_hold": all(one["holds"] is not False for one in figures),
         "seconds": time.perf_counter() - began,
     }
@@ -156,7 +156,6 @@ def row_figures(row: Row, found: dict[Arm, list[EpisodeOutcome]], *, mujoco: boo
         "attack": row.what,
         "defence": row.defence,
         "size": row.size,
-        "claims": row.claims,
         "episodes": numbers,
         "with_contact": sum(one.contacts > 0 for one in with_it),
         "at_own_speed": moving,
@@ -170,7 +169,7 @@ def row_figures(row: Row, found: dict[Arm, list[EpisodeOutcome]], *, mujoco: boo
         "control_at_own_speed": _moving(without),
         "control_way_m": _way_m(without) if without else None,
         "control_failed": failed,
-        "holds": (not row.claims or moving == 0) and failed is not False,
+        "holds": moving == 0 and failed is not False,
     }
 
 

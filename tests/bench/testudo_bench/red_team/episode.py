@@ -69,6 +69,7 @@ class _Episode:
             noise,
             names,
             hunted=row.hunter_speed > 0,
+            untrusted_speed_m_s=defences.told * row.hunter_speed * spec.control_point_speed_m_s,
             layer1=row.layer1,
         )
         self._robots = [RobotProcesses(world, i, lambda i=i: self._wanted(i)) for i in range(row.size)]

@@ -115,6 +115,7 @@ class FleetWorld:
     random: np.random.Generator
     names: tuple[str, ...]
     hunted: bool
+    untrusted_speed_m_s: float
     layer1: bool
 
 
@@ -156,7 +157,7 @@ class RobotProcesses:
             peers=(*others, *hunters),
             goal_world=(0.0,) * world.spec.dimension,
             epoch=f"{name}-{world.random.integers(1 << 60):x}",
-            untrusted=hunters,
+            untrusted=dict.fromkeys(hunters, world.untrusted_speed_m_s),
         )
         self.loop.take_out(world.defences, layer1=world.layer1)
         self.supervisor = Supervisor(now_s=self.clock_s())

@@ -28,8 +28,6 @@ class Row:
     control: Defences | None
     effect: Effect
     size: int = 2
-    claims: bool = True
-    """Inside of the assumptions: there must be no contact at own speed."""
     hunter_speed: float = 0.0
     """Of the top speed of the robots; 0: there is no hunter."""
     begins_s: tuple[float, float] = (0.0, 1.5)
@@ -126,15 +124,20 @@ def _false(field: str) -> Row:
 
 
 def _hunter(speed: float, *, layer1: bool) -> Row:
-    """Return a row with an untrusted body that drives at the nearest robot; without layer 1, R5 alone answers it."""
+    """Return a row with an untrusted body that drives at the nearest robot; without layer 1, R5 alone answers it.
+
+    Where it is faster than the robots, the fleet file says so.
+    """
+    defence, control = "R5 growth", Defences(growth=False)
+    if layer1:
+        defence, control = ("shield", Defences(shield=False)) if speed <= 1 else ("stated speed", Defences(told=False))
     return Row(
         f"hunter {speed:g}" + ("" if layer1 else ", R5 alone"),
         f"an untrusted body at {speed:g} of the robots' speed" + ("" if layer1 else ", without layer 1"),
         None,
-        "shield" if layer1 else "R5 growth",
-        Defences(shield=False) if layer1 else Defences(growth=False),
+        defence,
+        control,
         Effect.CONTACT,
         hunter_speed=speed,
-        claims=speed <= 1,
         layer1=layer1,
     )

@@ -31,6 +31,7 @@ class Defences:
     challenge: bool = True  # a new process must answer a challenge before its messages count
     takeover: bool = True  # a new process of a peer must answer a message sent after the old one fell silent
     in_space: bool = True  # a robot brakes if another one reserves or requests its space
+    told: bool = True  # the fleet file states how fast an untrusted body may be
     growth: bool = True  # rule R5: an untrusted body may have moved at its highest speed since its sighting
     shield: bool = True
 
