@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class CflibFlight:
     """Times of measurement and arrival of each sample [s]."""
     codes: set[str] = field(default_factory=set)  # all faults seen
     states: set[int] = field(default_factory=set)  # states of the vehicle's supervisor that were seen
-    stall_s: float = 0.0  # longest gap between two observations, a measure of machine load
+    stall_s: float = 0.0  # longest gap between two observations since the start, a measure of machine load
     _ends: threading.Event = field(default_factory=threading.Event)
 
     def wait(self, until: Callable[[], bool], within_s: float, every_s: float = _LOOK_S) -> float | None:
@@ -45,6 +46,12 @@ class CflibFlight:
                 return passed_s
             time.sleep(every_s)
         return None
+
+    @property
+    def longest_stall_s(self) -> float:
+        """Return for how long the process or the stream of samples stood still at most [s]."""
+        received_s = [received_s for _, received_s in self.stamps]
+        return max([self.stall_s, *(later - earlier for earlier, later in pairwise(received_s))])
 
     def look(self) -> None:
         """Record faults and the state of the vehicle."""
@@ -79,7 +86,6 @@ class CflibFlight:
         self.codes.clear()
         self.states.clear()
         self.stamps.clear()
-        self.stall_s = 0.0
         return self
 
     def lands(self, within_s: float = 12.0) -> bool:

@@ -15,25 +15,42 @@ from testudo_hardware.spec import load_robot
 cflib = pytest.importorskip("cflib", reason="the extra crazyflie is not installed")
 
 
+_STALL_S = 0.25  # half of the silence after which the vehicle stops following set-points
+_ATTEMPTS = 3
+
+
 def test_it_connects_streams_flies_and_lands():
+    """In real time: repeated where the machine stalled."""
     from testudo_crazyflie.cflib_flight import fly_with_cflib
+
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        with fly_with_cflib() as flight:
+            try:
+                _fly_and_land(flight)
+                break
+            except AssertionError as error:
+                if flight.longest_stall_s < _STALL_S or not attempts_left:
+                    stall = f"longest stall {flight.longest_stall_s:.2f} s"
+                    raise AssertionError(f"{stall}, states {sorted(flight.states)}, {flight.codes}") from error
+
+
+def _fly_and_land(flight):
     from testudo_crazyflie.firmware.firmware_supervisor import State
 
-    with fly_with_cflib() as flight:
-        flight.climb()
-        before, start = flight.set_points, flight.position
-        flight.command = (0.4, 0.0, 0.0)
-        flight.wait(lambda: False, 2.0)
-        assert len(flight.stamps) > 20, "log packets"
-        assert flight.set_points - before > 10, "set-points"
-        assert 0.4 < (flight.position - start)[0] < 1.2
-        assert flight.codes == {""}
-        with pytest.raises(WireError, match="expected 3 finite numbers"):
-            flight.radio.send(CommandReading(0.0, (float("nan"), 0.0, 0.0)))
-        assert not flight.ask(FlightAct.LAND, 0.04, 1.5)
-        assert flight.lands()
-        assert State.LEVEL_OUT not in flight.states
-        assert flight.wait(lambda: flight.phase == LinkPhase.GROUND, 3.0) is not None
+    flight.climb()
+    before, start = flight.set_points, flight.position
+    flight.command = (0.4, 0.0, 0.0)
+    flight.wait(lambda: False, 2.0)
+    assert len(flight.stamps) > 20, "log packets"
+    assert flight.set_points - before > 10, "set-points"
+    assert 0.4 < (flight.position - start)[0] < 1.2
+    assert flight.codes == {""}
+    with pytest.raises(WireError, match="expected 3 finite numbers"):
+        flight.radio.send(CommandReading(0.0, (float("nan"), 0.0, 0.0)))
+    assert not flight.ask(FlightAct.LAND, 0.04, 1.5)
+    assert flight.lands()
+    assert State.LEVEL_OUT not in flight.states
+    assert flight.wait(lambda: flight.phase == LinkPhase.GROUND, 3.0) is not None
 
 
 def test_an_emergency_reaches_the_motors():
