@@ -10,7 +10,7 @@ place, whatever is delayed or lost, is proven in docs/shield.md; silence decides
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from testudo_deploy.contract.messages import PeerMessage, SegmentEnds, SuspectedPeer
+from testudo_deploy.contract.messages import PeerMessage, SuspectedPeer
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,6 @@ class NewestMessage:
     received_s: float
     acknowledged: int
     """Number of the newest message of this process of the robot that the peer had received; -1 for none."""
-
-
-@dataclass(frozen=True)
-class ExcusedPeer:
-    """The newest reservations that a majority knows of a peer that need not answer."""
-
-    reserved_segment_world: SegmentEnds
-    requested_segment_world: SegmentEnds
 
 
 class FailureDetector:
@@ -57,13 +49,13 @@ class FailureDetector:
 
     def excused(
         self, suspected: Mapping[str, SuspectedPeer], newest: Mapping[str, NewestMessage]
-    ) -> dict[str, ExcusedPeer]:
-        """Return the suspected peers without whose answer this robot may proceed.
+    ) -> dict[str, SuspectedPeer]:
+        """Return the suspected peers without whose answer this robot may proceed, with the newest known of each.
 
         ``newest`` are messages of trusted peers. Those of suspected peers do not count, since their acknowledgements
         may not be needed; nor does a report of another process of the suspected peer.
         """
-        found: dict[str, ExcusedPeer] = {}
+        found: dict[str, SuspectedPeer] = {}
         for peer, own in suspected.items():
             reports = {
                 member: report
@@ -74,8 +66,7 @@ class FailureDetector:
                 and report.epoch == own.epoch
             }
             if self._is_majority({self._robot, *reports}):
-                known = max((own, *reports.values()), key=lambda report: report.sequence)
-                found[peer] = ExcusedPeer(known.reserved_segment_world, known.requested_segment_world)
+                found[peer] = max((own, *reports.values()), key=lambda report: report.sequence)
         return found
 
     def _is_majority(self, voters: set[str]) -> bool:

@@ -194,7 +194,8 @@ class PeerTracker:
         """
         newest = [self._newest.get(peer) for peer in self.peers]
         count, lost = len(newest), np.array([peer in self.lost for peer in self.peers], bool)
-        excused = self._detector.excused(self.suspected(now_s, silence_s), self._trusted())
+        trusted = self._trusted()
+        excused = self._detector.excused(self._detector.suspected(trusted, now_s, silence_s), trusted)
 
         def segments(name: str) -> np.ndarray:
             values = [
@@ -257,4 +258,4 @@ def left_reserved_segments(
     moving_s = xp.where(
         stays_in_reserved_segments(peers, age_s, space.silence_s), seen_age_s, xp.maximum(seen_age_s, age_s)
     )
-    return ~(distance <= space.lane_m + space.tube_error_m + space.noise_m + speed_m_s * moving_s)
+    return ~(distance <= space.segment_reach_m + space.noise_m + speed_m_s * moving_s)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from testudo_deploy.guard.own_segment import OwnSegment
+from testudo_deploy.guard.segment_distance import Point, segment_distance_m
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 
@@ -26,8 +27,6 @@ _SLACK_S = 0.02
 """By so much time at its present speed a command may brake later than at once. It is less than a command is held, so
 that a robot at rest cannot creep closer with it."""
 _SLOW_M_S, _SLOW_RAD_S = 1e-9, 1e-9
-
-Point = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,7 @@ class KeepOut:
         """Return the distance of a point (D,) from its surface; zero or below inside."""
         if self.half_size_m:
             return self._box_distance_m(point)
-        along = [b - a for a, b in zip(self.start_world, self.end_world, strict=True)]
-        offset = [p - a for p, a in zip(point, self.start_world, strict=True)]
-        square = sum(a * a for a in along)
-        share = min(max(sum(a * o for a, o in zip(along, offset, strict=True)) / square, 0.0), 1.0) if square else 0.0
-        return math.hypot(*(o - share * a for a, o in zip(along, offset, strict=True))) - self.radius_m
+        return segment_distance_m(self.start_world, self.end_world, point) - self.radius_m
 
     def _box_distance_m(self, point: Point) -> float:
         offset = [p - c for p, c in zip(point, self.start_world, strict=True)]
@@ -94,7 +89,7 @@ class CommandChecks:
 
         Args:
             spec: the robot.
-            bounds: where its centre may be; None is a world without walls, in which no pose is needed.
+            bounds: where its centre may be; None is a world without walls.
             oldest_pose_s: the greatest age of a pose.
             lands: the robot leaves its arena downwards when it lands: its floor is not checked.
             segment: what the robot announces to its peers; None: not checked.

@@ -35,7 +35,7 @@ def guard_bounds(spec: RobotSpec, arena: Arena) -> Bounds:
 def segment_limits(spec: RobotSpec) -> SegmentLimits:
     """Return how far a robot may be from its segment: as far as its peers expect."""
     space = stop_tube_parameters(spec)
-    return SegmentLimits(space.lane_m + space.tube_error_m, space.height_ratio)
+    return SegmentLimits(space.segment_reach_m, space.height_ratio)
 
 
 def _keep_out(obstacle: Obstacle) -> KeepOut:

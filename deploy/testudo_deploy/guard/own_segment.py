@@ -6,14 +6,13 @@ as reserved in the same tick as the first command that uses it, and the command 
 requested segment may be used, but not those of two different announcements without a reserved one between them.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testudo_deploy.contract.messages import PeerMessage, SegmentEnds
+from testudo_deploy.guard.segment_distance import Point, segment_distance_m
 
 SILENT_S = 1.0  # without an announcement for this time the robot may not move
-Point = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -66,17 +65,16 @@ class OwnSegment:
         return False
 
     def _stays(self, segment: SegmentEnds, path: Sequence[Point], decided: Sequence[Point], slack_m: float) -> bool:
-        allowed_m = max(self._limits.radius_m, max(self._off_m(segment, place) for place in decided) + slack_m)
-        return all(self._off_m(segment, place) <= allowed_m for place in path)
+        first, last = map(self._scaled, segment)
 
-    def _off_m(self, segment: SegmentEnds, place: Point) -> float:
-        """Return the distance of a place from a segment's middle line, heights scaled."""
-        first, last, point = (self._scaled(values) for values in (*segment, place))
-        along = [b - a for a, b in zip(first, last, strict=True)]
-        offset = [p - a for p, a in zip(point, first, strict=True)]
-        square = sum(a * a for a in along)
-        share = min(max(sum(a * o for a, o in zip(along, offset, strict=True)) / square, 0.0), 1.0) if square else 0.0
-        return math.hypot(*(o - share * a for a, o in zip(along, offset, strict=True)))
+        def off_m(place: Point) -> float:
+            return segment_distance_m(first, last, self._scaled(place))
 
-    def _scaled(self, values: Sequence[float]) -> list[float]:
-        return [*values[:2], *(height / self._limits.height_ratio for height in values[2:])]
+        path_m = [off_m(place) for place in path]
+        if all(way_m <= self._limits.radius_m for way_m in path_m):
+            return True
+        allowed_m = max(map(off_m, decided)) + slack_m
+        return all(way_m <= allowed_m for way_m in path_m)
+
+    def _scaled(self, place: Point) -> Point:
+        return (*place[:2], *(height / self._limits.height_ratio for height in place[2:]))

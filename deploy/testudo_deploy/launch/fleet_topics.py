@@ -249,7 +249,7 @@ def _guard(fleet: Fleet, robot: str) -> Interfaces:
     if sensor.transform_topic:
         poses.append(absolute(sensor.transform_topic, robot))
     subscribed += poses
-    optional = [] if CommandWire(robot, own.spec, own.link.profile).needs_place else poses  # for an arena only
+    optional: list[str] = []
     if own.scan is not None:
         subscribed.append(absolute(own.scan.topic, robot))
     if own.has_flight_phases:
@@ -258,7 +258,7 @@ def _guard(fleet: Fleet, robot: str) -> Interfaces:
         services.append("motors_off")
     if fleet.estop_heartbeat_s:
         subscribed.append(HEARTBEAT_TOPIC)
-        optional = [*optional, HEARTBEAT_TOPIC]  # not in lock-step
+        optional.append(HEARTBEAT_TOPIC)  # not in lock-step
     return _interfaces(published, subscribed, [f"/{robot}/guard/{service}" for service in services], optional=optional)
 
 

@@ -217,13 +217,10 @@ def _nearest_on_lines(
 
 
 def _nearest_in_space(target: Array, normals: Array, bounds: Array, together: bool) -> Array:
-    """Return the nearest point (3, ...); anything where there is none."""
+    """Return the nearest point (3, ...) for normals of length one; anything where there is none."""
     xp = array_namespace(target)
-    square = sum_terms([normals[d, ...] ** 2 for d in range(3)])
-    length = xp.sqrt(xp.where(square > _VOID**2, square, 1.0))
-    unit = normals / length[None, ...]
-    foot = (bounds / length)[None, ...] * unit
-    first, second = _plane_basis(unit)
+    foot = bounds[None, ...] * normals
+    first, second = _plane_basis(normals)
 
     # every row j (axis 1) seen in plane k (axis 2), with coordinates centred on its point nearest to zero
     def in_plane(vector: Array) -> Array:

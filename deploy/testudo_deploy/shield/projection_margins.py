@@ -12,10 +12,10 @@ from typing import Any
 from testudo_deploy.shield.margin_terms import (
     MarginTerm,
     coast_drift_m,
-    stop_tube_terms,
     stopping_way_m,
     velocity_error_m,
 )
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion.motion_model import turn_slip_m_s
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
@@ -120,8 +120,8 @@ def _wall_margin(spec: RobotSpec, use_s: float) -> float:
         + _model_error(spec)
         + use_s * (_held_arc(spec) + turn_slip_m_s(spec))
     )
-    error = sum(term.value_m for term in stop_tube_terms(spec))
-    return max(projected, spec.body_radius_m + error + 2 * spec.position_error_m)
+    space = stop_tube_parameters(spec)
+    return max(projected, space.wall_m + space.noise_m)
 
 
 def _direction_factor(certain_m: float, uncertain_m: float, use_m: float) -> float:

@@ -42,6 +42,11 @@ class StopTubeParameters:
     """Heights between robots count 1/this (`geometry.z_scaled`): in segments, clearances and distances."""
     sample_ticks: int = 1  # control ticks from one point of a tube to the next
 
+    @property
+    def segment_reach_m(self) -> float:
+        """Return the largest distance of a body's centre from the middle line of its reserved segment."""
+        return self.lane_m + self.tube_error_m
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
         return asdict(self) | {"terms": [asdict(term) for term in self.terms]}

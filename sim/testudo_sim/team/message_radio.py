@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
-from testudo_sim.team.fault_schedule import FALSE_SENDER, Faults
+from testudo_sim.team.fault_schedule import FALSE_SENDER, FIELDS, Faults
 from testudo_sim.team.suspicions import Suspicions, by_receiver, excused, suspects
 
 
@@ -72,12 +72,12 @@ def exchange(
         silent_ticks: silence after which a robot suspects a peer.
     """
     slots = radio.sent.shape[0]
-    suspected = suspects(radio.silence, radio.acknowledged, silent_ticks)
-    reports = radio.suspicions.sent.at[tick % slots].set(jnp.where(suspected, radio.heard, NOTHING_HEARD))
     place = tick % slots
+    suspected = suspects(radio.silence, radio.acknowledged, silent_ticks)
+    reports = radio.suspicions.sent.at[place].set(jnp.where(suspected, radio.heard, NOTHING_HEARD))
     sent = radio.sent.at[place].set(announcement)
     last = (jnp.arange(sends.shape[0]) == sends.shape[0] - 1)[:, None]
-    pretends = last & (faults.hostile_kind == FALSE_SENDER) & faults.false_fields[4]
+    pretends = last & (faults.hostile_kind == FALSE_SENDER) & faults.false_fields[FIELDS.index("acknowledged")]
     sent_heard = radio.sent_heard.at[place].set(jnp.where(pretends, tick.astype(jnp.float32), radio.heard))
     on_air = radio.on_air.at[place].set(sends)
     delay_key, loss_key = jax.random.split(key)

@@ -35,7 +35,7 @@ def test_a_lag_beyond_the_interval_slows_the_robot():
     slow = [record for record in records if record.caution]
     assert slow
     assert drive.loop.warning.startswith(("assumption_lag: ", "assumption_delay: "))
-    # the monitor of actuators, which stays, may stop it for good
+    # the actuation monitor may stop it permanently
     assert {record.reason.partition(":")[0] for record in records} <= {"", "no_response"}
     for record in slow:
         most_m_s, more_m = record.caution

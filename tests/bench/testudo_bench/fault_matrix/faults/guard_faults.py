@@ -20,6 +20,21 @@ _REACHES_S, _REPEATS_S = 30.0, 3.0
 _HEARTBEAT_S = 1.0
 
 
+def _drive_until_refused(harness: FleetHarness, code: str) -> None:
+    """Start all robots; return some seconds after every guard refused a command for a reason.
+
+    Raises:
+        HarnessError: a robot cannot be started, or its guard refuses nothing.
+    """
+    names, heard = harness.fleet.names, harness.observer.robots
+    for name in names:
+        harness.bring_up(name)
+    for name in names:
+        found = f"the guard of {name} did not refuse a command"
+        harness.wait(lambda name=name: heard[name].guard_code == code, found, _REACHES_S)
+    time.sleep(_REPEATS_S)  # the policy tries again once a second
+
+
 def past_the_shield(folder: Path) -> FaultFinding:
     """Every policy's process sends its nominal command, straight at the wall: each guard brakes from its own pose."""
     folder.mkdir(parents=True)
@@ -27,14 +42,9 @@ def past_the_shield(folder: Path) -> FaultFinding:
     with FleetHarness(folder, fleet, module=_UNSHIELDED) as harness:
         heard = harness.observer.robots
         try:
-            for name in fleet.names:
-                harness.bring_up(name)
-            for name in fleet.names:
-                found = f"the guard of {name} did not refuse a command"
-                harness.wait(lambda name=name: heard[name].guard_code == "arena", found, _REACHES_S)
+            _drive_until_refused(harness, "arena")
         except HarnessError as error:
             return FaultFinding(False, None, str(error))
-        time.sleep(_REPEATS_S)  # the policy tries again once a second
         radius_m = fleet.robots[0].spec.body_radius_m
         farthest_m = max(reading.position_world[0] for name in fleet.names for _, reading in heard[name].truth)
     left_m = _WALLED.high_world[0] - radius_m - farthest_m
@@ -49,14 +59,9 @@ def past_the_segment(folder: Path) -> FaultFinding:
     with FleetHarness(folder, fleet, module=_UNRESERVED) as harness:
         heard, farthest_m = harness.observer.robots, 0.0
         try:
-            for name in fleet.names:
-                harness.bring_up(name)
-            for name in fleet.names:
-                found = f"the guard of {name} did not refuse a command"
-                harness.wait(lambda name=name: heard[name].guard_code == "segment", found, _REACHES_S)
+            _drive_until_refused(harness, "segment")
         except HarnessError as error:
             return FaultFinding(False, None, str(error))
-        time.sleep(_REPEATS_S)  # the policy tries again once a second
         for name, limit_m in limits.items():
             truth = [reading.position_world for _, reading in heard[name].truth]
             farthest_m = max(farthest_m, max(math.dist(place, truth[0]) for place in truth) - limit_m)
@@ -85,6 +90,7 @@ ROWS = (
         past_the_shield,
         fleet="none",
     ),
+    FaultRow(34, "the station is lost", "brake, latched", _HEARTBEAT_S, station_lost, fleet="none"),
     FaultRow(
         35,
         "the policy's process drives out of its reserved segment",
@@ -93,5 +99,4 @@ ROWS = (
         past_the_segment,
         fleet="none",
     ),
-    FaultRow(34, "the station is lost", "brake, latched", _HEARTBEAT_S, station_lost, fleet="none"),
 )

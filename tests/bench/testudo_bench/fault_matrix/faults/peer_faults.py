@@ -76,7 +76,7 @@ def _stays_in_its_segment(harness: FleetHarness, name: str, fault_s: float) -> F
     harness.wait(lambda: lately_m() < _AT_REST_M, f"{name} did not come to rest", _WATCH_S)
     place = np.array(harness.observer.place(name))
     off_m = min(float(point_distance(place, *map(np.array, segment))) for segment in segments if segment is not None)
-    inside = off_m <= space.lane_m + space.tube_error_m
+    inside = off_m <= space.segment_reach_m
     return FaultFinding(
         inside, None, f"{1000 * off_m:.0f} mm from the centre line of its segment, {1000 * lately_m():.0f} mm in 0.5 s"
     )
