@@ -76,6 +76,16 @@ class _NoShield(Shield):
         return self._unchecked(inputs.stop, nominal_world), own
 
 
+@dataclass(frozen=True)
+class _Layer1(Shield):
+    """Layer 1 alone."""
+
+    def step(
+        self, inputs: ShieldInputs, own: ReservedSpace, nominal_world: np.ndarray, number: np.ndarray
+    ) -> tuple[ShieldResult, ReservedSpace]:
+        return self.layer1(inputs.stop, inputs.table, nominal_world), own
+
+
 class _EagerTracker(PeerTracker):
     """Takes every new process of a peer at once: the control of the rule for a take-over."""
 
@@ -88,8 +98,11 @@ class _Loop(ControlLoop):
 
     _looks = True
 
-    def take_out(self, defences: Defences, *, layer1: bool) -> None:
-        self._shield, self._looks = replace(self._shield, project=layer1), defences.in_space
+    def take_out(self, defences: Defences, *, layer1: bool, reserves: bool) -> None:
+        self._shield, self._looks = replace(self._shield, project=layer1), defences.in_space and reserves
+        if not reserves:
+            own = self._shield
+            self._shield = _Layer1(own.model, own.parameters, own.space, own.arena)
         if not defences.takeover:
             self._peers.__class__ = _EagerTracker
         if not defences.shield:
@@ -117,6 +130,7 @@ class FleetWorld:
     hunted: bool
     untrusted_speed_m_s: float
     layer1: bool
+    reserves: bool
 
 
 class RobotProcesses:
@@ -159,7 +173,7 @@ class RobotProcesses:
             epoch=f"{name}-{world.random.integers(1 << 60):x}",
             untrusted=dict.fromkeys(hunters, world.untrusted_speed_m_s),
         )
-        self.loop.take_out(world.defences, layer1=world.layer1)
+        self.loop.take_out(world.defences, layer1=world.layer1, reserves=world.reserves)
         self.supervisor = Supervisor(now_s=self.clock_s())
         process = Process(world.network, f"{name}/policy")
         self._say_command = process.publisher(f"/{name}/cmd_vel_policy")
@@ -173,7 +187,7 @@ class RobotProcesses:
     def _begin_guard(self) -> None:
         world, name, spec = self._world, self.name, self._world.spec
         self.guard = CommandGuard(dimension=spec.dimension, dead_man_s=spec.dead_man_s)
-        self._segment = OwnSegment(segment_limits(spec)) if world.defences.shield else None
+        self._segment = OwnSegment(segment_limits(spec)) if world.defences.shield and world.reserves else None
         arena = world.contract.arena
         self._checks = CommandChecks(
             spec,

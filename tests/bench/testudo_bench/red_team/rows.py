@@ -33,12 +33,15 @@ class Row:
     begins_s: tuple[float, float] = (0.0, 1.5)
     """The intruder begins at a moment between these; at 0 it is there before the robots speak."""
     message_s: float = 0.06  # greatest delay of announcements
+    reserves: bool = True
+    """Without it layer 1 alone keeps robots apart, so that a control shows what a lie about places does."""
     layer1: bool = True
     """Without it reservations alone keep robots apart, so that a control shows what a lie about them does."""
 
 
 HUNTERS = (1.0, 1.5, 2.0)  # speeds of the hunter, of the top speed of the robots
 _NO_KEY = Defences(key=False)
+_OF_RESERVATIONS = ("reserved segment", "requested segment", "acknowledgement")
 _CONTROLS = {
     "epoch": Defences(key=False, takeover=False),
     "requested segment": Defences(key=False, in_space=False),
@@ -46,7 +49,7 @@ _CONTROLS = {
 }
 """Where a second defence holds without codes, it is out as well."""
 _LIES = {
-    "place": Effect.STANDS,
+    "place": Effect.CONTACT,
     "reserved segment": Effect.CONTACT,
     "requested segment": Effect.CONTACT,
     "acknowledgement": Effect.CONTACT,
@@ -118,8 +121,9 @@ def _false(field: str) -> Row:
         "code",
         _CONTROLS.get(field, _NO_KEY),
         effect,
-        message_s=0.3 if effect is Effect.CONTACT else 0.06,
-        layer1=effect is not Effect.CONTACT,
+        message_s=0.3 if field in _OF_RESERVATIONS else 0.06,
+        layer1=field not in _OF_RESERVATIONS,
+        reserves=field != "place",
     )
 
 
@@ -130,7 +134,9 @@ def _hunter(speed: float, *, layer1: bool) -> Row:
     """
     defence, control = "R5 growth", Defences(growth=False)
     if layer1:
-        defence, control = ("shield", Defences(shield=False)) if speed <= 1 else ("stated speed", Defences(told=False))
+        defence, control = (
+            ("shield", Defences(shield=False)) if speed < HUNTERS[-1] else ("stated speed", Defences(told=False))
+        )
     return Row(
         f"hunter {speed:g}" + ("" if layer1 else ", R5 alone"),
         f"an untrusted body at {speed:g} of the robots' speed" + ("" if layer1 else ", without layer 1"),
