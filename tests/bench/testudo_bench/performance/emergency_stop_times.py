@@ -201,6 +201,8 @@ class _Fleet:
         tty.setraw(device)
         self.processes = FleetProcesses(with_button(plan_of(self.fleet, folder / "run"), os.ttyname(device)))
         self.guards = _Guards()
+        self._clients: dict[str, Any] = {}
+        """By service; to find a service takes longer than to call it."""
 
     @contextmanager
     def driving(self) -> Iterator[None]:
@@ -274,13 +276,14 @@ class _Fleet:
         self.listener.listen(_DRIVING_S)
 
     def _call(self, service: str, kind: Any, request: Any) -> None:
-        client = self.listener.node.create_client(kind, service)
+        client = self._clients.get(service)
+        if client is None:
+            client = self._clients[service] = self.listener.node.create_client(kind, service)
         end_s = time.monotonic() + 1.0
         while not client.service_is_ready() and time.monotonic() < end_s:
             self.listener.listen(_STEP_S)
         future = client.call_async(request)
         self.listener.listen(1.0, enough=future.done)
-        self.listener.node.destroy_client(client)
 
 
 def _idle_s() -> float:

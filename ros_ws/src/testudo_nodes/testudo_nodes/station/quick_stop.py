@@ -247,7 +247,6 @@ class _NodePort:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run `testudo estop` from the words of the command line, or the whole program; return the exit status."""
-    gc.disable()  # a short program
     words = sys.argv[1:] if words is None else words
     is_debugged = os.environ.get("TESTUDO_DEBUG", "0") not in ("", "0")
     order = order_of(words[1:]) if words[:1] == ["estop"] and not is_debugged else None
@@ -255,6 +254,7 @@ def main(words: Sequence[str] | None = None) -> int:
         from testudo_deploy import cli  # noqa: PLC0415 -- the imports of which this start does without
 
         return cli.main(words)
+    gc.disable()  # imports leave much that is never freed
     try:
         return stop(order)
     except TestudoError as error:
@@ -263,6 +263,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("testudo: stopped by Ctrl-C.\n")
         return _INTERRUPTED
+    finally:
+        gc.enable()
 
 
 if __name__ == "__main__":
