@@ -195,7 +195,7 @@ REFUSED = {
         (
             "'chess' is not known; known are drone_identify, drones, estop, faults, fleet, "
             "gpu, identify, import, improve, kills, learning, lossy, mutants, projection, "
-            "radio, replay, robot, shield, sim, tiers"
+            "radio, redteam, replay, robot, shield, sim, tiers"
         ),
     ),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
