@@ -172,6 +172,8 @@ class _Guards:
 
     codes: dict[str, tuple[str, float]] = field(default_factory=dict)  # code of the guard, and arrival [s]
     modes: dict[str, str] = field(default_factory=dict)
+    sentences: dict[str, str] = field(default_factory=dict)
+    """What each policy says of its mode."""
     passed_s: dict[str, float] = field(default_factory=dict)  # the newest report that commands pass
     stopped_s: dict[str, float] = field(default_factory=dict)  # first report of the emergency stop
 
@@ -183,7 +185,7 @@ class _Guards:
             self.stopped_s.setdefault(robot, received_s)
 
     def on_mode(self, robot: str, sentence: str, values: dict[str, str], received_s: float) -> None:
-        self.modes[robot] = values.get("mode", "")
+        self.modes[robot], self.sentences[robot] = values.get("mode", ""), sentence
 
     def on_battery(self, robot: str, share: float, voltage_v: float) -> None:
         pass
@@ -272,7 +274,9 @@ class _Fleet:
         self.guards.passed_s.clear()
         while not self.guards.have_driven(names):
             if time.monotonic() > end_s:
-                raise _NotDrivingError(f"modes {self.guards.modes}, guards {self.guards.codes}")
+                raise _NotDrivingError(
+                    f"modes {self.guards.modes}, policies {self.guards.sentences}, guards {self.guards.codes}"
+                )
             with StopClients(self.processes.domain_id, RELEASE, local=True) as residents:
                 residents.listen(_STEP_S, enough=lambda residents=residents: residents.complete)
             self._level.publish(Bool(data=False))
