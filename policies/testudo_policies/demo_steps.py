@@ -92,6 +92,7 @@ def evaluate_step(
         config.team_size,
         obstacles=components.obstacles,
         yaw_rate_limit=components.agent.yaw_rate_limit,
+        tracking=components.environment.team.tracking,
     )
     policy = jax.jit(components.agent.policy(trained.parameters))
     environments = [environment]

@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from testudo_deploy.contract.contract import COMMAND_TYPE, VELOCITY_YAW_RATE
+from testudo_deploy.contract.contract import COMMAND_TYPE, VELOCITY_YAW_RATE, WAYPOINT
 from testudo_hardware.strict_files import OPTIONAL
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_sim.physics_choice import Form, Impl, PhysicsChoice, Tier
 
-Commanded = Literal["velocity", "velocity_yaw_rate"]
+Commanded = Literal["velocity", "velocity_yaw_rate", "waypoints"]
+_COMMAND_TYPES = {"velocity": COMMAND_TYPE, "velocity_yaw_rate": VELOCITY_YAW_RATE, "waypoints": WAYPOINT}
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class TrainConfig:
     team_size: int = 4  # robots in a world
     command: Commanded = field(default="velocity", metadata=OPTIONAL)
     """What the policy commands: a velocity (drones hold their heading), or for drones also a yaw rate, with which they
-    learn to face the goal."""
+    learn to face the goal; or, at each decision, one of the way-points of the Robotarium suite: to stay, or a step
+    along an axis."""
     facing_price: float = field(default=0.25, metadata=OPTIONAL)
     """With `--command velocity_yaw_rate`: reward lost per second while a drone's heading is perpendicular to the
     direction of its goal; twice that while it faces away."""
@@ -79,7 +81,7 @@ class TrainConfig:
     @property
     def command_type(self) -> str:
         """Return the command type of the contract."""
-        return VELOCITY_YAW_RATE if self.command == "velocity_yaw_rate" else COMMAND_TYPE
+        return _COMMAND_TYPES[self.command]
 
     @property
     def updates(self) -> int:

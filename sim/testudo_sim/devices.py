@@ -13,8 +13,9 @@ from typing import Any
 import jax
 
 from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState
-from testudo_deploy.shield.deadlock_resolution import DeadlockState
+from testudo_deploy.shield.deadlock_resolution import DeadlockState, ResolvedVelocity
 from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace
+from testudo_deploy.shield.right_of_way import RightOfWay
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint
 
@@ -89,6 +90,7 @@ def _text(path: str) -> str:
 for _type in (
     BrakeMonitorState,
     DeadlockState,
+    ResolvedVelocity,
     LagResponse,
     MotionState,
     PeerTable,
@@ -96,5 +98,6 @@ for _type in (
     PeerReservations,
     ShieldResult,
     StoppingPoint,
+    RightOfWay,
 ):
     jax.tree_util.register_dataclass(_type)

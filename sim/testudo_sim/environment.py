@@ -14,7 +14,7 @@ from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.physics.scene import Scene
 from testudo_sim.physics.world_parameters import WorldParameters, draw_parameters
-from testudo_sim.scenarios.scenario import Scenario, StartState, TaskScoring
+from testudo_sim.scenarios.scenario import PEER, Scenario, StartState, TaskScore, TaskScoring
 from testudo_sim.team.message_radio import by_slot
 from testudo_sim.team.team_tick import SimulatedTeam, start, tick, true_table
 
@@ -27,6 +27,7 @@ class WorldState:
     team: Any  # `TeamState`, or the state of a deployed team
     task: Any  # state of the scenario
     elapsed: jax.Array  # (E,) int: decisions since the start
+    random: jax.Array  # (2, E) integers: the random keys of the course of the task, as plain data
 
 
 @jax.tree_util.register_dataclass
@@ -96,7 +97,7 @@ class Environment:
         """Return the start of one world for each key (E,)."""
         begin, parameters = self.draw_start(keys)
         state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
-        return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32))
+        return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32), task_random(keys))
 
     def draw_start(self, keys: jax.Array) -> tuple[StartState, WorldParameters]:
         """Return start and dynamics of one world for each key (E,)."""
@@ -118,7 +119,7 @@ class Environment:
             stop,
             state.team.table,
             self.team.shield.hold_s,
-            self.scenario.signals(state.task, self.scene(state)),
+            self.task_signals(state),
         )
         return {name: to_batch(value) for name, value in named.items()}
 
@@ -128,15 +129,17 @@ class Environment:
         motion = scene.robots
         stop = self.team.model.stopping_point(motion)
         table = true_table(stop, state.team.announced[0])
-        task = self.scenario.signals(state.task, scene)
+        task = self.task_signals(state)
         named = policy_signals(motion, stop, table, self.team.shield.hold_s, task)
-        named |= {f"neighbour_{name}": by_slot(value) for name, value in task.items()}
+        own = {name: value for name, value in task.items() if value.ndim == _OWN_AXES}
+        named |= {f"{PEER}{name}": by_slot(value) for name, value in own.items()}
         return {name: to_batch(value) for name, value in named.items()}
 
-    def next_task(self, task: Any) -> Any:
-        """Return the state of the task a decision later; a scenario whose task moves has a method `moved`."""
-        moved = getattr(self.scenario, "moved", None)
-        return task if moved is None else moved(task)
+    def task_signals(self, state: WorldState) -> dict[str, jax.Array]:
+        """Return the task signals by name: own (C, N, E), of entities and peers (C, K, N, E)."""
+        named = dict(self.scenario.signals(state.task, self.scene(state)))
+        peers = [signal.name for signal in self.scenario.task_signals if signal.name.startswith(PEER)]
+        return named | {name: by_slot(named[name.removeprefix(PEER)]) for name in peers}
 
     def scene(self, state: WorldState) -> Scene:
         """Return the true state of each world."""
@@ -145,23 +148,32 @@ class Environment:
     def step(self, state: WorldState, nominal_world: jax.Array, key: jax.Array) -> tuple[WorldState, StepResult]:
         """Hold the nominal velocities (E, N, D) [m/s] for one decision; finished worlds restart.
 
-        Where the team turns, a yaw rate [rad/s] is the last number of each.
+        Where the team turns, a yaw rate [rad/s] is the last number of each; where it tracks way-points, they are those
+        [m].
         """
         tick_key, reset_key = jax.random.split(key)
         team_state, metrics = self.run_ticks(state.team, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)
-        before, after = (self.team.physics.scene(s.physics) for s in (state.team, team_state))
-        score = self.scoring.decision(state.task, before, after, metrics.change_m_s)
-        reward, terminated = score.reward, score.success
-        elapsed = state.elapsed + 1
+        ended, score = self.advance(state, team_state, metrics.change_m_s)
+        reward, terminated, elapsed = score.reward, score.success, ended.elapsed
         if self.contact_cost is not None:
             touched = metrics.contacts > 0
             reward, terminated = reward - self.contact_cost * touched, terminated | touched
         truncated = ((elapsed >= self.horizon) | score.broken) & ~terminated
-        ended = replace(state, team=team_state, task=self.next_task(state.task), elapsed=elapsed)
         fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]))
         done = terminated | truncated
         after_reset = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)
         return after_reset, StepResult(reward, terminated, truncated, metrics, ended)
+
+    def advance(self, state: WorldState, team_state: Any, change_m_s: jax.Array) -> tuple[WorldState, TaskScore]:
+        """Return the worlds after a decision, without any restart, and its score.
+
+        ``team_state`` is that of the team after the ticks of the decision, ``change_m_s`` (N, E) the mean change of its
+        commands.
+        """
+        before, after = (self.team.physics.scene(s.physics) for s in (state.team, team_state))
+        keys = jax.vmap(jax.random.fold_in)(jax.random.wrap_key_data(state.random.T), state.elapsed)
+        score = self.scoring.decision(state.task, before, after, change_m_s, keys)
+        return replace(state, team=team_state, task=score.task, elapsed=state.elapsed + 1), score
 
     def tick(self, state: Any, nominal_world: jax.Array, key: jax.Array) -> tuple[Any, ShieldResult]:
         """Return the team one simulation step later, and the result of the shield."""
@@ -211,6 +223,16 @@ class Environment:
             change_m_s=total.change_m_s / ticks,
             idle=jnp.all(moved < 0.01, axis=0),
         )
+
+
+_OWN_AXES = 3  # of a robot's own signal (C, N, E)
+_TASK_STREAM = 2  # random stream of the course of the task, beside those of start and dynamics
+
+
+def task_random(keys: jax.Array) -> jax.Array:
+    """Return `WorldState.random` (2, E) of worlds with these keys (E,)."""
+    own = jax.vmap(lambda key: jax.random.fold_in(key, _TASK_STREAM))(keys)
+    return jax.random.key_data(own).T
 
 
 def to_batch(value: jax.Array) -> jax.Array:

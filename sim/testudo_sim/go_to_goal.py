@@ -15,6 +15,7 @@ from testudo_deploy.contract.contract import (
     METADATA_KEY,
     VELOCITY_YAW_RATE,
     VERSION,
+    WAYPOINT,
     Contract,
     Signal,
     TestVector,
@@ -30,14 +31,22 @@ _DECISION_TICKS = 10
 
 
 def write_go_to_goal_policy(
-    path: Path, spec: RobotSpec, *, arena: Arena | None = None, team_size: int = 4, yaw_rate: float | None = None
+    path: Path,
+    spec: RobotSpec,
+    *,
+    arena: Arena | None = None,
+    team_size: int = 4,
+    yaw_rate: float | None = None,
+    waypoint: bool = False,
 ) -> Contract:
     """Write the policy of a robot and return its contract; with ``yaw_rate`` [rad/s] a drone turns permanently.
+
+    With ``waypoint`` it commands the goal as its way-point.
 
     Raises:
         ContractError: a yaw rate for a robot without yaw rates.
     """
-    kind = COMMAND_TYPE if yaw_rate is None else VELOCITY_YAW_RATE
+    kind = WAYPOINT if waypoint else COMMAND_TYPE if yaw_rate is None else VELOCITY_YAW_RATE
     contract = go_to_goal_contract(spec, arena=arena, team_size=team_size, command_type=kind)
     model = go_to_goal_model(contract, yaw_rate=yaw_rate or 0.0)
     contract = with_test_vector(contract, model)
@@ -80,6 +89,8 @@ def go_to_goal_model(
 ) -> onnx.ModelProto:
     """Return the graph: command = clip(goal - control point), with ``yaw_rate`` [rad/s] for commands that have one.
 
+    A way-point is the goal.
+
     A memory follows the ages of the neighbours.
     """
     limit = contract.command.limit / math.sqrt(contract.dimension)
@@ -88,6 +99,8 @@ def go_to_goal_model(
         helper.make_node("Sub", ["goal_world", "control_point_world"], ["offset"]),
         helper.make_node("Clip", ["offset", "low", "high"], ["wish" if turning else "command"]),
     ]
+    if contract.command.type == WAYPOINT:
+        nodes = [helper.make_node("Identity", ["goal_world"], ["command"])]
     constants = [
         helper.make_tensor("low", TensorProto.FLOAT, [], [-limit]),
         helper.make_tensor("high", TensorProto.FLOAT, [], [limit]),

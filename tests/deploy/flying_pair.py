@@ -183,7 +183,7 @@ class World:
     def copy(self):
         """Return a world that goes on from here by itself; what never changes is the same in both."""
         robots = [drone.robot for drone in self.drones]
-        fixed = [self.fleet, *(robot.loop._artefact for robot in robots), *(robot.spec for robot in robots)]
+        fixed = [self.fleet, *(robot.loop._policy._artefact for robot in robots), *(robot.spec for robot in robots)]
         return copy.deepcopy(self, {id(one): one for one in fixed})
 
     def tick(self, count=1):

@@ -12,7 +12,7 @@ from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.environment import Environment
 from testudo_sim.physics.scene import ContactCounts, Scene, count_contacts, least_separation
-from testudo_sim.scenarios.scenario import StartState
+from testudo_sim.scenarios.scenario import StartState, TaskStep
 from testudo_sim.team.team_tick import SimulatedTeam
 
 ARENA = Arena((-3.0, -2.0), (3.0, 2.0))
@@ -69,9 +69,10 @@ class Rails:
     def signals(self, task, scene) -> Mapping[str, jax.Array]:
         return {"goal_world": task}
 
-    def success(self, task, scene):
-        distance = jnp.sqrt(jnp.sum((task - scene.robots.position_world) ** 2, axis=0))
-        return jnp.all(distance < 0.12, axis=0)
+    def advance(self, task, before, after, keys):
+        distance = jnp.sqrt(jnp.sum((task - after.robots.position_world) ** 2, axis=0))
+        near = distance < 0.12
+        return TaskStep(task, {"near": 1.0 * near}, jnp.all(near, axis=0), {"near": jnp.sum(1.0 * near, axis=0)})
 
     def with_horizon(self, horizon_s):
         return replace(self, horizon_s=horizon_s)

@@ -11,7 +11,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
 ]
 
-DATA = (b"", b"x", b'{"schema": "testudo/peer/4"}', bytes(range(256)) * 5)
+DATA = (b"", b"x", b'{"schema": "testudo/peer/5"}', bytes(range(256)) * 5)
 
 
 @pytest.mark.parametrize("data", DATA)

@@ -16,7 +16,7 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.environment import Environment, to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels
-from testudo_sim.scenarios.scenario import StartState, make_scenario
+from testudo_sim.scenarios.scenario import StartState, TaskStep, make_scenario
 from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -43,12 +43,10 @@ class Line:
     def signals(self, task, scene):
         return {"mark": task[None]}
 
-    def rewards(self, task, before, after):
+    def advance(self, task, before, after, keys):
         way = after.robots.position_world[0] - before.robots.position_world[0]
-        return {"way": way, "tax": jnp.full(way.shape, -0.25)}
-
-    def success(self, task, scene):
-        return scene.robots.position_world[0, 0] > jnp.asarray(self.success_m)
+        there = after.robots.position_world[0, 0] > jnp.asarray(self.success_m)
+        return TaskStep(task, {"way": way, "tax": jnp.full(way.shape, -0.25)}, there)
 
 
 def environment_of(name="gritsbot_x", scenario=None, size=SIZE, **options):

@@ -91,7 +91,7 @@ def bench(
 
     Args:
         name: the benchmark, or `list`.
-        policy: policy file (robot, tiers).
+        policy: policy file (robot, tiers, shield).
         robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify, improve,
             lossy).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots

@@ -153,7 +153,8 @@ def _signals(contract: Contract) -> Table:
     limited = zip(form.limited_channels, command.limits, strict=True)
     limits = [f"{channel} {low:.6g} to {high:.6g}" for channel, (low, high) in limited]
     speed = [] if len(limits) == len(form.channels) else [f"at most {command.limit:.6g} m/s"]
-    made.caption = ", ".join((command.type, *speed, *limits))
+    gain = [f"velocity over distance {command.gain_per_s:.6g} 1/s"] if command.gain_per_s else []
+    made.caption = ", ".join((command.type, *gain, *speed, *limits))
     return made
 
 

@@ -1,9 +1,10 @@
-"""The command types of a policy: four types with their units, and the vehicles, links and shields that accept them.
+"""The command types of a policy: five types with their units, and the vehicles, links and shields that accept them.
 
 `control_point_velocity_world` is accepted by every robot, link and shield: the velocity of the control point in the
 world [m/s]; a drone holds its heading. `velocity_yaw_rate_world` adds the yaw rate of a drone as the last number of
 the policy's output. The shield checks only the velocity, since a drone keeps a space free that is symmetric about its
-axis.
+axis. `waypoint_world` is a place [m] to which the control point drives: at every control tick the tracking law of the
+contract (`WaypointTracking`) turns it into a velocity, which the shield checks and the link carries.
 
 The two others bypass the velocity controller of a drone. A policy file may contain them and simulation may use them; a
 robot refuses them: the shield checks velocities, and no stop-tube check bounds the motion under attitudes or thrusts.
@@ -20,15 +21,17 @@ from testudo_deploy.contract.contract import (
     COMMAND_TYPE,
     MOTOR_THRUSTS,
     VELOCITY_YAW_RATE,
+    WAYPOINT,
     Command,
     PolicyContractError,
 )
+from testudo_deploy.contract.waypoint_tracking import GAIN_PER_S, WaypointTracking
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import LinkProfile
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
 
-SHIELDED = (COMMAND_TYPE, VELOCITY_YAW_RATE)  # the types that the deployed shield checks
+SHIELDED = (COMMAND_TYPE, VELOCITY_YAW_RATE, WAYPOINT)  # the types that the deployed shield checks
 Limits = tuple[tuple[float, float], ...]
 
 
@@ -75,6 +78,7 @@ def _motor_bounds(spec: RobotSpec) -> Limits:
 
 FORMS: dict[str, CommandForm] = {
     COMMAND_TYPE: CommandForm(("x", "y", "z"), ("m/s", "m/s", "m/s"), "", lambda _: ()),
+    WAYPOINT: CommandForm(("x", "y", "z"), ("m", "m", "m"), "", lambda _: ()),
     VELOCITY_YAW_RATE: CommandForm(
         ("x", "y", "z", "yaw_rate"), ("m/s", "m/s", "m/s", "rad/s"), "heading", _yaw_rate_bounds, 1, "attitude"
     ),
@@ -89,7 +93,7 @@ FORMS: dict[str, CommandForm] = {
 
 
 def velocity_command(command_type: str, spec: RobotSpec) -> Command:
-    """Return the velocity command in the contract of a policy for this robot, with or without yaw rate.
+    """Return the command in the contract of a policy for this robot: a velocity, one with yaw rate, or a way-point.
 
     Raises:
         PolicyContractError: the robot does not accept it.
@@ -97,7 +101,8 @@ def velocity_command(command_type: str, spec: RobotSpec) -> Command:
     form = FORMS[command_type]
     limits = form.bounds(spec)
     check_vehicle(command_type, limits, spec, spec.name)
-    return Command(command_type, form.unit, spec.control_point_speed_m_s, limits)
+    gain_per_s = GAIN_PER_S if command_type == WAYPOINT else 0.0
+    return Command(command_type, form.unit, spec.control_point_speed_m_s, limits, gain_per_s)
 
 
 def turns(command: Command) -> bool:
@@ -105,8 +110,13 @@ def turns(command: Command) -> bool:
     return command.type == VELOCITY_YAW_RATE
 
 
+def tracking_of(command: Command) -> WaypointTracking | None:
+    """Return the tracking law of a command that is a way-point; None for other commands."""
+    return WaypointTracking(command.gain_per_s, command.limit) if command.type == WAYPOINT else None
+
+
 def split_output(command: Command, output: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return velocity (D,) [m/s] and yaw rate [rad/s] of a policy's output; 0 if it holds the heading."""
+    """Return velocity (D,) [m/s], or way-point (D,) [m], and yaw rate [rad/s] of a policy's output; 0 for none."""
     return (output[:-1], float(output[-1])) if turns(command) else (output, 0.0)
 
 
@@ -150,7 +160,7 @@ def check_link(command_type: str, robot: str, profile: LinkProfile) -> None:
     Raises:
         CommandTypeError: naming the robot, the field and both values.
     """
-    if command_type not in profile.takes:
+    if (COMMAND_TYPE if command_type == WAYPOINT else command_type) not in profile.takes:
         raise CommandTypeError(
             f"robots.{robot}.link: found command.type {command_type!r} in the policy, link "
             f"{profile.name!r} carries {' or '.join(profile.takes)}"

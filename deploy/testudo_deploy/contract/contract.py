@@ -32,6 +32,7 @@ COMMAND_TYPE = link_profile.CONTROL_POINT_VELOCITY
 VELOCITY_YAW_RATE = link_profile.VELOCITY_YAW_RATE
 ATTITUDE_THRUST = "attitude_thrust"
 MOTOR_THRUSTS = "motor_thrusts"
+WAYPOINT = "waypoint_world"
 HOLD_RULE = "zero_order_hold_world"
 
 
@@ -56,9 +57,13 @@ class Command:
 
     type: str
     unit: str
-    limit: float  # largest length of the velocity [m/s]; of attitude and motor commands the largest limit of a channel
+    limit: float
+    """Largest length of the velocity [m/s], also of one to a way-point; of attitude and motor commands the largest
+    limit of a channel."""
     limits: tuple[tuple[float, float], ...] = field(default=(), metadata=OPTIONAL)
     """Lowest and highest value by channel; of a velocity only that of the yaw rate, where there is one."""
+    gain_per_s: float = field(default=0.0, metadata=OPTIONAL)
+    """Of a way-point: velocity over distance, see `WaypointTracking`; 0 for all other commands."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +138,9 @@ class Contract:
         """
         values: dict[str, Any] = asdict(self)
         values |= {"shield": self.shield.to_dict(), "contract_hash": self.contract_hash}
-        if not self.command.limits:  # left out, so that older software reads the file
-            values["command"].pop("limits")
+        for name in ("limits", "gain_per_s"):  # left out, so that older software reads the file
+            if not values["command"][name]:
+                values["command"].pop(name)
         try:
             return json.dumps(values, allow_nan=False)
         except (TypeError, ValueError) as error:

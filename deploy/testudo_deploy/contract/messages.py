@@ -97,8 +97,8 @@ class Envelope:
 class PeerMessage(Envelope):
     """Announcement of a robot at every tick. Frame: the fleet's shared world."""
 
-    SCHEMA = "testudo/peer/4"
-    OLDER = {"testudo/peer/2": _RENAMED, "testudo/peer/3": {}}  # noqa: RUF012
+    SCHEMA = "testudo/peer/5"
+    OLDER = {"testudo/peer/2": _RENAMED, "testudo/peer/3": {}, "testudo/peer/4": {}}  # noqa: RUF012
 
     robot: str
     epoch: str  # new at each start of the process; sequence numbers count within it
@@ -116,10 +116,13 @@ class PeerMessage(Envelope):
     """By peer: the last message received from it."""
     suspected: dict[str, SuspectedPeer] = field(default_factory=dict)
     """Peers that have been silent for long, with the newest that the sender knows of each (rule R4)."""
+    wanted_world: Vector = ()
+    """(D,) [m/s]: the velocity that the robot wants, before the shield; empty for one that does not drive. It decides
+    about the right of way only: no margin of the shield rests on it."""
 
     def __post_init__(self) -> None:
         """Raise EnvelopeError if a number is not finite."""
-        vectors = (self.control_point_world, self.control_velocity_world, self.position_world)
+        vectors = (self.control_point_world, self.control_velocity_world, self.position_world, self.wanted_world)
         segments = (*self.reserved_segment_world, *self.requested_segment_world)
         values = chain((self.stamp_s, self.sample_age_s, self.yaw), *vectors, *segments, *self.relayed_ends())
         if not all(map(isfinite, values)):
@@ -136,8 +139,8 @@ class PeerMessage(Envelope):
 class TickRecord(Envelope):
     """Inputs and results of one control tick, written by the control loop."""
 
-    SCHEMA = "testudo/tick/5"
-    OLDER = {"testudo/tick/2": _RENAMED, "testudo/tick/3": {}, "testudo/tick/4": {}}  # noqa: RUF012
+    SCHEMA = "testudo/tick/6"
+    OLDER = {"testudo/tick/2": _RENAMED, "testudo/tick/3": {}, "testudo/tick/4": {}, "testudo/tick/5": {}}  # noqa: RUF012
 
     robot: str
     sequence: int
@@ -187,9 +190,10 @@ class TickRecord(Envelope):
     neighbour_silent: tuple[bool, ...] = ()
     """In records of the fourth version and earlier, in place of the above: no message for a while."""
     deadlock_memory: Vector = ()
-    """Memory of the deadlock rule after the tick, see `DeadlockState`; empty in a tick without the rule. It turned the
-    nominal velocity by the third number [rad] before the shield."""
+    """Memory of the deadlock rule after the tick, see `DeadlockResolver`; empty in a tick without the rule."""
     caution: Vector = ()
     """Most of the wanted speed [m/s], and the distance [m] that layer 1 kept more, of a robot whose motion was outside
     of its file (`AssumptionMonitor`); empty if it was not."""
+    neighbour_wanted_world: tuple[Vector, ...] = ()  # (K, D) [m/s]: announced; empty in records before testudo/tick/6
     untrusted_speed_m_s: float = 0.0  # of rule R5; 0 in records without it: that of the robot file
+    waypoint_world: Vector = ()  # (D,) [m]: the policy's way-point behind `nominal_world`; empty if it chooses none

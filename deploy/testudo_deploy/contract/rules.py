@@ -15,6 +15,8 @@ from testudo_deploy.contract.contract import (
     NEIGHBOURS,
     VELOCITY_YAW_RATE,
     VERSION,
+    WAYPOINT,
+    Command,
     Contract,
     PolicyContractError,
     robot_signals,
@@ -27,6 +29,7 @@ from testudo_hardware.spec import RobotSpec, parse_robot
 from testudo_hardware.strict_files import is_table, read_as
 
 HIDDEN, HIDDEN_NEXT, COMMAND = "hidden", "hidden_next", "command"
+_STEADY = 0.25  # most of the distance that a tracking law may cover in one control period
 TASK_SIGNALS = ("goal_world",)  # task signals that a fleet file can provide
 
 
@@ -135,6 +138,20 @@ def _check_command(contract: Contract, spec: RobotSpec, where: str) -> None:
     if command.type == VELOCITY_YAW_RATE and command.limits[0][0] != -command.limits[0][1]:
         raise PolicyContractError(
             f"{where}.command.limits of {form.channels[-1]}: found {command.limits[0]}, expected symmetric limits"
+        )
+    _check_gain(command, spec, where)
+
+
+def _check_gain(command: Command, spec: RobotSpec, where: str) -> None:
+    """Check the gain of the tracking law, which only a way-point has; a larger one would overshoot."""
+    most, found = _STEADY / spec.control_period_s, command.gain_per_s
+    good, expected = found == 0, "none"
+    if command.type == WAYPOINT:
+        good, expected = 0 < found <= most, f"above 0, at most {most:g} 1/s"
+    if not good:
+        raise PolicyContractError(
+            f"{where}.command.gain_per_s: found {found:g} for {command.type}, expected {expected}; export the policy "
+            "again"
         )
 
 

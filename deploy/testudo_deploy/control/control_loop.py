@@ -11,13 +11,14 @@ from dataclasses import astuple
 
 import numpy as np
 
-from testudo_deploy.contract.command_types import check_shielded, limited_yaw_rate, split_output, turns
+from testudo_deploy.contract.command_types import check_shielded, turns
 from testudo_deploy.contract.contract import policy_signals, slots_first
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, Announcer, FlightPhase, PoseSample, Tick, tick_record
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
+from testudo_deploy.control.policy_decisions import PolicyDecisions, PolicyFault
 from testudo_deploy.control.pose_validator import MotionMonitor, PoseValidator
 from testudo_deploy.control.segment_position import off_segment, off_segment_text
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
@@ -72,14 +73,14 @@ class ControlLoop:
     ) -> None:
         contract = artefact.contract
         check_shielded(contract.command.type, robot)
-        self._artefact, self._spec, self._robot, self._epoch = artefact, spec, robot, epoch
+        self._policy = PolicyDecisions(artefact)
+        self._spec, self._robot, self._epoch = spec, robot, epoch
         self._model = motion_model(spec)
         stated = untrusted or {}  # highest speeds of untrusted peers [m/s]; 0 for that of the robot file
         space = with_untrusted_speed(stop_tube_parameters(spec), max(stated.values(), default=0.0))
         self._shield = Shield(self._model, contract.shield, space, contract.arena)
         self._landing = landing_shield(self._shield)
-        self._deadlock = DeadlockResolver(contract.shield, contract.control_period_s, spec.dimension)
-        self._decision_ticks, self._command = contract.decision_ticks, contract.command
+        self._deadlock = DeadlockResolver(contract.shield, contract.arena, contract.control_period_s, spec.dimension)
         self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
         self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension, tuple(stated))
@@ -92,10 +93,7 @@ class ControlLoop:
         self._placed = False  # its first segment is clear of all others; only then it reserves and requests space
         self._known_since = NOTHING_HEARD
         """Number of the first message from a new place; peers must have it before the robot requests space."""
-        self._hidden = np.zeros(contract.hidden_size, np.float32)
-        self._nominal: np.ndarray | None = None
-        self._yaw_rate = 0.0  # [rad/s], from a policy that commands one; turning needs no space
-        self._ticks_since_decision = self._sequence = 0
+        self._sequence = 0
         self._last_now_s, self._behind_s = -math.inf, math.inf
         self._last_tick: Tick | None = None
         self._announcer = Announcer(robot, epoch, self._contract_hash)
@@ -204,7 +202,7 @@ class ControlLoop:
             flight: the part of the flight; it holds until the next tick.
         """
         begin = self._stopwatch()
-        hidden_before, self._flight = self._hidden, flight
+        policy, hidden_before, self._flight = self._policy, self._policy.hidden, flight
         tick = Tick(now_s, late_s, self._goal_world, space=self._space, echoes=self._peers.echoes())
         tick.untrusted_speed_m_s = self._shield.space.untrusted_speed_m_s
         tick.suspected = self._peers.suspected(now_s, self._shield.space.silence_s)
@@ -216,14 +214,15 @@ class ControlLoop:
         except Exception as error:  # noqa: BLE001  (every fault must end in a brake)
             tick.reason = f"internal_error: {type(error).__name__}: {error}"
         if tick.reason:
-            tick.result = None
-            self._nominal, nominal = None, None  # the policy decides again after a brake
+            tick.result, nominal = None, None
+            policy.drop()
             self._deadlock.reset()
         else:
-            nominal, tick.nominal_yaw_rate = self._nominal, self._yaw_rate
-            tick.yaw_rate = limited_yaw_rate(self._command, self._yaw_rate)
+            nominal, tick.nominal_yaw_rate = policy.nominal_world, policy.yaw_rate
+            tick.yaw_rate, tick.waypoint_world = policy.sent_yaw_rate, policy.waypoint_world
             if lands:
-                tick.reason, self._nominal = order, None
+                tick.reason = order
+                policy.drop()
         command = np.zeros(self._spec.dimension) if tick.result is None else tick.result.command
         self._last_now_s = max(now_s, self._last_now_s)
         self._sent.push(now_s, effective_command(self._model, command))
@@ -238,7 +237,7 @@ class ControlLoop:
             sequence=self._sequence - 1,
             nominal=nominal,
             command=command,
-            hidden=(hidden_before, self._hidden),
+            hidden=(hidden_before, policy.hidden),
             duration_s=self._stopwatch() - begin,
         )
 
@@ -270,8 +269,9 @@ class ControlLoop:
             if order:
                 raise BrakeReason(order)
             self._decide(tick, estimate, stop, table)
+            self._policy.track(np.asarray(stop.position_world))
         else:
-            self._nominal, self._yaw_rate = np.array(landing, float), 0.0
+            self._policy.replace(np.array(landing, float))
         inputs = ShieldInputs(np.array(pose.position_world, float), estimate, stop, table, peers)
         self._check_command(tick, inputs, own_space, self._shield if landing is None else self._landing)
 
@@ -368,28 +368,23 @@ class ControlLoop:
 
     def _decide(self, tick: Tick, estimate: MotionState, stop: StoppingPoint, table: PeerTable) -> None:
         """Run the policy at its period; in between, its last command is held."""
-        if self._nominal is not None and self._ticks_since_decision < self._decision_ticks:
-            self._ticks_since_decision += 1
+        if not self._policy.is_due():
             return
         goal = {"goal_world": np.array(self._goal_world)}
         signals = policy_signals(estimate, stop, table, self._shield.parameters.hold_s, goal)
         try:
-            nominal, hidden = self._artefact.step(slots_first(signals), self._hidden)
-        except Exception as error:
-            raise BrakeReason(f"policy_error: {error}") from error
-        if not (np.all(np.abs(nominal) < np.inf) and np.all(np.abs(hidden) < np.inf)):
-            raise BrakeReason("policy_error: the policy gave numbers that are not finite")
-        self._nominal, self._yaw_rate = split_output(self._command, np.asarray(nominal, float))
-        self._hidden = hidden
-        self._ticks_since_decision = 1
+            self._policy.decide(slots_first(signals))
+        except PolicyFault as fault:
+            raise BrakeReason(str(fault)) from fault
         tick.decided = True
 
     def _check_command(self, tick: Tick, inputs: ShieldInputs, space: ReservedSpace, shield: Shield) -> None:
-        nominal = self._nominal
+        nominal = self._policy.nominal_world
         if shield is self._shield and nominal is not None:  # a landing keeps its direction
             caution = self._motion.assumptions.caution
             nominal = slower(caution, nominal)
-            nominal = self._deadlock.turned(inputs.stop.position_world, inputs.table, nominal)
+            nominal = self._deadlock.resolved(inputs.stop.position_world, inputs.table, inputs.peers.first, nominal)
+            tick.wanted_world = self._deadlock.wanted_world
             tick.deadlock_memory = self._deadlock.memory
             shield, tick.caution = wider(caution, shield), () if caution is None else astuple(caution)
         tick.result, space = shield.step(inputs, space, nominal, np.array(float(self._sequence + 1)))

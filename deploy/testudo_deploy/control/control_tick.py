@@ -59,10 +59,12 @@ class Tick:
     decided: bool = False
     result: ShieldResult | None = None
     deadlock_memory: tuple[float, ...] = ()  # of the deadlock rule after the tick, if it ran
+    wanted_world: np.ndarray | None = None  # (D,) [m/s]: what the robot wants, for its peers
     caution: tuple[float, ...] = ()  # see `Caution`; empty without
     untrusted_speed_m_s: float = 0.0  # of rule R5
     nominal_yaw_rate: float = 0.0  # [rad/s], of a policy that commands one
     yaw_rate: float = 0.0  # [rad/s] that is sent
+    waypoint_world: np.ndarray | None = None  # (D,) [m], of a policy that chooses one
     reason: str = ""
     lost: tuple[bool, ...] = ()  # by slot: declared lost by an operator; empty if none is
     echoes: dict[str, Echo] = field(default_factory=dict)
@@ -118,6 +120,7 @@ def tick_record(
         deadlock_memory=tick.deadlock_memory,
         caution=tick.caution,
         untrusted_speed_m_s=tick.untrusted_speed_m_s,
+        waypoint_world=() if tick.waypoint_world is None else floats(tick.waypoint_world),
     )
 
 
@@ -169,6 +172,7 @@ class Announcer:
             requested_segment_world=requested,
             echoes=tick.echoes,
             suspected=tick.suspected,
+            wanted_world=() if tick.wanted_world is None or tick.result is None else floats(tick.wanted_world),
         )
         return self._last
 
@@ -184,6 +188,7 @@ def _neighbours(table: PeerTable | None) -> dict[str, Any]:
         "neighbour_age_s": floats(table.age_s),
         "neighbour_valid": tuple(table.valid.tolist()),
         "neighbour_untrusted": tuple(untrusted.tolist()),
+        "neighbour_wanted_world": () if table.wanted_world is None else _rows(table.wanted_world),
     }
 
 

@@ -1,53 +1,74 @@
 """The deadlock rule in the control loop of one robot: its memory from tick to tick."""
 
 import math
-from dataclasses import astuple
+from dataclasses import astuple, fields
 
 import numpy as np
 
-from testudo_deploy.shield.deadlock_resolution import (
-    DeadlockState,
-    initial_deadlock_state,
-    resolve_deadlock,
-    turned_right,
-)
+from testudo_deploy.shield.arena import Arena
+from testudo_deploy.shield.deadlock_resolution import DeadlockState, initial_deadlock_state, resolve_deadlock
+from testudo_deploy.shield.geometry import turned_right
 from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.right_of_way import RightOfWay
 from testudo_deploy.shield.velocity_projection import PeerTable
 
 Memory = tuple[float, ...]
+_WAY = len(fields(RightOfWay))
+_PLAIN = len(fields(DeadlockState)) - 1
 
 
 class DeadlockResolver:
-    """Turns the nominal velocity of a robot that has been blocked for a while, before the shield."""
+    """Replaces the nominal velocity of a robot that is blocked or must give way, before the shield."""
 
-    def __init__(self, parameters: ProjectionParameters, period_s: float, dimension: int) -> None:
-        self._parameters, self._period_s, self._dimension = parameters, period_s, dimension
+    def __init__(self, parameters: ProjectionParameters, arena: Arena | None, period_s: float, dimension: int) -> None:
+        self._parameters, self._arena, self._period_s, self._dimension = parameters, arena, period_s, dimension
         self.reset()
 
     @property
     def memory(self) -> Memory:
-        """Return progress, free share, turn [rad] and blocked time [s] after the newest tick."""
-        return tuple(float(value) for value in astuple(self._state))
+        """Return the memory after the newest tick.
+
+        Progress, free share, turn [rad], blocked time [s], the state of the right of way, and the velocity (D,) [m/s]
+        that the rule gave to the shield.
+        """
+        *plain, way = astuple(self._state)
+        return tuple(float(value) for value in (*plain, *way, *self._resolved))
 
     def reset(self) -> None:
         """Begin anew, as after a brake."""
         self._state, self._moved = initial_deadlock_state(np.array(0.0)), np.zeros(self._dimension)
+        self._resolved = self.wanted_world = np.zeros(self._dimension)
 
     def restore(self, memory: Memory, moved_world: Memory) -> None:
         """Continue from the memory of a recorded tick, and the velocity (D,) [m/s] that its shield allowed."""
-        self._state, self._moved = DeadlockState(*map(np.array, memory)), np.array(moved_world, float)
+        values = [np.array(value) for value in memory[: _PLAIN + _WAY]]
+        progress, free, turn_rad, stuck_s = values[:_PLAIN]
+        self._state = DeadlockState(progress, free, turn_rad, stuck_s, RightOfWay(*values[_PLAIN:]))
+        self._moved = np.array(moved_world, float)
 
-    def turned(self, control_point_world: np.ndarray, table: PeerTable, nominal_world: np.ndarray) -> np.ndarray:
-        """Return the nominal velocity (D,) [m/s] of a tick, turned if the robot is blocked.
+    def resolved(
+        self, control_point_world: np.ndarray, table: PeerTable, first: np.ndarray, nominal_world: np.ndarray
+    ) -> np.ndarray:
+        """Return the velocity (D,) [m/s] for the shield; ``first`` (K,): peers of a lower priority.
 
         Unchanged, for the shield to judge, if numbers are too large for the rule.
         """
-        turned, self._state = resolve_deadlock(
-            self._parameters, self._state, control_point_world, table, nominal_world, self._moved, self._period_s
+        found, self._state = resolve_deadlock(
+            self._parameters,
+            self._arena,
+            self._state,
+            control_point_world,
+            table,
+            first,
+            nominal_world,
+            self._moved,
+            self._period_s,
         )
-        if all(map(math.isfinite, (*self.memory, *turned))):
-            return turned
+        self._resolved, self.wanted_world = found.velocity_world, found.wanted_world
+        if all(map(math.isfinite, (*self.memory, *self.wanted_world))):
+            return self._resolved
         self.reset()
+        self._resolved = nominal_world
         return nominal_world
 
     def moved(self, velocity_world: np.ndarray) -> None:
@@ -55,6 +76,13 @@ class DeadlockResolver:
         self._moved = velocity_world
 
 
-def turned_by(memory: Memory, nominal_world: np.ndarray) -> np.ndarray:
-    """Return the nominal velocity (D,) [m/s] of a recorded tick as its rule turned it."""
-    return turned_right(nominal_world, np.array(memory[2]))
+def is_former(memory: Memory) -> bool:
+    """Return whether a memory is of testudo/tick/5 or before: of a rule that only turned, without right of way."""
+    return len(memory) == _PLAIN
+
+
+def resolved_by(memory: Memory, nominal_world: np.ndarray) -> np.ndarray:
+    """Return the velocity (D,) [m/s] that the rule of a recorded tick gave to the shield."""
+    if is_former(memory):
+        return turned_right(nominal_world, np.array(memory[2]))
+    return np.array(memory[_PLAIN + _WAY :])

@@ -73,6 +73,7 @@ class PeerTracker:
         vectors = (
             message.control_point_world,
             message.control_velocity_world,
+            message.wanted_world or message.control_velocity_world,  # empty for a robot that does not drive
             *message.reserved_segment_world,
             *message.requested_segment_world,
             *message.relayed_ends(),
@@ -166,24 +167,27 @@ class PeerTracker:
 
     def table(self, now_s: float) -> PeerTable:
         """Return the table (D, K) of all peers, in the order of `peers`; each must have been heard or measured."""
+        still = (0.0,) * self._dimension
 
-        def row(peer: str) -> tuple[Vector, Vector, float]:
+        def row(peer: str) -> tuple[Vector, Vector, float, Vector]:
             place = self.lost.get(peer)
             if place is not None:
-                return place, (0.0,) * self._dimension, 0.0
+                return place, still, 0.0, still
             if peer in self.untrusted:
                 seen = self._seen[peer]
-                return seen.position_world, (0.0,) * self._dimension, now_s - seen.stamp_s
+                return seen.position_world, still, now_s - seen.stamp_s, still
             message, bound_s = self._heard[peer].message, self._heard[peer].bound_s
-            return message.control_point_world, message.control_velocity_world, now_s - bound_s
+            wanted = (peer not in self.lost and message.wanted_world) or still
+            return message.control_point_world, message.control_velocity_world, now_s - bound_s, wanted
 
         rows, shape = [row(peer) for peer in self.peers], (len(self.peers), self._dimension)
         return PeerTable(
-            np.array([point for point, _, _ in rows], float).reshape(shape).T,
-            np.array([velocity for _, velocity, _ in rows], float).reshape(shape).T,
-            np.array([age_s for _, _, age_s in rows], float),
+            np.array([point for point, _, _, _ in rows], float).reshape(shape).T,
+            np.array([velocity for _, velocity, _, _ in rows], float).reshape(shape).T,
+            np.array([age_s for _, _, age_s, _ in rows], float),
             np.ones(len(rows), bool),
             np.array([peer in self.untrusted for peer in self.peers], bool) if self.untrusted else None,
+            wanted_world=np.array([wanted for _, _, _, wanted in rows], float).reshape(shape).T,
         )
 
     def spaces(self, now_s: float, silence_s: float) -> PeerReservations:

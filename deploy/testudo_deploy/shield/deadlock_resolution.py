@@ -2,15 +2,24 @@
 
 The rule changes the nominal velocity only, before the shield, so that it cannot weaken safety. A robot that has
 been blocked for a while turns its nominal velocity to the right, as all others do, like in a roundabout, until it
-can move, and back towards its goal as soon as that direction is free.
+can move, and back towards its goal as soon as that direction is free. In narrow places the right of way decides
+(`right_of_way.py`).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from testudo_deploy.shield.geometry import dot, z_scaled
+from testudo_deploy.shield.arena import Arena
+from testudo_deploy.shield.geometry import dot, turned_right, z_scaled
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.velocity_projection import PeerTable, extrapolated
+from testudo_deploy.shield.right_of_way import (
+    WANTS_SHARE,
+    RightOfWay,
+    Traffic,
+    give_way,
+    initial_right_of_way,
+)
+from testudo_deploy.shield.velocity_projection import RECENT_S, PeerTable, extrapolated
 from testudo_hardware.arrays import Array, array_namespace
 from testudo_hardware.motion.motion_state import TINY, length
 
@@ -21,7 +30,6 @@ STUCK_S = 5.0  # a robot that is blocked for longer counts as deadlocked
 TURN_RATE_RAD_S = math.radians(60)
 LARGEST_TURN_RAD = math.radians(70)
 _LOOK_RAD = math.radians(20)
-_STEEP_SHARE = 0.5  # a velocity is steep if its horizontal part is less than this share of its vertical part
 
 
 @dataclass(frozen=True)
@@ -32,11 +40,12 @@ class DeadlockState:
     free: Array  # mean share that layer 1's rows leave of the nominal velocity, turned back a little
     turn_rad: Array  # angle by which it turns its nominal velocity to the right
     stuck_s: Array  # time for which it has been blocked although its nominal velocity is not zero
+    way: RightOfWay
 
 
 def initial_deadlock_state(like: Array) -> DeadlockState:
     """Return the state of robots that are not blocked, in the shape (...) of ``like``."""
-    return DeadlockState(1 + 0 * like, 1 + 0 * like, 0 * like, 0 * like)
+    return DeadlockState(1 + 0 * like, 1 + 0 * like, 0 * like, 0 * like, initial_right_of_way(like))
 
 
 def is_deadlocked(memory: DeadlockState) -> Array:
@@ -44,24 +53,73 @@ def is_deadlocked(memory: DeadlockState) -> Array:
     return memory.stuck_s > STUCK_S
 
 
+@dataclass(frozen=True)
+class ResolvedVelocity:
+    """What a robot wants instead of its nominal velocity; (D, ...) [m/s]."""
+
+    velocity_world: Array  # for the shield
+    wanted_world: Array
+    """For the peers: the nominal velocity, or that with which the robot gives way, without any turn to the right.
+
+    Of two that announced turned velocities, each would see the other no longer come its way, and turn on and off.
+    """
+
+
 def resolve_deadlock(
     shield: ProjectionParameters,
+    arena: Arena | None,
     memory: DeadlockState,
     control_point_world: Array,
     neighbours: PeerTable,
+    first: Array,
+    nominal_world: Array,
+    moved_world: Array,
+    period_s: float,
+) -> tuple[ResolvedVelocity, DeadlockState]:
+    """Return the velocity that resolves or prevents a deadlock, and the new state.
+
+    ``memory`` is the state of the tick before, ``period_s`` ago, when the shield allowed ``moved_world`` (D, ...)
+    [m/s]. Positions are (D, ...) [m], slots (K, ...); ``first`` (K, ...) bool says to which peers the robot need not
+    give way.
+    """
+    xp = array_namespace(nominal_world)
+    offset = z_scaled(extrapolated(neighbours, shield.hold_s) - control_point_world[:, None, ...], shield.height_ratio)
+    announced = neighbours.wanted_world
+    heard = neighbours.valid & (neighbours.age_s < RECENT_S)  # what a silent peer wanted says nothing of now
+    traffic = Traffic(
+        offset,
+        z_scaled(neighbours.control_velocity_world, shield.height_ratio),
+        z_scaled(0 * offset if announced is None else announced, shield.height_ratio),
+        first,
+        heard if neighbours.untrusted is None else heard & ~neighbours.untrusted,
+    )
+    wanted, replaced, way = give_way(
+        shield,
+        arena,
+        memory.way,
+        control_point_world,
+        traffic,
+        nominal_world,
+        memory.progress < BLOCKED_SHARE,
+        period_s,
+    )
+    turned, after = _turned(shield, memory, offset, wanted, moved_world, period_s)
+    found = ResolvedVelocity(xp.where(replaced, wanted, turned), xp.where(replaced, wanted, nominal_world))
+    return found, replace(after, way=way)
+
+
+def _turned(
+    shield: ProjectionParameters,
+    memory: DeadlockState,
+    offset: Array,
     nominal_world: Array,
     moved_world: Array,
     period_s: float,
 ) -> tuple[Array, DeadlockState]:
-    """Return the nominal velocity (D, ...) [m/s], turned where the robot is blocked, and the new state.
-
-    ``memory`` is the state of the tick before, ``period_s`` ago, when the shield allowed ``moved_world`` (D, ...)
-    [m/s]. Positions are (D, ...) [m], slots (K, ...).
-    """
+    """Return the nominal velocity (D, ...) [m/s], turned where the robot is blocked, and the new state."""
     xp = array_namespace(nominal_world)
     speed = length(nominal_world)
-    offset = extrapolated(neighbours, shield.hold_s) - control_point_world[:, None, ...]
-    wants = speed > 0.05 * shield.peer_speed_m_s
+    wants = speed > WANTS_SHARE * shield.peer_speed_m_s
     wanted = turned_right(nominal_world, memory.turn_rad)
     # a policy may want more than robots reach, which is no sign of a blocked one
     reachable = xp.minimum(speed, 0 * speed + shield.peer_speed_m_s)
@@ -76,35 +134,15 @@ def resolve_deadlock(
     change = xp.where(progress < BLOCKED_SHARE, step, xp.where(free > FREE_SHARE, 0 * free - step, 0.0))
     turn = xp.where(wants, xp.clip(memory.turn_rad + change, 0.0, LARGEST_TURN_RAD), 0.0)
     stuck_s = xp.where(wants & (progress < BLOCKED_SHARE), memory.stuck_s + period_s, 0.0)
-    return turned_right(nominal_world, turn), DeadlockState(progress, free, turn, stuck_s)
+    return turned_right(nominal_world, turn), DeadlockState(progress, free, turn, stuck_s, memory.way)
 
 
 def _free_share(shield: ProjectionParameters, offset: Array, velocity: Array) -> Array:
-    """Return which share of a velocity (D, ...) layer 1's pair rows leave, peers at ``offset`` (D, K, ...)."""
+    """Return the share of a velocity (D, ...) that layer 1's pair rows leave; offsets (D, K, ...) are height-scaled."""
     xp = array_namespace(velocity)
     if offset.shape[1] == 0:
         return xp.ones_like(velocity[0, ...])
-    offset = z_scaled(offset, shield.height_ratio)
     distance = length(offset)
     towards = dot(offset, z_scaled(velocity, shield.height_ratio)[:, None, ...]) / (distance + TINY)
     allowed = shield.gap_share / (2 * shield.reach_s) * xp.maximum(distance - shield.separation_m, 0 * distance)
     return xp.min(xp.where(towards > TINY, allowed / xp.maximum(towards, TINY + 0 * towards), 1.0), axis=0)
-
-
-def turned_right(vector: Array, angle_rad: Array) -> Array:
-    """Return vectors (D, ...) turned to the right by an angle (...), about the vertical; steep ones out of it.
-
-    One that goes up turns to y, one that goes down against it: two that meet head-on do not turn to the same side.
-    """
-    xp = array_namespace(vector)
-    cosine, sine = xp.cos(angle_rad), xp.sin(angle_rad)
-    x, y = vector[0, ...], vector[1, ...]
-    if vector.shape[0] == 2:
-        return xp.stack([cosine * x + sine * y, cosine * y - sine * x])
-    z = vector[2, ...]
-    steep = x * x + y * y < _STEEP_SHARE**2 * z * z
-    return xp.where(
-        steep,
-        xp.stack([x + 0 * sine, cosine * y + sine * z, cosine * z - sine * y]),
-        xp.stack([cosine * x + sine * y, cosine * y - sine * x, z + 0 * sine]),
-    )

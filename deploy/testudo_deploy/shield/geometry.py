@@ -22,11 +22,31 @@ _SINGLE_PARALLEL, _SINGLE_SLACK = 2e-6, 8e-6
 _ROUNDINGS = 8
 _SURE = 3  # a candidate that breaks a row by no more than so many roundings keeps it
 _TINY = 1e-12
+_STEEP_SHARE = 0.5  # a velocity is steep if its horizontal part is less than this share of its vertical part
 
 
 def dot(first: Array, second: Array) -> Array:
     """Return the scalar product (...) of vectors (D, ...)."""
     return sum_terms([first[d, ...] * second[d, ...] for d in range(first.shape[0])])
+
+
+def turned_right(vector: Array, angle_rad: Array) -> Array:
+    """Return vectors (D, ...) turned to the right by an angle (...), about the vertical; steep ones out of it.
+
+    One that goes up turns to y, one that goes down against it: two that meet head-on do not turn to the same side.
+    """
+    xp = array_namespace(vector)
+    cosine, sine = xp.cos(angle_rad), xp.sin(angle_rad)
+    x, y = vector[0, ...], vector[1, ...]
+    if vector.shape[0] == 2:
+        return xp.stack([cosine * x + sine * y, cosine * y - sine * x])
+    z = vector[2, ...]
+    steep = x * x + y * y < _STEEP_SHARE**2 * z * z
+    return xp.where(
+        steep,
+        xp.stack([x + 0 * sine, cosine * y + sine * z, cosine * z - sine * y]),
+        xp.stack([cosine * x + sine * y, cosine * y - sine * x, z + 0 * sine]),
+    )
 
 
 def z_scaled(vector: Array, height_ratio: float, axis: int = 0) -> Array:

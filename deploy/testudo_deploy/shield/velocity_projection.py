@@ -35,6 +35,8 @@ class PeerTable:
 
     None: nothing is known of that.
     """
+    wanted_world: Array | None = None
+    """(D, K, ...) [m/s]: the velocity that the peer announced to want; only for the right of way. None: unknown."""
 
 
 def update_peer_table(table: PeerTable, heard: PeerTable, period_s: float) -> PeerTable:

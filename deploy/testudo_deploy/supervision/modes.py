@@ -128,7 +128,7 @@ _WATCHDOGS = (
     Watchdog("untrusted_unseen", Reaction.HOLD, "the tracking system has never measured an untrusted robot"),
     Watchdog("too_close", Reaction.HOLD, "it stands too close to another robot; move one of them"),
     Watchdog("peer_in_space", Reaction.HOLD, "another robot appeared where this one may drive; move one of them"),
-    Watchdog("peer_unaware", Reaction.HOLD, "another robot has not answered since this one was re-localised"),
+    Watchdog("peer_unaware", Reaction.HOLD, "another robot has not acknowledged the place where this one stands now"),
     Watchdog("policy_error", Reaction.HOLD, "the policy raised an error or gave no finite command"),
     Watchdog("shield_braked", Reaction.BRAKE, "the shield found no safe command"),
     Watchdog("internal_error", Reaction.HOLD, "the control loop raised an error"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import numpy as np
 
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_policies.networks.agent import Agent
-from testudo_policies.networks.observation_encoding import Features, encode
+from testudo_policies.networks.observation_encoding import Features
 from testudo_sim.environment import Environment, WorldState
 
 
@@ -20,12 +21,14 @@ from testudo_sim.environment import Environment, WorldState
 class ObservationLayout:
     """Layout of one robot's features in a flat vector."""
 
-    shapes: tuple[tuple[int, ...], ...]  # shape of each field of `Features` for one robot
+    shapes: tuple[tuple[int, ...], ...]  # shape of each array of `Features` for one robot
+    tree: Any  # how the arrays make `Features`
 
     @classmethod
     def of(cls, features: Features, batch_axes: int) -> ObservationLayout:
         """Return the layout of features with ``batch_axes`` leading batch axes."""
-        return cls(tuple(getattr(features, field.name).shape[batch_axes:] for field in fields(Features)))
+        leaves, tree = jax.tree.flatten(features)
+        return cls(tuple(leaf.shape[batch_axes:] for leaf in leaves), tree)
 
     @property
     def size(self) -> int:
@@ -34,17 +37,15 @@ class ObservationLayout:
 
     def flat(self, features: Features) -> jax.Array:
         """Return features (..., *shape) as vectors (..., size)."""
-        parts = [getattr(features, field.name) for field in fields(Features)]
         batch = features.own.shape[:-1]
-        return jnp.concatenate([part.reshape(*batch, -1) for part in parts], axis=-1)
+        return jnp.concatenate([part.reshape(*batch, -1) for part in jax.tree.leaves(features)], axis=-1)
 
     def features(self, vectors: jax.Array) -> Features:
         """Return vectors (..., size) as features (..., *shape)."""
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])
         parts = jnp.split(vectors, ends[:-1], axis=-1)
-        return Features(
-            *(part.reshape(*vectors.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True))
-        )
+        leaves = [part.reshape(*vectors.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return jax.tree.unflatten(self.tree, leaves)
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class TeamView:
     """A scenario from the view of each robot, in the same form for all, for a shared policy.
 
     The observation is the input of Testudo's actor before normalisation; with ``central`` the input of the
-    central critic follows in the same vector. An action is a velocity in the goal frame (x towards the
-    goal), each axis in (-1, 1); vectors longer than 1 are scaled to full speed.
+    central critic follows in the same vector. An action is a velocity in the frame that the scenario
+    declares, each axis in (-1, 1); vectors longer than 1 are scaled to full speed.
     """
 
     environment: Environment
@@ -88,13 +89,18 @@ class TeamView:
 
     def velocity_world(self, worlds: WorldState, action: jax.Array) -> jax.Array:
         """Return the control-point velocities (E, N, D) [m/s, world] that actions (E, N, D) command."""
-        spec = self.environment.team.model.spec
-        agent = Agent(NetworkConfig(), spec.dimension, spec.control_point_speed_m_s)
-        return agent.velocity_world(encode(self.environment.signals(worlds)), action)
+        return self.agent.velocity_world(self.agent.encode(self.environment.signals(worlds)), action)
 
     def _parts(self, worlds: WorldState) -> Sequence[Features]:
-        own = encode(self.environment.signals(worlds))
-        return (own, encode(self.environment.central_signals(worlds))) if self.central else (own,)
+        own = self.agent.encode(self.environment.signals(worlds))
+        return (own, self.agent.encode(self.environment.central_signals(worlds))) if self.central else (own,)
+
+    @property
+    def agent(self) -> Agent:
+        """Return what encodes signals and scales actions; it has no networks of its own."""
+        spec = self.environment.team.model.spec
+        observation = self.environment.scenario.observation
+        return Agent(NetworkConfig(), spec.dimension, spec.control_point_speed_m_s, observation)
 
 
 def typed_key(key: jax.Array) -> jax.Array:

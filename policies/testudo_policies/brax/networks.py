@@ -124,17 +124,24 @@ class BraxNetworks:
         return self._parts(jnp.zeros((1, sum(layout.size for layout in self.layouts))))
 
 
-def pooled(statistics: Any, layout: ObservationLayout) -> tuple[Any, Any]:
-    """Return the statistics of own features (F,) and of a neighbour's (G,) from those of flat observations.
+def pooled(statistics: Any, layout: ObservationLayout) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the statistics of own features, of a neighbour's, and of entities by group, from flat observations.
 
     All slots have the same weight, so mean and variance over all slots follow from those of each slot.
     """
     # the inputs of a central critic follow and are not normalised
     mean, spread = (layout.features(x[..., : layout.size]) for x in (statistics.mean, statistics.std))
-    middle = jnp.mean(mean.neighbours, axis=-2)
-    variance = jnp.mean(spread.neighbours**2 + (mean.neighbours - middle) ** 2, axis=-2)
-    own = _statistics(statistics, mean.own, spread.own)
-    return own, _statistics(statistics, middle, jnp.sqrt(variance))
+
+    def over_slots(means: jax.Array, spreads: jax.Array) -> Any:
+        middle = jnp.mean(means, axis=-2)
+        variance = jnp.mean(spreads**2 + (means - middle) ** 2, axis=-2)
+        return _statistics(statistics, middle, jnp.sqrt(variance))
+
+    return (
+        _statistics(statistics, mean.own, spread.own),
+        over_slots(mean.neighbours, spread.neighbours),
+        {group: over_slots(mean.entities[group], spread.entities[group]) for group in mean.entities},
+    )
 
 
 def _statistics(source: Any, mean: jax.Array, spread: jax.Array) -> Any:

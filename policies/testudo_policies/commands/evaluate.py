@@ -1,5 +1,6 @@
 """`testudo evaluate`: held-out episodes, with contacts counted at every simulation step."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,13 +10,23 @@ from rich.table import Table
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
-from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation, evaluate_policy
-from testudo_policies.evaluation.policy_under_test import load_policy_under_test
+from testudo_policies.evaluation.evaluation import (
+    HAND_WRITTEN,
+    HELD_OUT_SEED,
+    TRAINED,
+    UNTRAINED,
+    Evaluation,
+    compiled_programs,
+    evaluate_policy,
+)
+from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, load_policy_under_test
 from testudo_policies.learning.progress import counted
 from testudo_sim.deployed_environment import STRIDE
 from testudo_sim.devices import devices
+from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice
-from testudo_sim.starts import load_starts
+from testudo_sim.starts import StartDistribution, load_starts
+from testudo_sim.team.batch_policy import BatchPolicy
 
 _LAYERS = {"none": "no shield", "1": "layer 1", "all": "all layers"}
 _COUNTED = (
@@ -32,11 +43,14 @@ def evaluate(
     seed: int = HELD_OUT_SEED,
     layers: Literal["1", "all"] = "1",
     shield: bool = True,
+    baselines: bool = True,
     starts: Path | None = None,
     physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
     json: Path | None = None,
 ) -> int:
-    """Evaluate a policy on held-out episodes: success, contacts, separation, interventions, deadlocks.
+    """Evaluate a policy on held-out episodes: success, return, the scenario's metrics, contacts, separation, deadlocks.
+
+    Beside it stand the scenario's hand-written velocities and the policy before its training, in the same episodes.
 
     With --starts the episodes start at an incident of a real run, and exit status 1 means that robots touched again:
     a regression test for every failed run.
@@ -55,6 +69,8 @@ def evaluate(
         seed: seed of the first episode; each further episode adds 1.
         layers: `all` runs the same episodes with layer 1 alone and as deployed, with all layers.
         shield: `--no-shield` is the negative control: nominal commands pass without the shield.
+        baselines: run the same episodes with the hand-written velocities of the scenario, and with the policy before
+            its training, under the same shield; `--no-baselines` leaves both out.
         starts: start file from `testudo incident --save-scenario`; every episode starts from it.
         physics: physics tier of the simulation.
         json: file for the results.
@@ -67,43 +83,81 @@ def evaluate(
     sizes = team_size or (tested.team_size if distribution is None else distribution.size,)
     if layers == "all" and not shield:
         raise TestudoError("--layers all: found it with --no-shield, which turns all layers off; give one of the two")
-    # build all before the first run, so that an invalid team size is refused before any work
-    environments = [
-        tested.environment(size, shielded=shield, all_layers=deployed, physics=physics, starts=distribution)
+    environments = _environments(tested, sizes, layers, distribution, shield=shield, physics=physics)
+    programs = [compiled_programs(environment) for environment in environments]
+    results = []
+    for name, acting in ({TRAINED: tested.policy} | (_baselines(tested) if baselines else {})).items():
+        for environment, compiled in zip(environments, programs, strict=True):
+            column = _column(environment.team.size, environment.layers, layers == "all", name, baselines)
+            with counted(console, column, episodes) as done:
+                found = evaluate_policy(environment, acting, tested.memory, episodes, seed, done, compiled)
+            results.append(replace(found, policy=name))
+    _show(console, results, f"{environment.scenario.name} on {environment.team.physics.name}")
+    write_output(json, [result.to_dict() for result in results], console)
+    return _regression(results, starts, console)
+
+
+def _environments(
+    tested: PolicyUnderTest,
+    sizes: tuple[int, ...],
+    layers: str,
+    starts: StartDistribution | None,
+    *,
+    shield: bool,
+    physics: PhysicsChoice,
+) -> list[Environment]:
+    """Build all before the first run, so that an invalid team size is refused before any work."""
+    return [
+        tested.environment(size, shielded=shield, all_layers=deployed, physics=physics, starts=starts)
         for size in sizes
         for deployed in ((False, True) if layers == "all" else (False,))
     ]
-    results = []
-    for environment in environments:
-        with counted(console, _column(environment.team.size, environment.layers, layers == "all"), episodes) as done:
-            results.append(evaluate_policy(environment, tested.policy, tested.memory, episodes, seed, done))
-    _show(console, results, f"{environment.scenario.name} on {environment.team.physics.name}")
-    write_output(json, [result.to_dict() for result in results], console)
-    episodes_with_contact = sum(result.episodes_with_contact for result in results)
-    if distribution is None or not episodes_with_contact:
+
+
+def _regression(results: list[Evaluation], starts: Path | None, console: Console) -> int:
+    """Return the exit status: 1 if robots touched from the starts of an incident."""
+    touched = sum(result.episodes_with_contact for result in results if result.policy == TRAINED)
+    if starts is None or not touched:
         return 0
-    console.print(f"[red]failed:[/] {episodes_with_contact} episodes from {starts} with a contact", highlight=False)
+    console.print(f"[red]failed:[/] {touched} episodes from {starts} with a contact", highlight=False)
     return 1
 
 
+def _baselines(tested: PolicyUnderTest) -> dict[str, BatchPolicy | None]:
+    """Return the policies beside the trained one, by name; None is the hand-written one."""
+    untrained = tested.make_untrained()
+    return {HAND_WRITTEN: None} if untrained is None else {HAND_WRITTEN: None, UNTRAINED: untrained}
+
+
 def _show(console: Console, results: list[Evaluation], title: str) -> None:
-    console.print(evaluation_table(results, title))
+    several = len({result.policy for result in results}) > 1
+    groups: dict[tuple[int, str] | None, list[Evaluation]] = {}
+    for result in results:  # with baselines a table for each team size and set of layers: one for all is too wide
+        groups.setdefault((result.team_size, result.layers) if several else None, []).append(result)
+    for group in groups.values():
+        console.print(evaluation_table(group, title))
     if any(result.layers == "all" for result in results):
         console.print(_COUNTED, highlight=False)
 
 
-def _column(size: int, layers: str, several: bool) -> str:
-    return f"{size} robots, {_LAYERS[layers]}" if several else f"{size} robots"
+def _column(size: int, layers: str, several_layers: bool, policy: str, several: bool) -> str:
+    words = [f"{size} robots", *([_LAYERS[layers]] if several_layers else []), *([policy] if several else [])]
+    return ", ".join(words)
 
 
 def evaluation_table(results: list[Evaluation], title: str) -> Table:
-    """Return the table of evaluations, a column for each team size, and for each set of layers if there are several."""
-    several = len({result.layers for result in results}) > 1
-    table = Table(title, *(_column(result.team_size, result.layers, several) for result in results))
+    """Return the table of evaluations, a column for each team size, set of layers and policy."""
+    policies = len({result.policy for result in results}) > 1
+    layers = len({result.layers for result in results}) > 1 or (policies and results[0].layers == "all")
+    table = Table(
+        title, *(_column(result.team_size, result.layers, layers, result.policy, policies) for result in results)
+    )
     rows = {
         "episodes": lambda r: f"{r.episodes:,}",
         "success": lambda r: f"{r.success:.4f}",
         "  95 % interval": lambda r: f"{r.success_low:.4f} to {r.success_high:.4f}",
+        "return": lambda r: f"{r.mean_return:.2f}",
+        **{name: lambda r, name=name: f"{r.metrics[name]:.2f}" for name in results[0].metrics},
         "contacts": lambda r: f"{r.contacts}",
         "episodes with a contact": lambda r: f"{r.episodes_with_contact}",
         r"least separation \[m]": lambda r: f"{r.minimum_separation_m:.3f}",

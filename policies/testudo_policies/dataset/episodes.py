@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import jax
 import numpy as np
 
 from testudo_analysis.replay.tick_replay import recorded_table
@@ -277,5 +278,6 @@ def _rest_return(run: RecordedRun, contract: Contract, tracks: Mapping[str, Trac
     motion = MotionState(state[:, :size].T[..., None], state[:, size][:, None], np.zeros((size, len(tracks), 1)))
     task = make_task(scoring.scenario, [run.fleet.robot(name).goal_world for name in run.robots])
     still = Scene(motion)
-    score = scoring.decision(task, still, still, cast(Any, np.zeros((len(tracks), 1))))
+    keys = jax.random.split(jax.random.key(0), 1)
+    score = scoring.decision(task, still, still, cast(Any, np.zeros((len(tracks), 1))), keys)
     return scoring.horizon * float(np.mean(score.reward))

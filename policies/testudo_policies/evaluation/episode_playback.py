@@ -9,9 +9,11 @@ import numpy as np
 
 from testudo_analysis.rendering.animation import Animation, AnimationScene, Trajectory, arena_around
 from testudo_hardware.errors import TestudoError
+from testudo_policies.evaluation.episode_entities import EpisodeEntities, over_ticks
 from testudo_policies.evaluation.evaluation import LAST_SEED
 from testudo_sim.environment import Environment, WorldState
 from testudo_sim.physics.scene import Scene
+from testudo_sim.scenarios.scenario import TaskScore
 from testudo_sim.team.batch_policy import BatchPolicy
 from testudo_sim.team.team_tick import TeamState, tick
 
@@ -40,53 +42,59 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
     if not 0 <= seed < LAST_SEED:
         raise TestudoError(f"--seed: found {seed}, expected 0 to {LAST_SEED - 1}")
     scenario, size = environment.scenario, environment.team.size
-    succeeded = jax.jit(lambda world: scenario.success(world.task, environment.scene(world)))
     run, read = jax.jit(lambda *values: _run(environment, *values)), jax.jit(environment.signals)
     world = jax.jit(environment.reset)(jax.vmap(jax.random.key)(jnp.array([seed])))
     hidden = jnp.zeros((size, memory))
     signals = read(world)
     goals = np.asarray(signals["goal_world"][0]) if "goal_world" in signals else None
     scenes = [jax.tree.map(lambda x: np.asarray(x)[None], environment.scene(world))]
+    entities, look = EpisodeEntities.of(environment), jax.jit(environment.task_signals)
+    places = [entities.places_world(look(world))[None]]
     success = False
     for index in range(environment.horizon):
         named = {name: value.reshape(-1, *value.shape[2:]) for name, value in read(world).items()}
         velocity, hidden = policy(named, hidden)
         nominal = jnp.transpose(jnp.asarray(velocity).reshape(1, size, -1), (2, 1, 0))
-        team, after = run(world.team, nominal, jax.random.fold_in(jax.random.key(seed), index))
-        world = WorldState(team, world.task, world.elapsed + 1)
+        world, after, score = run(world, nominal, jax.random.fold_in(jax.random.key(seed), index))
         scenes.append(jax.tree.map(np.asarray, after))
-        success = bool(succeeded(world)[0])
+        places.append(over_ticks(places[-1][-1], entities.places_world(look(world)), scenario.decision_ticks))
+        success = bool(score.success[0])
         if success:
             break
-    trajectory = _trajectory(scenes, environment.team.model.spec.control_period_s)
+    trajectory = _trajectory(scenes, np.concatenate(places), environment.team.model.spec.control_period_s)
     scenery = AnimationScene(
         (environment.team.model.spec,) * size,
         scenario.arena or arena_around(trajectory, goals),
         goals,
-        tuple(scenario.boxes),
+        (*scenario.boxes, *entities.boxes),
     )
     title = f"{scenario.name}, {size} {environment.team.model.spec.name}, seed {seed}, {environment.team.physics.name}"
     return RecordedEpisode(Animation(scenery, trajectory, title), success, trajectory.duration_s)
 
 
-def _run(environment: Environment, state: TeamState, nominal: jax.Array, key: jax.Array) -> tuple[TeamState, Scene]:
-    """Run one decision like `Environment.run_ticks`, and return the scene after each tick (T, ...)."""
+def _run(
+    environment: Environment, world: WorldState, nominal: jax.Array, key: jax.Array
+) -> tuple[WorldState, Scene, TaskScore]:
+    """Run one decision; return the world after it, the scene after each tick (T, ...), and the score."""
     team = environment.team
 
-    def body(current: TeamState, tick_key: jax.Array) -> tuple[TeamState, Scene]:
-        current, _ = tick(team, current, nominal, tick_key)
-        return current, team.physics.scene(current.physics)
+    def body(current: TeamState, tick_key: jax.Array) -> tuple[TeamState, tuple[Scene, jax.Array]]:
+        current, result = tick(team, current, nominal, tick_key)
+        return current, (team.physics.scene(current.physics), result.change_m_s)
 
-    return jax.lax.scan(body, state, jax.random.split(key, environment.scenario.decision_ticks))
+    keys = jax.random.split(key, environment.scenario.decision_ticks)
+    state, (scenes, changes) = jax.lax.scan(body, world.team, keys)
+    world, score = environment.advance(world, state, jnp.mean(changes, axis=0))
+    return world, scenes, score
 
 
-def _trajectory(scenes: list[Scene], period_s: float) -> Trajectory:
-    """Return scenes (T, ..., 1) of one world, one tick apart, as a trajectory."""
+def _trajectory(scenes: list[Scene], entities_world: np.ndarray, period_s: float) -> Trajectory:
+    """Return scenes (T, ..., 1) and entities (T, B, 2) [m] of one world, one tick apart, as a trajectory."""
     scene: Any = jax.tree.map(lambda *parts: np.concatenate(parts)[..., 0], *scenes)
     position = np.swapaxes(scene.robots.position_world, 1, 2)
     times = period_s * np.arange(len(position))
-    if scene.bodies is None:
-        return Trajectory(times, position, scene.robots.yaw)
-    return Trajectory(
-        times, position, scene.robots.yaw, np.swapaxes(scene.bodies.position_world, 1, 2), scene.bodies.yaw
-    )
+    boxes, yaw = entities_world, np.zeros(entities_world.shape[:2])
+    if scene.bodies is not None:
+        boxes = np.concatenate([np.swapaxes(scene.bodies.position_world, 1, 2), boxes], axis=1)
+        yaw = np.concatenate([scene.bodies.yaw, yaw], axis=1)
+    return Trajectory(times, position, scene.robots.yaw, *((boxes, yaw) if boxes.shape[1] else ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from scipy.stats import binomtest
 
 from testudo_hardware.errors import TestudoError
 from testudo_sim.environment import Environment, StepMetrics, WorldState
+from testudo_sim.scenarios.scenario import TaskScore
 from testudo_sim.team.batch_policy import BatchPolicy
 
 HELD_OUT_SEED = 1_000_000  # evaluation episode i starts from seed HELD_OUT_SEED + i; training never uses these seeds
@@ -22,6 +23,7 @@ LAST_SEED = 2**31 - 1
 _BATCH = 1000
 _SHRINK = 0.25  # finished worlds, where they are slow, are dropped when at most this share is still running
 _DEADLOCK_S = 5.0
+TRAINED, UNTRAINED, HAND_WRITTEN = "trained", "untrained", "hand-written"
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,17 @@ class Evaluation:
     deadlocks: int  # episodes without success in which no robot moved in the last five seconds
     time_to_success_s: float  # median over the successful episodes; NaN without one
     layers: str = "1"  # active layers of the shield, see `Environment.layers`
+    mean_return: float = math.nan  # sum of the rewards of an episode: mean over robots and episodes
+    policy: str = TRAINED  # TRAINED, UNTRAINED, or HAND_WRITTEN (`Scenario.nominal_world`)
+    metrics: Mapping[str, float] = field(default_factory=dict)  # by name: mean sum of an episode
 
     @property
     def name(self) -> str:
         """Return the name under which a contract stores it."""
-        return str(self.team_size) if self.layers == "1" else f"{self.team_size}, layers {self.layers}"
+        words = [str(self.team_size)]
+        words += [] if self.layers == "1" else [f"layers {self.layers}"]
+        words += [] if self.policy == TRAINED else [self.policy]
+        return ", ".join(words)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Evaluation:
@@ -79,36 +87,42 @@ class _Batch:
     braked: np.ndarray
     stuck: np.ndarray
     duration_s: np.ndarray
+    returns: np.ndarray
     crossing: np.ndarray
+    metrics: dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class _Programs:
+class Programs:
     """The compiled functions of an environment, shared by all batches."""
 
     reset: Callable[..., Any]
     signals: Callable[..., Any]  # robots of all worlds are in one batch axis
-    success: Callable[..., Any]
+    advance: Callable[..., Any]
     run_ticks: Callable[..., Any]
+    nominal: Callable[..., Any]  # hand-written velocities, as of a policy
 
 
 def evaluate_policy(
     environment: Environment,
-    policy: BatchPolicy,
+    policy: BatchPolicy | None,
     memory: int,
     episodes: int,
     first_seed: int = HELD_OUT_SEED,
     on_progress: Callable[[int], None] | None = None,
+    programs: Programs | None = None,
 ) -> Evaluation:
     """Run ``episodes`` episodes with fixed seeds until success or the time limit.
 
     Args:
         environment: the scenario and team.
-        policy: acts for all robots of all worlds; called outside jit, may use NumPy.
+        policy: acts for all robots of all worlds; called outside jit, may use NumPy; None for the hand-written
+            velocities of the scenario.
         memory: size of the policy's hidden state.
         episodes: number of episodes.
         first_seed: seed of the first episode.
         on_progress: called with the number of finished episodes.
+        programs: those of `compiled_programs`, for several policies in one environment.
 
     Raises:
         TestudoError: ``episodes`` or the seeds are out of range.
@@ -117,7 +131,7 @@ def evaluate_policy(
         raise TestudoError(f"--episodes: found {episodes}, expected at least 1")
     if not 0 <= first_seed <= LAST_SEED - episodes:
         raise TestudoError(f"--seed: found {first_seed}, expected 0 to {LAST_SEED - episodes}")
-    programs = _programs(environment)
+    programs = programs or compiled_programs(environment)
     batches: list[_Batch] = []
     done = 0
     while done < episodes:
@@ -129,19 +143,31 @@ def evaluate_policy(
     return _summarise(environment, batches, first_seed)
 
 
-def _programs(environment: Environment) -> _Programs:
+def compiled_programs(environment: Environment) -> Programs:
+    """Return the functions of an environment, each compiled at its first call."""
+
     def signals(state: WorldState) -> dict[str, jax.Array]:
         named = environment.signals(state)
         return {name: value.reshape(-1, *value.shape[2:]) for name, value in named.items()}
 
-    def success(state: WorldState) -> jax.Array:
-        return environment.scenario.success(state.task, environment.scene(state))
+    def advance(state: WorldState, team: Any, change_m_s: jax.Array) -> tuple[WorldState, TaskScore]:
+        world, score = environment.advance(state, team, change_m_s)
+        return world, replace(score, task=None)  # the world has it
 
-    return _Programs(jax.jit(environment.reset), jax.jit(signals), jax.jit(success), jax.jit(environment.run_ticks))
+    def nominal(state: WorldState) -> jax.Array:
+        velocity = environment.scenario.nominal_world(state.task, environment.scene(state))
+        if environment.team.yaw_rate_limit:  # it keeps its heading
+            velocity = jnp.concatenate([velocity, 0 * velocity[:1]])
+        if environment.team.tracking is not None:  # the way-point from which the law makes that velocity
+            stop = environment.team.model.stopping_point(environment.scene(state).robots)
+            velocity = environment.team.tracking.waypoint_world(velocity, stop.position_world)
+        return jnp.transpose(velocity, (2, 1, 0)).reshape(-1, velocity.shape[0])
+
+    return Programs(*map(jax.jit, (environment.reset, signals, advance, environment.run_ticks, nominal)))
 
 
 def _run_batch(
-    environment: Environment, programs: _Programs, policy: BatchPolicy, memory: int, seed: int, count: int
+    environment: Environment, programs: Programs, policy: BatchPolicy | None, memory: int, seed: int, count: int
 ) -> _Batch:
     keys = jax.vmap(jax.random.key)(jnp.arange(seed, seed + count))
     world = programs.reset(keys)
@@ -150,7 +176,7 @@ def _run_batch(
     size = environment.team.size
     hidden = jnp.zeros((count * size, memory))
     open_ = np.ones(count, bool)
-    totals = _Batch(*(np.zeros(count) for _ in range(7)), crossing=crossing)
+    totals = _Batch(*(np.zeros(count) for _ in range(8)), crossing=crossing, metrics={})
     totals.separation_m[:] = np.inf
     still = np.zeros(count)
     rows = np.arange(count)
@@ -160,16 +186,20 @@ def _run_batch(
             chosen = _still_running(open_[rows])
             rows = rows[chosen]
             world, hidden = _keep(world, chosen), _keep_robots(hidden, chosen, size)
-        velocity, hidden = policy(programs.signals(world), hidden)
+        if policy is None:
+            velocity = programs.nominal(world)
+        else:
+            velocity, hidden = policy(programs.signals(world), hidden)
         nominal = jnp.transpose(jnp.asarray(velocity).reshape(len(rows), size, -1), (2, 1, 0))
         key = jax.random.fold_in(jax.random.key(seed), index)
         team, metrics = programs.run_ticks(world.team, nominal, key)
-        world = WorldState(team, environment.next_task(world.task), world.elapsed + 1)
-        _add(totals, jax.tree.map(np.asarray, metrics), rows, open_[rows])
+        world, score = programs.advance(world, team, metrics.change_m_s)
+        metrics, score = jax.device_get((metrics, score))
+        _add(totals, metrics, score, rows, open_[rows])
         still[rows] = np.where(np.asarray(metrics.idle), still[rows] + decision_s, 0.0)
         totals.duration_s[open_] += decision_s
         reached = np.zeros(count, bool)
-        reached[rows] = np.asarray(programs.success(world)) & open_[rows]
+        reached[rows] = np.asarray(score.success) & open_[rows]
         totals.success[reached] = 1
         open_ = open_ & ~reached
         if not open_.any():
@@ -194,13 +224,16 @@ def _keep_robots(hidden: jax.Array, chosen: np.ndarray, size: int) -> jax.Array:
     return jnp.asarray(hidden)[robots]
 
 
-def _add(totals: _Batch, metrics: StepMetrics, rows: np.ndarray, open_: np.ndarray) -> None:
-    """Add the metrics of a decision to the totals of the episodes ``rows`` that are still running."""
+def _add(totals: _Batch, metrics: StepMetrics, score: TaskScore, rows: np.ndarray, open_: np.ndarray) -> None:
+    """Add the metrics and rewards of a decision to the totals of the episodes ``rows`` that are still running."""
     chosen = rows[open_]
     totals.contacts[chosen] += metrics.contacts[open_]
     totals.separation_m[chosen] = np.minimum(totals.separation_m[chosen], metrics.separation_m[open_])
     totals.interventions[chosen] += metrics.interventions[open_]
     totals.braked[chosen] += metrics.braked[open_]
+    totals.returns[chosen] += np.mean(score.reward, axis=0)[open_]
+    for name, counted in score.metrics.items():
+        totals.metrics.setdefault(name, np.zeros(len(totals.success)))[chosen] += counted[open_]
 
 
 def _summarise(environment: Environment, batches: list[_Batch], first_seed: int) -> Evaluation:
@@ -231,6 +264,11 @@ def _summarise(environment: Environment, batches: list[_Batch], first_seed: int)
         int(joined("stuck").sum()),
         float(np.median(duration[success > 0])) if good else float("nan"),
         environment.layers,
+        float(joined("returns").mean()),
+        metrics={
+            name: float(np.concatenate([batch.metrics[name] for batch in batches]).mean())
+            for name in batches[0].metrics
+        },
     )
 
 

@@ -1,19 +1,26 @@
 """The policy that an evaluation runs: an exported artefact or the newest checkpoint of a training run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import jax
 
-from testudo_deploy.contract.command_types import turns
+from testudo_deploy.contract.command_types import tracking_of, turns
+from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.waypoint_tracking import WaypointTracking
 from testudo_deploy.shield.arena import Obstacle
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, parse_robot
-from testudo_policies.learning.builder import build, make_environment
+from testudo_hardware.strict_files import read_as
+from testudo_policies.learning.builder import TrainingComponents, build, make_environment
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
+from testudo_policies.train_config import TrainConfig
 from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice
@@ -32,7 +39,10 @@ class PolicyUnderTest:
     shield: ProjectionParameters
     team_size: int
     obstacles: tuple[Obstacle, ...] = ()
+    make_untrained: Callable[[], BatchPolicy | None] = lambda: None
+    """Returns the same networks before training; None if it is not known how they were trained."""
     yaw_rate_limit: float = 0.0  # yaw rate limit [rad/s] of a policy that commands a yaw rate, else 0
+    tracking: WaypointTracking | None = None  # of a policy that chooses way-points
 
     def environment(
         self,
@@ -56,6 +66,7 @@ class PolicyUnderTest:
             obstacles=self.obstacles,
             starts=starts,
             yaw_rate_limit=self.yaw_rate_limit,
+            tracking=self.tracking,
         )
         return DeployedEnvironment.of(environment, physics or PhysicsChoice()) if all_layers else environment
 
@@ -80,8 +91,16 @@ def _from_run(folder: Path) -> PolicyUnderTest:
         components.shield,
         components.config.team_size,
         components.obstacles,
+        partial(untrained_policy, components),
         components.agent.yaw_rate_limit,
+        components.environment.team.tracking,
     )
+
+
+def untrained_policy(components: TrainingComponents) -> BatchPolicy:
+    """Return the policy before its training, with the parameters of its seed."""
+    parameters = components.ppo.start(jax.random.key(components.config.seed)).parameters
+    return cast(BatchPolicy, jax.jit(components.agent.policy(parameters)))
 
 
 def _from_artefact(path: Path) -> PolicyUnderTest:
@@ -95,5 +114,17 @@ def _from_artefact(path: Path) -> PolicyUnderTest:
         contract.shield,
         contract.team_size,
         contract.arena.obstacles if contract.arena is not None else (),
+        partial(_untrained_of, contract, str(path)),
         contract.command.limits[0][1] if turns(contract.command) else 0.0,
+        tracking_of(contract.command),
     )
+
+
+def _untrained_of(contract: Contract, where: str) -> BatchPolicy | None:
+    """Return the policy of a file before its training; None if the file does not say how this version can make it."""
+    try:
+        config = read_as(TrainConfig, contract.provenance.get("config"), where, TestudoError)
+        components = build(config)
+    except TestudoError:
+        return None
+    return untrained_policy(components) if config.memory == contract.hidden_size else None

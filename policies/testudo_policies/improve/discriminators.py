@@ -17,7 +17,7 @@ from flax import linen as nn
 
 from testudo_policies.learning.losses import Batch
 from testudo_policies.networks.agent import Agent
-from testudo_policies.networks.observation_encoding import Features, out_of_goal_frame
+from testudo_policies.networks.observation_encoding import Features, out_of_frame
 
 Motion = dict[str, jax.Array]
 
@@ -175,7 +175,7 @@ def _own(features: Features, size: int) -> tuple[jax.Array, jax.Array, jax.Array
     """Return control point (..., D), yaw (..., 1) and velocity (..., D) from the features of `encode`."""
     at = 2 + (size - 2)
     own = features.own
-    point, goal = own[..., at : at + size], features.goal_frame
+    point, goal = own[..., at : at + size], features.frame
     at += size + 2
     relative = jnp.arctan2(own[..., at + 1], own[..., at])
     yaw = relative + jnp.arctan2(goal[..., 1], goal[..., 0])
@@ -183,7 +183,7 @@ def _own(features: Features, size: int) -> tuple[jax.Array, jax.Array, jax.Array
 
 
 def _rotated(vector: jax.Array, angle: jax.Array) -> jax.Array:
-    return out_of_goal_frame(vector, jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1))
+    return out_of_frame(vector, jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1))
 
 
 def _next(values: Any) -> jax.Array:

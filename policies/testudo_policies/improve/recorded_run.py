@@ -19,7 +19,7 @@ from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.losses import Batch
 from testudo_policies.learning.rollout import critic_features, flat
 from testudo_policies.networks.agent import AgentParameters
-from testudo_policies.networks.observation_encoding import encode, out_of_goal_frame
+from testudo_policies.networks.observation_encoding import out_of_frame
 from testudo_runs.run_reader import RecordedRun
 from testudo_sim.online_task.task_state import make_task, scoring_of
 from testudo_sim.physics.scene import Scene
@@ -73,7 +73,7 @@ def _sequence(
         {name: jnp.asarray(value[rows]) for name, value in named.items()}
         for named in (episode.signals, episode.next_signals)
     )
-    features, next_features = encode(signals), encode(after)
+    features, next_features = agent.encode(signals), agent.encode(after)
     central, last = (
         _central(components, behaviour, state[rows], announced, own)
         for state, announced, own in (
@@ -105,8 +105,8 @@ def _sequence(
 
 def _action(agent: Any, features: Any, velocity_world: jax.Array) -> jax.Array:
     """Return the actions (T, N, D), before the tanh, that command these velocities."""
-    mirrored = features.goal_frame * jnp.array([1.0, -1.0])
-    action = out_of_goal_frame(velocity_world, mirrored) / agent.speed_limit_m_s
+    mirrored = features.frame * jnp.array([1.0, -1.0])
+    action = out_of_frame(velocity_world, mirrored) / agent.speed_limit_m_s
     return jnp.arctanh(jnp.clip(action, -_EDGE, _EDGE))
 
 
@@ -180,7 +180,8 @@ def run_starts(run: RecordedRun, contract: Contract, spec: RobotSpec) -> RunStar
     size = spec.dimension
     place, yaw = np.moveaxis(state[..., :size], (2, 1, 0), (0, 1, 2)), state[..., size].T
     scene = Scene(MotionState(jnp.asarray(place), jnp.asarray(yaw), jnp.zeros_like(place)))
-    open_ = ~np.asarray(jnp.broadcast_to(scenario.success(task, scene), (len(moments),)))
+    keys = jax.random.split(jax.random.key(0), len(moments))
+    open_ = ~np.asarray(jnp.broadcast_to(scenario.advance(task, scene, scene, keys).success, (len(moments),)))
     open_[0] = True
     return RunStarts(
         scenario, jax.tree.map(lambda x: x[..., 0], task), jnp.asarray(place[..., open_]), jnp.asarray(yaw[..., open_])

@@ -7,7 +7,9 @@ from typing import Any, cast, get_args
 
 import jax
 
-from testudo_deploy.contract.contract import VELOCITY_YAW_RATE
+from testudo_deploy.contract.command_types import tracking_of, velocity_command
+from testudo_deploy.contract.contract import VELOCITY_YAW_RATE, WAYPOINT
+from testudo_deploy.contract.waypoint_tracking import WaypointTracking
 from testudo_deploy.shield.arena import Obstacle, read_obstacles
 from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
 from testudo_hardware.errors import TestudoError
@@ -15,6 +17,7 @@ from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_policies.learning.ppo import PPO
 from testudo_policies.networks.agent import Agent
+from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_policies.train_config import Commanded, TrainConfig
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
@@ -74,6 +77,7 @@ def build(config: TrainConfig) -> TrainingComponents:
         physics=config.physics_choice,
         obstacles=read_obstacles(config.obstacles, spec.dimension, "--obstacles"),
         yaw_rate_limit=yaw_rate_rad_s,
+        tracking=_tracking(config, spec),
     )
     task = environment.scenario.for_training()
     if config.starts:
@@ -90,7 +94,10 @@ def build(config: TrainConfig) -> TrainingComponents:
         change_price=config.change_price,
         facing_price=config.facing_price if yaw_rate_rad_s else 0.0,
     )
-    agent = Agent(config.network, spec.dimension, spec.control_point_speed_m_s, yaw_rate_rad_s)
+    speed_m_s, waypoints = spec.control_point_speed_m_s, None
+    if environment.team.tracking is not None:
+        waypoints = WaypointChoice.create(speed_m_s, environment.decision_s, task.arena, spec.dimension)
+    agent = Agent(config.network, spec.dimension, speed_m_s, task.observation, yaw_rate_rad_s, waypoints)
     return TrainingComponents(config, spec, shield, environment, agent)
 
 
@@ -105,10 +112,12 @@ def make_environment(
     obstacles: tuple[Obstacle, ...] = (),
     starts: StartDistribution | None = None,
     yaw_rate_limit: float = 0.0,
+    tracking: WaypointTracking | None = None,
 ) -> Environment:
     """Return the environment of a scenario for a team of equal robots, with start states ``starts`` if given.
 
-    With a ``yaw_rate_limit`` [rad/s] the last number of a command is a yaw rate.
+    With a ``yaw_rate_limit`` [rad/s] the last number of a command is a yaw rate; with ``tracking`` a command is a
+    way-point.
 
     Raises:
         TestudoError: the scenario is unknown, the team does not fit the scenario or the starts, or the physics
@@ -119,7 +128,16 @@ def make_environment(
     # tracing refuses a team that does not fit before anything is compiled
     jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))
     tier = make_physics(physics, model, task.arena, team_size, task.boxes)
-    team = SimulatedTeam(model, shield, task.arena, tier, team_size, shielded=shielded, yaw_rate_limit=yaw_rate_limit)
+    team = SimulatedTeam(
+        model,
+        shield,
+        task.arena,
+        tier,
+        team_size,
+        shielded=shielded,
+        yaw_rate_limit=yaw_rate_limit,
+        tracking=tracking,
+    )
     return Environment(task, team, spread=1.0 if starts is None else starts.spread.parameters)
 
 
@@ -139,6 +157,16 @@ def _yaw_rate_limit(config: TrainConfig, spec: RobotSpec) -> float:
             "trainer of yaw rates"
         )
     return spec.yaw_rate_limit_rad_s
+
+
+def _tracking(config: TrainConfig, spec: RobotSpec) -> WaypointTracking | None:
+    """Return the tracking law of a team that commands way-points; None for others."""
+    if config.command_type == WAYPOINT and config.trainer != "testudo":
+        raise TestudoError(
+            f"--command {config.command}: found --trainer {config.trainer}, expected testudo, the only trainer of "
+            "way-points"
+        )
+    return tracking_of(velocity_command(config.command_type, spec))
 
 
 def _check(config: TrainConfig) -> None:

@@ -17,7 +17,6 @@ from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
 from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout, flat
 from testudo_policies.networks.agent import Agent, AgentParameters
-from testudo_policies.networks.observation_encoding import encode
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.environment import Environment
 
@@ -54,10 +53,10 @@ class PPO:
         """Return the state before the first update."""
         world_key, network_key, key = jax.random.split(key, 3)
         rollout = begin(self.agent, self.environment, world_key, self.config.worlds)
-        features = flat(encode(self.environment.signals(rollout.worlds)))
+        features = flat(self.agent.encode(self.environment.signals(rollout.worlds)))
         central = features
         if self.agent.config.central_critic:
-            central = flat(encode(self.environment.central_signals(rollout.worlds)))
+            central = flat(self.agent.encode(self.environment.central_signals(rollout.worlds)))
         parameters = self.agent.init(network_key, features, central)
         learned = (parameters.actor, parameters.critic)
         optimiser = self._optimiser.init(learned)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from testudo_policies.learning.losses import Batch
 from testudo_policies.networks.agent import Agent, AgentParameters
-from testudo_policies.networks.observation_encoding import Features, encode
+from testudo_policies.networks.observation_encoding import Features
 from testudo_sim.environment import Environment, StepMetrics, WorldState
 
 
@@ -41,7 +41,7 @@ def collect_rollout(
 
     def step(carry: RolloutState, step_key: jax.Array) -> tuple[RolloutState, Any]:
         action_key, world_key = jax.random.split(step_key)
-        features = flat(encode(environment.signals(carry.worlds)))
+        features = flat(agent.encode(environment.signals(carry.worlds)))
         central = critic_features(agent, environment, parameters, carry.worlds, features)
         fresh = jnp.repeat(carry.fresh, team)
         logits, hidden = agent.act(parameters, _now(features), carry.hidden, fresh[None])
@@ -49,7 +49,7 @@ def collect_rollout(
         command = agent.command(features, agent.distribution.postprocess(action))
         nominal = command.reshape(-1, team, command.shape[-1])
         worlds, result = environment.step(carry.worlds, nominal, world_key)
-        last_features = flat(encode(environment.signals(result.last)))
+        last_features = flat(agent.encode(environment.signals(result.last)))
         after = critic_features(agent, environment, parameters, result.last, last_features)
         done = result.terminated | result.truncated
         batch = Batch(
@@ -75,7 +75,7 @@ def critic_features(
 ) -> Features:
     """Return the critic's inputs (B, ...): the true team state (MAPPO), or the actor's inputs (IPPO)."""
     if agent.config.central_critic:
-        return flat(encode(environment.central_signals(worlds)))
+        return flat(agent.encode(environment.central_signals(worlds)))
     return agent.normalise(parameters, own)
 
 

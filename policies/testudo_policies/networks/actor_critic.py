@@ -11,8 +11,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from testudo_policies.networks.observation_encoding import Features
+from testudo_policies.networks.waypoint_choice import WaypointChoice
 
 _INITIAL_SCALE = -1.0  # initial raw scale of the actions: small enough that the shield rarely changes them
+
+_ABSENT = -1e3  # score of an entity that is not there
+_NO_ENTITY = 1e-6  # added to the sum of the weights, which is zero where no entity is present
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,22 @@ class TeamEncoder(nn.Module):
         each = nn.sigmoid(nn.Dense(self.width, name="neighbour_2")(each))
         # an absent neighbour has the same effect as a distant one, so that team size does not matter
         pooled = jnp.max(each * features.nearness[..., None], axis=-2)
-        joined = jnp.concatenate([features.own, pooled], axis=-1)
+        groups = [self._entities(features, group) for group in sorted(features.entities)]
+        joined = jnp.concatenate([features.own, pooled, *groups], axis=-1)
         return nn.tanh(nn.Dense(self.width, name="joined")(joined))
+
+    def _entities(self, features: Features, group: str) -> jax.Array:
+        """Return the entities of a group as one vector (..., width), weighted by attention; zero without any.
+
+        The own features take part in the weights, since which entity matters depends on the robot.
+        """
+        each, present = features.entities[group], features.presence[group]
+        own = jnp.broadcast_to(features.own[..., None, :], (*each.shape[:-1], features.own.shape[-1]))
+        seen = nn.tanh(nn.Dense(self.width, name=f"{group}_1")(jnp.concatenate([each, own], axis=-1)))
+        score = jnp.where(present > 0, nn.Dense(1, name=f"{group}_score")(seen)[..., 0], _ABSENT)
+        weight = jnp.exp(score - jnp.max(score, axis=-1, keepdims=True)) * present
+        weight = weight / (jnp.sum(weight, axis=-1, keepdims=True) + _NO_ENTITY)
+        return jnp.sum(weight[..., None] * nn.Dense(self.width, name=f"{group}_2")(seen), axis=-2)
 
 
 class Actor(nn.Module):
@@ -46,6 +64,7 @@ class Actor(nn.Module):
 
     config: NetworkConfig
     action_size: int
+    waypoints: WaypointChoice | None = None  # the choices of an actor that scores way-points
 
     def setup(self) -> None:
         """Create the layers."""
@@ -54,7 +73,8 @@ class Actor(nn.Module):
             self.memory = nn.GRUCell(self.config.memory)
         self.head = nn.Dense(self.config.width)
         self.mean = nn.Dense(self.action_size, kernel_init=nn.initializers.orthogonal(0.01))
-        self.scale = self.param("scale", nn.initializers.constant(_INITIAL_SCALE), (self.action_size,))
+        if self.waypoints is None:
+            self.scale = self.param("scale", nn.initializers.constant(_INITIAL_SCALE), (self.action_size,))
 
     def __call__(self, features: Features, hidden: jax.Array, fresh: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Apply the network over time.
@@ -65,7 +85,8 @@ class Actor(nn.Module):
             fresh: (T, B) bool: an episode begins at this step, so memory is cleared before it.
 
         Returns:
-            Mean and raw scale (T, B, 2 * action_size), and the memory after the last step.
+            Mean and raw scale (T, B, 2 * action_size), or the scores of way-points (T, B, action_size), and the memory
+            after the last step.
         """
         x = self.encoder(features)
         if self.config.memory:
@@ -81,12 +102,14 @@ class Actor(nn.Module):
         return self._distribution(features, x), hidden
 
     def _distribution(self, features: Features, x: jax.Array) -> jax.Array:
-        # the initial policy moves straight to the goal
+        # the initial policy follows the declared pull
+        if self.waypoints is not None:
+            return self.mean(nn.tanh(self.head(x))) + self.waypoints.scores_of(features.pull)
         mean = self.mean(nn.tanh(self.head(x))) + self._pull(features)
         return jnp.concatenate([mean, jnp.broadcast_to(self.scale, mean.shape)], axis=-1)
 
     def _pull(self, features: Features) -> jax.Array:
-        """Return the initial action towards the goal, padded with a yaw rate of zero."""
+        """Return the initial action, padded with a yaw rate of zero."""
         missing = self.action_size - features.pull.shape[-1]
         if not missing:
             return features.pull

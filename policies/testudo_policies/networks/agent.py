@@ -1,7 +1,7 @@
 """An agent: actor, critic and feature normalisation with their parameters."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import jax
@@ -9,7 +9,9 @@ import jax.numpy as jnp
 
 from testudo_policies.networks.actor_critic import Actor, Critic, NetworkConfig
 from testudo_policies.networks.brax_imports import NormalTanhDistribution, running_statistics, specs
-from testudo_policies.networks.observation_encoding import Features, encode, out_of_goal_frame
+from testudo_policies.networks.observation_encoding import Features, encode, out_of_frame
+from testudo_policies.networks.waypoint_choice import WaypointChoice
+from testudo_sim.scenarios.scenario import Observation
 
 Params = Any
 LEAST_SPREAD = 1e-2  # lower bound of a feature's deviation, so that a nearly constant feature is not amplified
@@ -24,6 +26,7 @@ class AgentParameters:
     critic: Params
     own_statistics: Any
     neighbour_statistics: Any
+    entity_statistics: Mapping[str, Any] = field(default_factory=dict)  # by group
 
 
 @dataclass(frozen=True)
@@ -33,17 +36,24 @@ class Agent:
     config: NetworkConfig
     dimension: int
     speed_limit_m_s: float
+    observation: Observation
     yaw_rate_limit: float = 0.0  # largest commanded yaw rate [rad/s] of drones; 0: no yaw rate is commanded
+    waypoints: WaypointChoice | None = None  # of a policy that chooses way-points; None for velocities
 
     @property
     def action_size(self) -> int:
-        """Return the size of an action: one number per axis, and one for a yaw rate."""
+        """Return the size of an action: one number per axis, and one for a yaw rate; or one per way-point."""
+        if self.waypoints is not None:
+            return self.waypoints.count
         return self.dimension + bool(self.yaw_rate_limit)
 
     @property
-    def distribution(self) -> NormalTanhDistribution:
-        """Return the action distribution, in (-1, 1) for each axis of the goal frame and for the yaw rate."""
-        return NormalTanhDistribution(self.action_size)
+    def distribution(self) -> NormalTanhDistribution | WaypointChoice:
+        """Return the action distribution, in (-1, 1) for each axis of the features' frame and for the yaw rate.
+
+        Of way-points it is that of their choice.
+        """
+        return NormalTanhDistribution(self.action_size) if self.waypoints is None else self.waypoints
 
     def init(self, key: jax.Array, features: Features, central: Features) -> AgentParameters:
         """Return fresh parameters for features (B, ...) of actor and critic."""
@@ -55,7 +65,13 @@ class Agent:
             self._critic.init(critic_key, central),
             _statistics(features.own),
             _statistics(features.neighbours),
+            {group: _statistics(values) for group, values in features.entities.items()},
         )
+
+    def encode(self, signals: Mapping[str, jax.Array]) -> Features:
+        """Return the features of signals with leading batch axes; see `observation_encoding.encode`."""
+        features = encode(signals, self.observation)
+        return features if self.waypoints is None else replace(features, point=signals["control_point_world"])
 
     def blank_memory(self, robots: int) -> jax.Array:
         """Return the memory (robots, M) at the start of an episode."""
@@ -78,6 +94,10 @@ class Agent:
             features,
             own=running_statistics.normalize(features.own, parameters.own_statistics),
             neighbours=running_statistics.normalize(features.neighbours, parameters.neighbour_statistics),
+            entities={
+                group: running_statistics.normalize(values, parameters.entity_statistics[group])
+                for group, values in features.entities.items()
+            },
         )
 
     def observe(self, parameters: AgentParameters, features: Features) -> AgentParameters:
@@ -90,20 +110,37 @@ class Agent:
             neighbour_statistics=running_statistics.update(
                 parameters.neighbour_statistics, features.neighbours, std_min_value=LEAST_SPREAD
             ),
+            entity_statistics={
+                group: running_statistics.update(
+                    parameters.entity_statistics[group], values, std_min_value=LEAST_SPREAD
+                )
+                for group, values in features.entities.items()
+            },
         )
 
     def command(self, features: Features, action: jax.Array) -> jax.Array:
-        """Return the command of an action (..., A): velocity (..., D) [m/s, world], then any yaw rate [rad/s]."""
+        """Return the command of an action (..., A): velocity (..., D) [m/s, world], then any yaw rate [rad/s].
+
+        Of weights of way-points it is the way-point (..., D) [m, world].
+        """
+        if self.waypoints is not None and features.point is not None:
+            share = 1.0 if features.speed is None else features.speed
+            offset = out_of_frame(self.waypoints.offset(action), features.frame)
+            return self.waypoints.inside(features.point + share * offset)
         velocity = self.velocity_world(features, action[..., : self.dimension])
         if not self.yaw_rate_limit:
             return velocity
         return jnp.concatenate([velocity, self.yaw_rate_limit * action[..., self.dimension :]], axis=-1)
 
     def velocity_world(self, features: Features, action: jax.Array) -> jax.Array:
-        """Return the control-point velocity (..., D) [m/s, world] of an action (..., D) in the goal frame."""
+        """Return the control-point velocity (..., D) [m/s, world] of an action (..., D) in the features' frame.
+
+        An action of length 1 is full speed, or the robot's share of it.
+        """
         length = jnp.sqrt(jnp.sum(action**2, axis=-1, keepdims=True))
         shortened = action / jnp.maximum(length, 1.0)
-        return self.speed_limit_m_s * out_of_goal_frame(shortened, features.goal_frame)
+        share = 1.0 if features.speed is None else features.speed
+        return self.speed_limit_m_s * share * out_of_frame(shortened, features.frame)
 
     def policy(
         self, parameters: AgentParameters
@@ -111,7 +148,7 @@ class Agent:
         """Return the deterministic step (signals (B, ...), hidden (B, M)) -> (command (B, A), hidden)."""
 
         def step(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
-            features = encode(signals)
+            features = self.encode(signals)
             normalised = self.normalise(parameters, features)
             found = self._actor.apply(parameters.actor, normalised, hidden, method="step")
             logits, hidden = cast(tuple[jax.Array, jax.Array], found)
@@ -121,7 +158,7 @@ class Agent:
 
     @property
     def _actor(self) -> Actor:
-        return Actor(self.config, self.action_size)
+        return Actor(self.config, self.action_size, self.waypoints)
 
     @property
     def _critic(self) -> Critic:

@@ -209,7 +209,9 @@ class _Stage:
     ) -> DeployedTeamState:
         spec, channels = self.team.model.spec, self.team.channels
         parameters = draw_parameters(keys, spec, channels, spread)  # pyright: ignore[reportArgumentType] -- (E,)
-        return start_deployed(self.team, self.deployment, place, yaw, parameters, faults, velocity)
+        # the deadlock rule belongs to what is left out with the shield
+        resolves = jnp.full(yaw.shape[1:], self.team.shielded)
+        return start_deployed(self.team, self.deployment, place, yaw, parameters, faults, velocity, resolves=resolves)
 
 
 def deployed_team(

@@ -11,12 +11,12 @@ from functools import cached_property, partial
 import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
-from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, turns
+from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, tracking_of, turns
 from testudo_deploy.contract.contract import policy_signals, slots_first
 from testudo_deploy.contract.messages import SegmentEnds, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.policy_header import ArtefactError
-from testudo_deploy.control.deadlock_resolver import DeadlockResolver, turned_by
+from testudo_deploy.control.deadlock_resolver import DeadlockResolver, is_former, resolved_by
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.caution import Caution, slower, wider
 from testudo_deploy.shield.flight_column import landing_shield
@@ -37,7 +37,7 @@ FIELDS = {
     "neighbours": "a recorded announcement of the peer",
     "schedule": "decision period: 0 as expected, 1 otherwise",
     "memory": "hidden state after the previous tick",
-    "nominal": "policy on the recorded inputs, held between decisions; velocity and yaw rate",
+    "nominal": "policy on the recorded inputs, held between decisions; velocity, yaw rate and way-point",
     "hidden": "policy on the recorded inputs",
     "deadlock": "deadlock rule on the recorded inputs and its memory of the tick before",
     "shielded": "shield on the recorded inputs and the nominal just inferred, turned as recorded",
@@ -63,6 +63,7 @@ class TickReplay:
     reinferred: int = 0
     _last: TickRecord | None = None
     _nominal: np.ndarray | None = None
+    _waypoint: np.ndarray | None = None  # of a policy that chooses one
     _yaw_rate: float = 0.0  # [rad/s]: nominal, of a policy that commands one
     _since_decision: int = 0
     _sent: PendingCommands = field(init=False)
@@ -138,8 +139,9 @@ class TickReplay:
         if not self._decide(record):
             self.skipped[AFTER_A_LOSS] += 1
             return
-        nominal = _flat(record.nominal_world, record.nominal_yaw_rate)
-        self._add(record, "nominal", _flat(self._nominal, self._yaw_rate), nominal)
+        nominal = _flat(record.nominal_world, record.nominal_yaw_rate, record.waypoint_world)
+        waypoint = () if self._waypoint is None else self._waypoint
+        self._add(record, "nominal", _flat(self._nominal, self._yaw_rate, waypoint), nominal)
         turn = limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
         self._check_deadlock(record)
         self._check_shield(record, self._shield(record, self._whole_shield), turn)
@@ -147,14 +149,17 @@ class TickReplay:
     def _check_deadlock(self, record: TickRecord) -> None:
         """Compare the memory of the deadlock rule with one step of the rule from the tick before."""
         last, nominal = self._last, self._nominal
-        if not record.deadlock_memory or nominal is None or last is None or last.sequence + 1 != record.sequence:
+        if not record.deadlock_memory or is_former(record.deadlock_memory):
             return
-        parameters = self.artefact.contract.shield
-        rule = DeadlockResolver(parameters, self.model.spec.control_period_s, len(nominal))
+        if nominal is None or last is None or last.sequence + 1 != record.sequence:
+            return
+        contract = self.artefact.contract
+        rule = DeadlockResolver(contract.shield, contract.arena, self.model.spec.control_period_s, len(nominal))
         if last.deadlock_memory and last.shielded_world and not last.reason:
             rule.restore(last.deadlock_memory, last.shielded_world)
         wanted = slower(_caution(record), nominal)
-        rule.turned(self._known_state()[1].position_world, recorded_table(record), wanted)
+        point = self._known_state()[1].position_world
+        rule.resolved(point, recorded_table(record), _lower_priority(record), wanted)
         self._add(record, "deadlock", rule.memory, record.deadlock_memory)
 
     def _check_shield(self, record: TickRecord, result: ShieldResult | None, turn: float) -> None:
@@ -185,6 +190,7 @@ class TickReplay:
         if not record.decided:
             self._since_decision += 1
             self._add(record, "hidden", record.hidden_before, record.hidden_after)
+            self._track()
             return True
         self._since_decision = 1
         self.decisions += 1
@@ -195,8 +201,16 @@ class TickReplay:
         except ArtefactError:
             nominal, hidden = np.full(self.model.spec.dimension + turns(contract.command), np.inf), None
         self._nominal, self._yaw_rate = split_output(contract.command, np.asarray(nominal, float))
+        self._waypoint = None if tracking_of(contract.command) is None else self._nominal
         self._add(record, "hidden", hidden, record.hidden_after)
+        self._track()
         return True
+
+    def _track(self) -> None:
+        """Update the nominal velocity to that towards the way-point, where the policy chooses one."""
+        tracking = tracking_of(self.artefact.contract.command)
+        if tracking is not None and self._waypoint is not None:
+            self._nominal = tracking.velocity_world(self._waypoint, self._known_state()[1].position_world)
 
     def _known_state(self) -> tuple[MotionState, StoppingPoint]:
         if self._state is None:
@@ -211,7 +225,7 @@ class TickReplay:
         inputs = ShieldInputs(measured, *self._known_state(), recorded_table(record), peers)
         caution = _caution(record)
         wanted = slower(caution, self._nominal)
-        turned = turned_by(record.deadlock_memory, wanted) if record.deadlock_memory else wanted
+        turned = resolved_by(record.deadlock_memory, wanted) if record.deadlock_memory else wanted
         shield = replace(shield, space=with_untrusted_speed(shield.space, record.untrusted_speed_m_s))
         return wider(caution, shield).step(inputs, own, turned, np.array(float(record.sequence + 1)))[0]
 
@@ -239,7 +253,16 @@ def recorded_table(record: TickRecord) -> PeerTable:
         np.array(record.neighbour_age_s, float).reshape(shape[:1]),
         np.array(record.neighbour_valid, bool).reshape(shape[:1]),
         np.array(record.neighbour_untrusted, bool) if any(record.neighbour_untrusted) else None,
+        wanted_world=np.array(record.neighbour_wanted_world, float).reshape(shape).T
+        if record.neighbour_wanted_world
+        else None,
     )
+
+
+def _lower_priority(record: TickRecord) -> np.ndarray:
+    """Return the peers (K,) bool to which the robot need not give way."""
+    lost = np.array(record.neighbour_lost or (False,) * len(record.neighbour_names), bool)
+    return np.array([record.robot < name for name in record.neighbour_names], bool) | lost
 
 
 def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
@@ -249,8 +272,7 @@ def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
     def segments(values: tuple[SegmentEnds, ...]) -> np.ndarray:
         return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
 
-    lost = np.array(record.neighbour_lost or (False,) * count, bool)
-    first = np.array([record.robot < name for name in record.neighbour_names], bool) | lost
+    first = _lower_priority(record)
     own = ReservedSpace(
         np.array(record.reserved_segment_world, float),
         np.array(record.requested_segment_world, float),

@@ -39,6 +39,7 @@ class DecisionScore:
     reward: Mapping[str, float] = field(default_factory=dict)  # their sum
     signals: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     """Task signals of the policies at its end, by robot and name."""
+    metrics: Mapping[str, float] = field(default_factory=dict)  # counts of the task so far, by name
     separation_m: float | None = None
     """Least distance of the centres of two robots at its end; None for a single robot."""
 
@@ -55,6 +56,7 @@ class OnlineTask:
         ``robots`` are the names in the order of the fleet, ``task`` is the state of one world, see `make_task`.
         """
         self.scoring, self.robots, self.task = scoring, tuple(robots), task
+        self._first_task = task
         self.bodies = tuple(box.name for box in scoring.scenario.boxes)
         gap_s = scoring.spec.pose_max_age_s
         self._patience_s = 2 * gap_s
@@ -68,7 +70,7 @@ class OnlineTask:
         size = self.scoring.spec.dimension
         still = Pose((0.0,) * size, 0.0, (0.0,) * size)
         scene = scene_of([still] * len(self.robots), [Pose((0.0, 0.0), 0.0)] * len(self.bodies))
-        jax.block_until_ready(self._evaluate(self.task, scene, scene, self._mean_changes(0.0)))
+        jax.block_until_ready(self._evaluate(self.task, scene, scene, self._mean_changes(0.0), 0))
 
     @property
     def running(self) -> bool:
@@ -104,7 +106,7 @@ class OnlineTask:
 
     def begin(self, now_s: float) -> None:
         """Start a new episode at ``now_s`` [s]."""
-        self._start_s, self._last, self._before = now_s, None, None
+        self._start_s, self._last, self._before, self.task = now_s, None, None, self._first_task
         for changes in self._changes.values():
             changes.clear()
 
@@ -137,15 +139,18 @@ class OnlineTask:
         changes, last = self._mean_changes(end_s), self._last
         missing = tuple(dict.fromkeys((*before[1], *missing)))
         total, scored = (last.total, last.scored) if last else (dict.fromkeys(self.robots, 0.0), 0)
-        decision = DecisionScore(number, end_s, total, missing, scored)
+        metrics = last.metrics if last else {}
+        decision = DecisionScore(number, end_s, total, missing, scored, metrics=metrics)
         if after is None:
             return self._ended(decision)
         # without a beginning there is no reward, but the end alone shows whether the task is done
         begin = after if first is None else first
-        score, signals, least_m = jax.device_get(self._evaluate(self.task, begin, after, changes))
+        score, signals, least_m = jax.device_get(self._evaluate(self.task, begin, after, changes, number))
+        self.task = score.task
         decision = replace(
             decision,
             success=bool(score.success[0]),
+            metrics={name: metrics.get(name, 0.0) + float(value[0]) for name, value in score.metrics.items()},
             signals={
                 robot: {name: tuple(value[..., i, 0].tolist()) for name, value in signals.items()}
                 for i, robot in enumerate(self.robots)
@@ -174,11 +179,15 @@ class OnlineTask:
             return None, missing
         return scene_of([poses[name] for name in self.robots], [poses[name] for name in self.bodies]), ()
 
-    def _evaluation(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array) -> tuple[Any, ...]:
+    def _evaluation(
+        self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array, number: jax.Array
+    ) -> tuple[Any, ...]:
         """Return score, signals and least separation after a decision."""
+        keys = jax.random.fold_in(jax.random.key(0), number)[None]
+        score = self.scoring.decision(task, before, after, change_m_s, keys)
         return (
-            self.scoring.decision(task, before, after, change_m_s),
-            self.scoring.scenario.signals(task, after),
+            score,
+            self.scoring.scenario.signals(score.task, after),
             least_separation(after.robots.position_world, self.scoring.spec.height_ratio),
         )
 

@@ -26,13 +26,15 @@ from testudo_sim.scenarios.goal_scenario import (
     decision_ticks,
     goal_signal,
     spawn_box,
+    straight_to,
 )
-from testudo_sim.scenarios.scenario import StartState
+from testudo_sim.scenarios.scenario import Observation, StartState, TaskStep
 
 _FLOOR_M, _HEIGHT_M, _CEILING_M = 0.4, 1.0, 2.0
 _ROOM_M = 0.1
 _LEADER_M_S = (0.05, 0.2)  # speeds of the robots on the ground; 0.2 m/s is the top speed of those of the Robotarium
 _NEAR_M = 0.5  # distance from which the cost of distance is constant
+_OBSERVATION = Observation("goal_world", "goal_world")
 
 
 @jax.tree_util.register_dataclass
@@ -60,6 +62,7 @@ class Escort:
     tolerance_m: float = 0.15
     name: str = "escort"
     boxes: tuple[Box, ...] = ()
+    observation: Observation = _OBSERVATION
 
     @classmethod
     def create(cls, spec: RobotSpec, shield: ProjectionParameters) -> "Escort":
@@ -97,30 +100,32 @@ class Escort:
         """See `Scenario.for_training`: the same."""
         return self
 
-    def moved(self, task: EscortTask) -> EscortTask:
-        """Return the task a decision later, with moved leaders."""
-        way = task.goal_world - task.leader_world
-        left = jnp.sqrt(jnp.sum(way**2, axis=0))
-        share = jnp.minimum(task.speed_m_s * self.decision_s / jnp.maximum(left, 1e-6), 1.0)
-        return replace(task, leader_world=task.leader_world + share * way)
-
     def signals(self, task: EscortTask, scene: Scene) -> Mapping[str, jax.Array]:
         """See `Scenario.signals`."""
         return {"goal_world": self._stations(task)}
 
-    def rewards(self, task: EscortTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
-        """See `Scenario.rewards`: progress to the station, a cost of distance, a bonus for success."""
-        distance = self.distance(task, after.robots)
+    def advance(self, task: EscortTask, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
+        """See `Scenario.advance`: leaders drive on; progress to the station, a cost of distance, a bonus for success.
+
+        Success: all leaders have arrived, and every drone is above its own.
+        """
+        way = task.goal_world - task.leader_world
+        left = jnp.sqrt(jnp.sum(way**2, axis=0))
+        share = jnp.minimum(task.speed_m_s * self.decision_s / jnp.maximum(left, 1e-6), 1.0)
+        moved = replace(task, leader_world=task.leader_world + share * way)
+        distance = self.distance(moved, after.robots)
         progress = (self.distance(task, before.robots) - distance) / (self.speed_m_s * self.decision_s)
         away = jnp.clip((distance - self.tolerance_m) / _NEAR_M, 0.0, 1.0)
-        done = jnp.broadcast_to(self.success(task, after), distance.shape)
-        return {"progress": progress, "away": -0.1 * away, "success": jnp.where(done, 5.0, 0.0)}
+        arrived = (1 - share) * left < self.tolerance_m / 10
+        success = jnp.all(arrived & (distance < self.tolerance_m), axis=0)
+        bonus = jnp.broadcast_to(jnp.where(success, 5.0, 0.0), distance.shape)
+        return TaskStep(moved, {"progress": progress, "away": -0.1 * away, "success": bonus}, success)
 
-    def success(self, task: EscortTask, scene: Scene) -> jax.Array:
-        """See `Scenario.success`: all leaders have arrived, and every drone is above its own."""
-        left = jnp.sqrt(jnp.sum((task.goal_world - task.leader_world) ** 2, axis=0))
-        near = self.distance(task, scene.robots) < self.tolerance_m
-        return jnp.all((left < self.tolerance_m / 10) & near, axis=0)
+    def nominal_world(self, task: EscortTask, scene: Scene) -> jax.Array:
+        """See `Scenario.nominal_world`: straight to the station."""
+        return straight_to(
+            self._stations(task), scene.robots.position_world, self.speed_m_s * self.decision_s, self.speed_m_s
+        )
 
     def distance(self, task: EscortTask, motion: MotionState) -> jax.Array:
         """Return the distance of every drone to its station (N, E) [m]."""

@@ -18,7 +18,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.scene import Scene
-from testudo_sim.scenarios.scenario import StartState
+from testudo_sim.scenarios.scenario import Observation, StartState, TaskStep
 from testudo_sim.starts import StartDistribution
 
 ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
@@ -59,6 +59,7 @@ class Grid:
         return jnp.asarray(self.points_world)[order[: shifts.shape[1]]].T + shifts * self.jitter_m[:, None]
 
 
+_OBSERVATION = Observation("goal_world", "goal_world")
 DECISION_S = 0.33
 """Approximate decision period, rounded to control ticks."""
 _FIRST_GAP_M = 0.1  # starts and goals are apart by the enforced separation plus this, and at least by `_GRID_M`
@@ -88,6 +89,7 @@ class GoalScenario:
     horizon_s: float = 40.0
     tolerance_m: float = 0.1
     boxes: tuple[Box, ...] = ()
+    observation: Observation = _OBSERVATION
     starts: StartDistribution | None = None  # recorded start distribution; None for the starts of the scenario
     starts_share: float = 1.0  # share of worlds with recorded starts; the others use those of the scenario
     name: str = ""
@@ -136,17 +138,24 @@ class GoalScenario:
         """See `Scenario.signals`."""
         return {"goal_world": task.goal_world}
 
-    def rewards(self, task: GoalTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
-        """See `Scenario.rewards`: progress to the goal, a cost of time, and a bonus for success."""
+    def advance(self, task: GoalTask, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
+        """See `Scenario.advance`: progress to the goal, a cost of time, and a bonus for success.
+
+        Success: all robots are within the tolerance at one moment.
+        """
         distance = self.distance(task, after.robots)
         progress = (self.distance(task, before.robots) - distance) / self.full_step_m
         there = distance < self.tolerance_m
-        done = jnp.broadcast_to(jnp.all(there, axis=0), there.shape)
-        return {"progress": progress, "waiting": jnp.where(there, 0.0, -0.05), "success": jnp.where(done, 5.0, 0.0)}
+        success = jnp.all(there, axis=0)
+        bonus = jnp.broadcast_to(jnp.where(success, 5.0, 0.0), there.shape)
+        terms = {"progress": progress, "waiting": jnp.where(there, 0.0, -0.05), "success": bonus}
+        return TaskStep(task, terms, success)
 
-    def success(self, task: GoalTask, scene: Scene) -> jax.Array:
-        """See `Scenario.success`: all robots within the tolerance simultaneously."""
-        return jnp.all(self.distance(task, scene.robots) < self.tolerance_m, axis=0)
+    def nominal_world(self, task: GoalTask, scene: Scene) -> jax.Array:
+        """See `Scenario.nominal_world`: straight to the goal."""
+        return straight_to(
+            task.goal_world, scene.robots.position_world, self.full_step_m, self.spec.control_point_speed_m_s
+        )
 
     def distance(self, task: GoalTask, motion: MotionState) -> jax.Array:
         """Return the distance of every robot to its goal (N, E) [m]."""
@@ -214,3 +223,15 @@ def yaws(key: jax.Array, spec: RobotSpec, team_size: int) -> jax.Array:
     """Draw headings (N,) [rad]; zero for drones."""
     yaw = jax.random.uniform(key, (team_size,), minval=-np.pi, maxval=np.pi)
     return yaw if spec.dimension == 2 else 0 * yaw
+
+
+def straight_to(
+    target_world: jax.Array, place_world: jax.Array, full_step_m: float, speed_m_s: float | jax.Array
+) -> jax.Array:
+    """Return the velocity (D, N, E) [m/s] of robots that drive to their targets (D, N, E) [m] and stop there.
+
+    ``speed_m_s``, also (N, E), is their full speed, in which a decision takes them ``full_step_m``.
+    """
+    way = target_world - place_world
+    length = jnp.sqrt(jnp.sum(way**2, axis=0) + 1e-12)
+    return way / length * speed_m_s * jnp.minimum(length / full_step_m, 1.0)

@@ -25,8 +25,9 @@ from testudo_sim.scenarios.goal_scenario import (
     decision_ticks,
     goal_signal,
     spawn_box,
+    straight_to,
 )
-from testudo_sim.scenarios.scenario import StartState
+from testudo_sim.scenarios.scenario import Observation, StartState, TaskStep
 
 TEAM_SIZES = (2, 4)
 _SPACING_M = 0.45  # spacing of the start grid of the Robotarium; the arena is scaled for robots that need more
@@ -39,6 +40,7 @@ _ROOM_M = 0.05
 _WAY_M = (0.3, 0.8)  # least and largest distance of the goal in the arena of the Robotarium
 _HORIZON_S = 60.0
 _BESIDE_RAD = 0.7  # angle from straight behind the box at which robots push beside each other
+_OBSERVATION = Observation("goal_world", "box_position_world")
 
 
 @jax.tree_util.register_dataclass
@@ -67,6 +69,7 @@ class PushBox:
     tolerance_m: float = 0.1
     behind: float = 0.0
     """Share of worlds in which the robots start at the free places nearest to their pushing places."""
+    observation: Observation = _OBSERVATION
     name: str = "push_box"
 
     @classmethod
@@ -161,25 +164,33 @@ class PushBox:
             "box_quarter_yaw": jnp.broadcast_to(box.yaw, robots)[None],
         }
 
-    def rewards(self, task: PushTask, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
-        """See `Scenario.rewards`: progress of the box, way to behind it, cost of time, bonus for success.
+    def advance(self, task: PushTask, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
+        """See `Scenario.advance`: progress of the box, way to behind it, cost of time, bonus for success.
 
-        All but the way are equal for all robots.
+        All but the way are equal for all robots. Success: the box's centre is within the tolerance.
         """
         step = self.speed_m_s * self.decision_s
         robots = after.robots.yaw.shape
-        pushed = self.distance(task, before) - self.distance(task, after)
-        done = self.success(task, after)
-        return {
-            "push": jnp.broadcast_to(3.0 * pushed / step, robots),
+        left = self.distance(task, after)
+        success = left < self.tolerance_m
+        terms = {
+            "push": jnp.broadcast_to(3.0 * (self.distance(task, before) - left) / step, robots),
             "approach": 0.5 * (self.way_behind(task, before) - self.way_behind(task, after)) / step,
             "waiting": jnp.full(robots, -0.05),
-            "success": jnp.broadcast_to(jnp.where(done, 10.0, 0.0), robots),
+            "success": jnp.broadcast_to(jnp.where(success, 10.0, 0.0), robots),
         }
+        return TaskStep(task, terms, success)
 
-    def success(self, task: PushTask, scene: Scene) -> jax.Array:
-        """See `Scenario.success`: the box's centre is within the tolerance."""
-        return self.distance(task, scene) < self.tolerance_m
+    def nominal_world(self, task: PushTask, scene: Scene) -> jax.Array:
+        """See `Scenario.nominal_world`: each robot goes round the box to its rear, and then drives at the goal."""
+        place, box = scene.robots.position_world, _box(scene).position_world
+        offset, rear = place - box, box - task.goal_world[:, None]
+        angle = jnp.arctan2(rear[1] * offset[0] - rear[0] * offset[1], offset[0] * rear[0] + offset[1] * rear[1])
+        bearing = jnp.arctan2(offset[1], offset[0]) + jnp.clip(angle, -_BESIDE_RAD, _BESIDE_RAD)
+        away = 1.3 * (self.contact_m + self.body_radius_m)
+        around = box + away * jnp.stack([jnp.cos(bearing), jnp.sin(bearing)])
+        target = jnp.where(jnp.abs(angle) < _BESIDE_RAD, task.goal_world[:, None] + 0 * place, around)
+        return straight_to(target, place, self.speed_m_s * self.decision_s, self.speed_m_s)
 
     def distance(self, task: PushTask, scene: Scene) -> jax.Array:
         """Return the distance of the box to its goal (E,) [m]."""

@@ -1,8 +1,12 @@
-"""Interface of scenarios (start, task signals, reward, success), their construction and their scoring."""
+"""Interface of scenarios (start, task signals, course of the task), their construction and their scoring.
+
+What a task does in a decision is one function, `Scenario.advance`: training, evaluation, films, the score of a running
+fleet and datasets all call it.
+"""
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
@@ -32,6 +36,47 @@ class StartState:
     velocity: jax.Array | None = None  # (D, N, E): see `MotionState.velocity`; None at rest
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TaskStep:
+    """What a task does in one decision."""
+
+    task: Any  # its state after the decision
+    terms: Mapping[str, jax.Array]  # reward terms (N, E) by name; the same names at every decision
+    success: jax.Array  # (E,) bool: the task is done, which ends the episode
+    metrics: Mapping[str, jax.Array] = field(default_factory=dict)
+    """Counts (E,) of this decision by name, such as deliveries; an episode has their sum."""
+
+
+PEER, POSITION, VALID = "neighbour_", "_position_world", "_valid"
+"""Parts of names of signals: the begin of a peer's, the end of a position's, and of the presence of entities."""
+
+
+def group_of(name: str) -> str:
+    """Return the group of entities that a signal's name belongs to."""
+    return name.partition("_")[0]
+
+
+WORLD, BODY = "world", "body"
+"""Frames of features and actions: the axes of the world, or the robot's heading."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """How a policy reads the signals of a task."""
+
+    frame: str = WORLD
+    """Frame of features and actions: `WORLD`, `BODY`, or a position signal, to which the x axis points."""
+    pull: str = ""
+    """Position signal to which an untrained policy drives; empty: it drives nowhere in particular."""
+    speed: str = ""
+    """Own signal (1,) in 0 to 1: the share of full speed that a policy commands at most, as of a slow robot of a team;
+    empty: 1. It limits the policy, in the exported file too, not the shield."""
+
+
+IN_THE_WORLD = Observation()
+
+
 class Scenario(Protocol):
     """A task for a team; arrays are (component, robot, world)."""
 
@@ -40,7 +85,18 @@ class Scenario(Protocol):
     horizon_s: float
     decision_ticks: int
     boxes: tuple[Box, ...]
-    task_signals: tuple[Signal, ...]  # the signals that the scenario adds to those that every robot has
+    observation: Observation
+
+    @property
+    def task_signals(self) -> tuple[Signal, ...]:
+        """Return the signals that the scenario adds to those that every robot has.
+
+        The shape says whose a signal is: (C,) is the robot's own; (K, C) is one of K entities, and the part of its name
+        up to the first underscore names their group; ("neighbours", C) is the own signal of a peer, and is named
+        ``neighbour_`` and the name of that. A group's signal ``<group>_valid`` (K, 1) is 0 for an entity that is not
+        there.
+        """
+        ...
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """Draw the start of one world (no world axis); raises `TestudoError` if the team does not fit."""
@@ -54,12 +110,15 @@ class Scenario(Protocol):
         """Return the task signals (component, N, E) by name."""
         ...
 
-    def rewards(self, task: Any, before: Scene, after: Scene) -> Mapping[str, jax.Array]:
-        """Return the reward terms (N, E) of one decision, by name."""
+    def advance(self, task: Any, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
+        """Return what the task does in one decision, from the scenes at its beginning and end.
+
+        ``keys`` (E,) are random keys, one for each world, so that a world has the same course alone and among others.
+        """
         ...
 
-    def success(self, task: Any, scene: Scene) -> jax.Array:
-        """Return (E,) bool: the task is done, which ends the episode."""
+    def nominal_world(self, task: Any, scene: Scene) -> jax.Array:
+        """Return hand-written velocities (D, N, E) [m/s], which a trained policy is compared with."""
         ...
 
 
@@ -108,6 +167,8 @@ class TaskScore:
     terms: Mapping[str, jax.Array]  # (N, E) by name: the scenario's, `CHANGES`, and `FACING` where it has a price
     reward: jax.Array  # (N, E): their sum; zero where the physics diverged
     success: jax.Array  # (E,) bool: the task is done
+    metrics: Mapping[str, jax.Array]  # (E,) by name, see `TaskStep`
+    task: Any  # its state after the decision
     broken: jax.Array  # (E,) bool: the scene after the decision is not finite
 
 
@@ -131,16 +192,20 @@ class TaskScoring:
         """Return the decisions in an episode."""
         return int(self.scenario.horizon_s / self.decision_s)
 
-    def decision(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array) -> TaskScore:
-        """Return the score of a decision; ``change_m_s`` (N, E) is the mean change of the command by the shield."""
+    def decision(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array, keys: jax.Array) -> TaskScore:
+        """Return the score of a decision.
+
+        ``change_m_s`` (N, E) is the mean change of the command by the shield; for ``keys`` see `Scenario.advance`.
+        """
+        step = self.scenario.advance(task, before, after, keys)
         price = self.change_price * change_m_s / self.spec.control_point_speed_m_s
-        terms = {**self.scenario.rewards(task, before, after), CHANGES: -price}
+        terms = {**step.terms, CHANGES: -price}
         if self.facing_price:
-            goal = self.scenario.signals(task, after)["goal_world"]
+            goal = self.scenario.signals(step.task, after)["goal_world"]
             terms[FACING] = -self.facing_price * self.decision_s * looks_away(after.robots, goal)
         broken = not_finite(after)
         reward = jnp.where(broken, 0.0, jnp.asarray(sum(terms.values())))
-        return TaskScore(terms, reward, self.scenario.success(task, after), broken)
+        return TaskScore(terms, reward, step.success, step.metrics, step.task, broken)
 
 
 def looks_away(motion: MotionState, goal_world: jax.Array) -> jax.Array:

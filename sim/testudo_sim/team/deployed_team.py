@@ -15,7 +15,12 @@ from testudo_deploy.control.peer_tracker import left_reserved_segments
 from testudo_deploy.control.pose_validator import follow_pose
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, begin_brake_monitor, update_brake_monitor
-from testudo_deploy.shield.deadlock_resolution import DeadlockState, initial_deadlock_state, resolve_deadlock
+from testudo_deploy.shield.deadlock_resolution import (
+    DeadlockState,
+    ResolvedVelocity,
+    initial_deadlock_state,
+    resolve_deadlock,
+)
 from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
@@ -32,8 +37,10 @@ from testudo_sim.team.message_radio import (
     MessageRadio,
     by_slot,
     exchange,
+    lower_priority,
     message,
     neighbour_table,
+    peer_numbers,
     peer_spaces,
     receive_messages,
 )
@@ -113,10 +120,10 @@ def start_deployed(
     begin = initial_motion(team, position_world, yaw, parameters, None, velocity)
     sent, seen, estimate = begin.sent, begin.measured, begin.estimate
     space = reserved_at_rest(position_world) if velocity is None else stopping_segment(team.model, seen, estimate)
-    first = message(begin.stop.position_world, begin.control, space)
+    first = message(begin.stop.position_world, begin.control, space, begin.control)
     radio = receive_messages(first, deployment.longest_message_ticks + 1)
     size, slots = yaw.shape[0], Slots.create(team.model.spec, team.channels)
-    last = (jnp.arange(size) + 1 + jnp.arange(size - 1)[:, None]) % size == size - 1
+    last = peer_numbers(size) == size - 1
     flagged = last[..., None] & (faults.hostile_kind == PURSUER) & ~faults.blind_tracking
     zero = jnp.zeros(yaw.shape, jnp.int32)
     number = jnp.zeros((), jnp.int32)
@@ -156,18 +163,19 @@ def tick_deployed(
     """Return the state one tick later and the result of the shield; arguments as for `team_tick.tick`."""
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
-    nominal_world, yaw_rate = split_command(team, nominal_world)
     stop = team.model.stopping_point(state.estimate)
+    nominal_world, yaw_rate = split_command(team, nominal_world, stop)
     nominal, deadlock = _nominal(team, state, stop, nominal_world)
-    result, space = _shielded(team, deployment, state, stop, nominal)
+    result, space = _shielded(team, deployment, state, stop, nominal.velocity_world)
     sound = runs & state.located & ~state.weak
     effective = jnp.where(sound, effective_command(team.model, result.command), 0.0)
     kept = jnp.where(state.held < state.faults.driver_ticks, state.sent[0], 0.0)
     effective = jnp.where(runs, effective, kept)
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     space = jax.tree.map(lambda new, old: jnp.where(sound, new, old), space, state.space)
-    sent_message = message(stop.position_world, jnp.where(sound, result.control_velocity_world, 0.0), space)
-    # radio after the messages (6 D, N, E) of this tick; `runs` (N, E) marks running processes
+    velocity, wanted = (jnp.where(sound, x, 0.0) for x in (result.control_velocity_world, nominal.wanted_world))
+    sent_message = message(stop.position_world, velocity, space, wanted)
+    # radio after the messages (7 D, N, E) of this tick; `runs` (N, E) marks running processes
     sends = runs & state.located & ~_is(state.faults, PURSUER, runs)
     faults, loss = state.faults, state.parameters.message_loss
     told, silent = _falsified(faults, sent_message), _silent_ticks(deployment, team.model.spec)
@@ -200,12 +208,12 @@ def tick_deployed(
 
 def _nominal(
     team: SimulatedTeam, state: DeployedTeamState, stop: StoppingPoint, nominal_world: jax.Array
-) -> tuple[jax.Array, DeadlockState]:
-    """Return the nominal velocities (D, N, E) [m/s], turned by the deadlock rule or of pursuers, and its memory."""
-    period_s = team.model.spec.control_period_s
-    turned, deadlock = resolve_deadlock(
-        team.shield, state.deadlock, stop.position_world, state.table, nominal_world, state.moved_world, period_s
-    )
+) -> tuple[ResolvedVelocity, DeadlockState]:
+    """Return the velocities (D, N, E) [m/s] after the deadlock rule, or of pursuers, and the memory of the rule."""
+    place, table, period_s = stop.position_world, state.table, team.model.spec.control_period_s
+    first, before = lower_priority(nominal_world.shape[1], table.age_s), state.deadlock
+    known = (before, place, table, first, nominal_world, state.moved_world, period_s)
+    found, deadlock = resolve_deadlock(team.shield, team.arena, *known)
     place = team.physics.scene(state.physics).robots.position_world
     offset = place[:, :-1] - place[:, -1:]
     distance = length(offset)
@@ -213,7 +221,8 @@ def _nominal(
     towards = jnp.take_along_axis(offset / (distance + 1e-6), nearest[None, None], axis=1)
     pursuer = _is(state.faults, PURSUER, nominal_world[0])
     to_nearest = team.model.spec.control_point_speed_m_s * towards
-    return jnp.where(pursuer, to_nearest, jnp.where(state.resolves, turned, nominal_world)), deadlock
+    resolved = jax.tree.map(lambda x: jnp.where(state.resolves, x, nominal_world), found)
+    return jax.tree.map(lambda x: jnp.where(pursuer, to_nearest, x), resolved), deadlock
 
 
 def _deadlock_memory(
@@ -298,13 +307,12 @@ def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array)
 
 
 def _falsified(faults: Faults, messages: jax.Array) -> jax.Array:
-    """Return the messages (6 D, N, E) with the false fields of false senders."""
+    """Return the messages (7 D, N, E) with the false fields of false senders."""
     offset = faults.false_offset_world
-    dimension = offset.shape[0]
     point, velocity, reserved, requested = (field * offset for field in faults.false_fields[:4])
-    moved = jnp.concatenate([point, velocity, reserved, reserved, requested, requested])
+    moved = jnp.concatenate([point, velocity, reserved, reserved, requested, requested, 0.0 * offset])
     false_sender = _is(faults, FALSE_SENDER, messages[0])
-    return messages + jnp.where(false_sender, moved[: 6 * dimension, None], 0.0)
+    return messages + jnp.where(false_sender, moved[:, None], 0.0)
 
 
 def _displaced(state: DeployedTeamState, measured: MotionState) -> MotionState:

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.team.fault_schedule import FALSE_SENDER, FIELDS, Faults
 from testudo_sim.team.suspicions import Suspicions, by_receiver, excused, suspects
+
+_PARTS = 7  # vectors (D,) in a message
 
 
 @jax.tree_util.register_dataclass
@@ -23,7 +26,8 @@ class MessageRadio:
     """Messages in transit, and the last received ones."""
 
     sent: jax.Array
-    """(L, C, N, E): messages of the last ticks, a ring by tick; point, velocity, reserved and requested segment."""
+    """(L, C, N, E): messages of the last ticks, a ring by tick; point, velocity, reserved and requested segment,
+    wanted velocity."""
     sent_heard: jax.Array  # (L, K, N, E): message numbers that the senders acknowledged; a ring
     on_air: jax.Array  # (L, N, E) bool: whether a robot sent one; a ring
     heard: jax.Array  # (K, N, E): number (tick) of the newest message received from each peer
@@ -112,35 +116,50 @@ def exchange(
 
 def neighbour_table(radio: MessageRadio, tick: jax.Array, period_s: float, faults: Faults) -> PeerTable:
     """Return the peer table (D, K, N, E) of each robot at the start of tick number ``tick``."""
-    dimension = radio.content.shape[0] // 6
+    dimension = radio.content.shape[0] // _PARTS
     age = (tick - radio.acknowledged) * period_s
     age = jnp.where(faults.blind_age, radio.silence * period_s, age)
     return PeerTable(
-        radio.content[:dimension], radio.content[dimension : 2 * dimension], age, jnp.ones(age.shape, bool)
+        radio.content[:dimension],
+        radio.content[dimension : 2 * dimension],
+        age,
+        jnp.ones(age.shape, bool),
+        wanted_world=radio.content[6 * dimension :],
     )
 
 
 def peer_spaces(radio: MessageRadio, silent_ticks: float, reserves: jax.Array) -> PeerReservations:
     """Return the reserved and requested segments (2, D, K, N, E) of the peers of each robot."""
-    dimension = radio.content.shape[0] // 6
+    dimension = radio.content.shape[0] // _PARTS
     suspected = suspects(radio.silence, radio.acknowledged, silent_ticks) & reserves
-    content = radio.content[2 * dimension :]
+    content = radio.content[2 * dimension : 6 * dimension]
 
     def judged() -> tuple[jax.Array, jax.Array]:
         return excused(radio.suspicions, suspected, radio.heard, content, reserves)
 
     excuses, content = jax.lax.cond(jnp.any(suspected), judged, lambda: (suspected, content))
     segments = content.reshape(2, 2, dimension, *content.shape[1:])
-    slots, size = radio.heard.shape[:2]
-    peer = (jnp.arange(size) + 1 + jnp.arange(slots)[:, None]) % size
-    first = jnp.broadcast_to((jnp.arange(size) < peer)[..., None], radio.heard.shape)
+    first = lower_priority(radio.heard.shape[1], radio.heard)
     return PeerReservations(segments[0], segments[1], radio.acknowledged, excuses, first, reserves)
 
 
-def message(control_point_world: jax.Array, velocity_world: jax.Array, space: ReservedSpace) -> jax.Array:
-    """Return the messages (6 D, N, E) of the robots."""
+def peer_numbers(size: int) -> np.ndarray:
+    """Return which robot is in each slot (K, N) of each of ``size`` robots."""
+    return (np.arange(size) + 1 + np.arange(size - 1)[:, None]) % size
+
+
+def lower_priority(size: int, like: jax.Array) -> jax.Array:
+    """Return which peers (K, N, E) of each robot have a lower priority, in the shape of ``like``."""
+    return jnp.broadcast_to((np.arange(size) < peer_numbers(size))[..., None], like.shape)
+
+
+def message(
+    control_point_world: jax.Array, velocity_world: jax.Array, space: ReservedSpace, wanted_world: jax.Array
+) -> jax.Array:
+    """Return the messages (7 D, N, E) of the robots."""
     segments = jnp.stack([space.owned_world, space.announced_world])
-    return jnp.concatenate([control_point_world, velocity_world, segments.reshape(-1, *segments.shape[3:])])
+    segments = segments.reshape(-1, *segments.shape[3:])
+    return jnp.concatenate([control_point_world, velocity_world, segments, wanted_world])
 
 
 def by_slot(values: jax.Array) -> jax.Array:

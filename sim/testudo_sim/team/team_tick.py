@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from testudo_deploy.contract.waypoint_tracking import WaypointTracking
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.reservations import ReservedSpace
@@ -87,6 +88,7 @@ class SimulatedTeam:
     shielded: bool = True  # False is the negative control without a shield
     yaw_rate_limit: float = 0.0
     """Yaw rate limit [rad/s] of drones whose commands end with a yaw rate; 0 without yaw rates."""
+    tracking: WaypointTracking | None = None  # of commands that are way-points; None for velocities
 
     @property
     def batteries(self) -> int:
@@ -171,8 +173,13 @@ def no_turns(team: SimulatedTeam, sent: jax.Array) -> jax.Array | None:
     return jnp.zeros_like(sent[:, 0]) if team.yaw_rate_limit else None
 
 
-def split_command(team: SimulatedTeam, command: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-    """Return velocity (D, N, E) and limited yaw rate (N, E) of policy commands; None without yaw rates."""
+def split_command(team: SimulatedTeam, command: jax.Array, stop: StoppingPoint) -> tuple[jax.Array, jax.Array | None]:
+    """Return velocity (D, N, E) and limited yaw rate (N, E) of policy commands; None without yaw rates.
+
+    A way-point becomes the velocity from the control points ``stop`` to it.
+    """
+    if team.tracking is not None:
+        return team.tracking.velocity_world(command, stop.position_world), None
     if not team.yaw_rate_limit:
         return command, None
     return command[:-1], jnp.clip(command[-1], -team.yaw_rate_limit, team.yaw_rate_limit)
@@ -191,10 +198,10 @@ def tick(
     """Return the state one control period later and the result of the shield.
 
     ``nominal_world`` (D, N, E) [m/s] are nominal control-point velocities, with a yaw rate [rad/s] as last number where
-    the team turns; ``key`` is the randomness of noise and loss.
+    the team turns, or way-points [m] where it tracks them; ``key`` is the randomness of noise and loss.
     """
-    nominal_world, yaw_rate = split_command(team, nominal_world)
     stop = team.model.stopping_point(state.estimate)
+    nominal_world, yaw_rate = split_command(team, nominal_world, stop)
     result = layer1(team, stop, state.table, nominal_world)
     effective = effective_command(team.model, result.command)
     sent = jnp.concatenate([effective[None], state.sent[:-1]])

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from testudo_bench.red_team import bench_redteam as bench
 from testudo_bench.red_team.bench_redteam import COLUMNS, Arm, row_figures, table_row
 from testudo_bench.red_team.episode import EpisodeOutcome, run_episode
 from testudo_bench.red_team.rows import Effect, rows
@@ -18,7 +19,7 @@ STILL, TOUCHED, MOVING = (EpisodeOutcome(*one, 0.4, way) for one, way in (((0, 0
 
 def test_every_row_has_a_control_but_those_that_have_no_defence():
     assert len(ROWS) == len(rows())
-    assert {row.name for row in rows() if row.control is None} == {"nobody", "estop"}
+    assert {row.name for row in rows() if row.control is None} == {"nobody", "nobody, straight", "estop"}
     assert all(row.control != Defences() for row in rows())
 
 
@@ -70,3 +71,17 @@ def test_a_row_holds_if_nobody_moves_in_a_contact_and_its_control_fails(name, in
     assert figures["holds"] is holds
     assert len(table_row(figures)) == len(COLUMNS)
     assert figures["control_effect"] == (Effect.STANDS if name == "status" else Effect.CONTACT)
+
+
+def test_the_bench_reports_what_it_measured(monkeypatch):
+    """A run of 45 minutes was lost to a key that its summary named and no row had."""
+
+    def measure(robot, tasks, until_s, found, say):
+        found.update({arm: [MOVING if arm.control else STILL] * count for arm, _, count in tasks})
+        return False
+
+    monkeypatch.setattr(bench, "_measure", measure)
+    result = bench.bench_redteam(quick=True)
+    assert "0 contacts at own speed" in result.title
+    assert len(result.rows) == 2 * len(rows())
+    assert result.values["contacts_at_own_speed"] == 0

@@ -205,7 +205,7 @@ def test_the_control_of_a_hostile_cell_must_show_contacts_at_own_speed():
 def test_an_interrupt_preserves_finished_cells(monkeypatch):
     cell = JOBS[0].cell
 
-    def interrupted(jobs, say, tables):
+    def interrupted(jobs, say, tables, policies):
         tables.add("kinematic", cell, CellOutcome(*(np.zeros(2) for _ in range(9))))
         raise KeyboardInterrupt
 

@@ -50,7 +50,7 @@ def test_a_tick_record_survives_bit_for_bit(make_loop):
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("key", ["stamp_s", "yaw", "sample_age_s"])
 def test_a_number_that_is_not_finite_is_not_even_built(message, key, bad):
-    with pytest.raises(EnvelopeError, match="testudo/peer/4"):
+    with pytest.raises(EnvelopeError, match="testudo/peer/5"):
         dataclasses.replace(message, **{key: bad})
 
 
@@ -81,7 +81,7 @@ def test_a_number_that_is_not_finite_does_not_arrive(message, literal):
 @example(data=b"{}")
 @example(data=b"1" * 5000)
 @example(data=b"[" * 100_000)
-@example(data=b'{"schema": "testudo/peer/4"}')
+@example(data=b'{"schema": "testudo/peer/5"}')
 def test_garbage_is_refused(kind, data):
     with pytest.raises(EnvelopeError):
         kind.decode(data)
@@ -121,15 +121,15 @@ def test_a_value_of_a_wrong_type_is_refused_here_and_not_in_the_control_loop(mes
 
 def test_another_schema_is_refused(message, make_loop):
     record = make_loop().loop.tick(1.0)
-    with pytest.raises(EnvelopeError, match="testudo/tick/5"):
+    with pytest.raises(EnvelopeError, match="testudo/tick/6"):
         TickRecord.decode(message.encode())
-    with pytest.raises(EnvelopeError, match="testudo/peer/4"):
+    with pytest.raises(EnvelopeError, match="testudo/peer/5"):
         PeerMessage.decode(record.encode())
 
 
 def test_a_recorded_tick_of_the_third_version_had_no_deadlock_rule(make_loop):
     record = make_loop().loop.tick(1.0)
-    data = record.encode().replace(b"testudo/tick/5", b"testudo/tick/3").replace(b',"deadlock_memory":[]', b"")
+    data = record.encode().replace(b"testudo/tick/6", b"testudo/tick/3").replace(b',"deadlock_memory":[]', b"")
     assert TickRecord.decode(data, recorded=True) == record
     with pytest.raises(EnvelopeError, match="expected schema"):
         TickRecord.decode(data)

@@ -205,7 +205,7 @@ def test_the_same_velocity_comes_out_of_the_shield_whatever_the_rate(loop):
         answer = np.array([0.9, 0.3, -0.2, *([] if rate is None else [rate])])
         rig.policy.answer = lambda signals, hidden, answer=answer: (answer, hidden)
         if rate is None:
-            rig.loop._command = velocity_command("control_point_velocity_world", DRONE)
+            rig.loop._policy._command = velocity_command("control_point_velocity_world", DRONE)
         near = (0.95, 0.1, 0.0)
         rows = []
         for _ in range(25):

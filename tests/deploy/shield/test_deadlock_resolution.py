@@ -1,5 +1,7 @@
 """Deadlocks: a blocked robot turns its wish to the right and back, and never asks for more than it wanted."""
 
+from dataclasses import replace
+
 import array_api_strict
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testudo_deploy.shield.arena import Arena, Block
 from testudo_deploy.shield.deadlock_resolution import (
     LARGEST_TURN_RAD,
     STUCK_S,
@@ -17,6 +20,7 @@ from testudo_deploy.shield.deadlock_resolution import (
     resolve_deadlock,
 )
 from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.right_of_way import RightOfWay, initial_right_of_way
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.spec import load_robot
 
@@ -36,11 +40,18 @@ def turned(vector):
     return -np.arctan2(vector[1], vector[0])
 
 
+def resolved(memory, place, table, wish, moved, arena=None):
+    """Return the velocity for the shield and the memory of one tick; every peer has a lower priority."""
+    first = table.valid | True
+    found, memory = resolve_deadlock(SHIELD, arena, memory, place, table, first, wish, moved, PERIOD_S)
+    return found.velocity_world, memory
+
+
 def live(seconds, memory, made, neighbours=NOBODY, wish=WISH):
     """Return the wish and the memory after some time in which the robot made a share of its wish."""
     found = wish
     for _ in range(round(seconds / PERIOD_S)):
-        found, memory = resolve_deadlock(SHIELD, memory, np.zeros(2), neighbours, wish, made * found, PERIOD_S)
+        found, memory = resolved(memory, np.zeros(2), neighbours, wish, made * found)
     return found, memory
 
 
@@ -73,7 +84,9 @@ def test_it_turns_back_when_its_way_is_free():
 
 def test_it_keeps_its_turn_while_the_way_is_not_free():
     """It gets on, beside the one in its way: to turn back would end before it again."""
-    memory = DeadlockState(np.array(1.0), np.array(0.5), np.array(0.6), np.array(0.0))
+    memory = DeadlockState(
+        np.array(1.0), np.array(0.5), np.array(0.6), np.array(0.0), initial_right_of_way(np.array(0.0))
+    )
     # so far away that the rows leave 0.45 of the wish, turned back a little
     towards = np.linalg.norm(WISH) * np.cos(0.6 - np.radians(20))
     gap = 0.45 * towards * 2 * SHIELD.hold_s / SHIELD.gap_share
@@ -100,6 +113,16 @@ def test_who_wants_nothing_is_not_blocked():
     assert memory.progress == memory.free == 1
 
 
+def test_who_keeps_to_its_right_announces_where_it_wants_to_go():
+    """Announced turns let each of two see the other no longer come its way: both turned on and off, and were slowed."""
+    peer = near(3 * SHIELD.separation_m)
+    peer = replace(peer, wanted_world=-WISH[:, None])
+    memory = initial_deadlock_state(np.array(0.0))
+    found, _ = resolve_deadlock(SHIELD, None, memory, np.zeros(2), peer, peer.valid, WISH, WISH, PERIOD_S)
+    assert turned(found.velocity_world) > 0.1
+    assert found.wanted_world == pytest.approx(WISH)
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([2, 3]))
 def test_the_wish_keeps_its_length_and_height(seed, size):
@@ -111,6 +134,7 @@ def test_the_wish_keeps_its_length_and_height(seed, size):
         rng.uniform(0, 1, count),
         rng.uniform(0, LARGEST_TURN_RAD, count),
         rng.uniform(0, 9, count),
+        initial_right_of_way(np.zeros(count)),
     )
     wish, moved = rng.uniform(-0.3, 0.3, (2, size, count))
     table = PeerTable(
@@ -119,7 +143,7 @@ def test_the_wish_keeps_its_length_and_height(seed, size):
         rng.uniform(0, 0.3, (slots, count)),
         np.ones((slots, count), bool),
     )
-    found, after = resolve_deadlock(SHIELD, memory, np.zeros((size, count)), table, wish, moved, PERIOD_S)
+    found, after = resolved(memory, np.zeros((size, count)), table, wish, moved)
     assert np.linalg.norm(found, axis=0) == pytest.approx(np.linalg.norm(wish, axis=0))
     flat = np.linalg.norm(wish[:2], axis=0) >= 0.5 * np.linalg.norm(wish[2:], axis=0)
     assert found[2:, flat] == pytest.approx(wish[2:, flat])
@@ -140,16 +164,18 @@ def test_all_libraries_agree(asarray):
         rng.uniform(0, 0.3, (slots, count)),
         np.ones((slots, count), bool),
     ]
-    expected, after = resolve_deadlock(SHIELD, DeadlockState(*memory), place, PeerTable(*table), wish, moved, PERIOD_S)
-    found, again = resolve_deadlock(
-        SHIELD,
-        DeadlockState(*map(asarray, memory)),
-        asarray(place),
-        PeerTable(*map(asarray, table)),
-        asarray(wish),
-        asarray(moved),
-        PERIOD_S,
-    )
+    wants = rng.uniform(-0.3, 0.3, (2, slots, count))
+    way = [rng.uniform(0, 1, count), rng.uniform(-0.3, 0.3, count).clip(0), rng.integers(0, 2, count) * 1.0]
+    door = Arena((-1.0, -1.0), (1.0, 1.0), (Block((0.0, 0.6), (0.05, 0.4), 0.0), Block((0.0, -0.6), (0.05, 0.4), 0.0)))
+
+    def run(convert):
+        state = DeadlockState(*map(convert, memory), RightOfWay(*map(convert, way)))
+        peers = PeerTable(*map(convert, table), wanted_world=convert(wants))
+        return resolved(state, convert(place), peers, convert(wish), convert(moved), door)
+
+    (expected, after), (found, again) = run(np.asarray), run(asarray)
     assert np.asarray(found) == pytest.approx(expected, abs=1e-5)
-    for name, value in vars(after).items():
-        assert np.asarray(getattr(again, name)) == pytest.approx(value, abs=1e-5)
+    for name, value in (*vars(after).items(), *vars(after.way).items()):
+        if name != "way":
+            known = getattr(again.way if hasattr(again.way, name) else again, name)
+            assert np.asarray(known) == pytest.approx(value, abs=1e-5)

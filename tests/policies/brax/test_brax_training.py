@@ -24,7 +24,6 @@ from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import CheckpointError, load_config
 from testudo_policies.learning.training_run import TrainingResult, load_parameters
 from testudo_policies.networks.brax_imports import running_statistics, specs
-from testudo_policies.networks.observation_encoding import encode
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -122,12 +121,12 @@ class Seen:
         @jax.jit
         def look(keys):
             worlds = environment.reset(keys)
-            central = encode(environment.central_signals(worlds))
+            central = view.agent.encode(environment.central_signals(worlds))
             return worlds, environment.signals(worlds), central, view.observe(worlds)
 
         seen = look(jax.random.split(jax.random.key(0), worlds))
         self.worlds, self.signals, self.central, self.observation = seen
-        self.features = jax.jit(encode)(self.signals)
+        self.features = jax.jit(view.agent.encode)(self.signals)
 
 
 @jax.jit
@@ -140,8 +139,8 @@ def counted(*batches):
 
 
 def test_what_brax_saw_of_the_features_is_what_our_agent_keeps(quick):
-    seen = Seen(replace(PPO, team_size=4), worlds=40)
-    theirs = counted(seen.observation[:10], seen.observation[10:])
+    seen = Seen(replace(PPO, scenario="foraging", team_size=4), worlds=40)
+    flat = counted(seen.observation[:10], seen.observation[10:])
     agent = seen.components.agent
 
     @jax.jit
@@ -149,12 +148,15 @@ def test_what_brax_saw_of_the_features_is_what_our_agent_keeps(quick):
         parameters = agent.init(jax.random.key(0), features, features)
         for part in (slice(0, 10), slice(10, 40)):
             parameters = agent.observe(parameters, jax.tree.map(lambda x, p=part: x[p], features))
-        return parameters.own_statistics, parameters.neighbour_statistics
+        return parameters.own_statistics, parameters.neighbour_statistics, parameters.entity_statistics
 
-    found = pooled(theirs, seen.view.layouts[0])
-    for mine, expected in zip(found, ours(seen.features), strict=True):
-        np.testing.assert_allclose(mine.mean, expected.mean, atol=1e-4)
-        np.testing.assert_allclose(mine.std, expected.std, rtol=1e-3, atol=1e-4)
+    found = pooled(flat, seen.view.layouts[0])
+    expected = ours(seen.features)
+    assert set(found[2]) == set(expected[2]) == {"resource"}
+    pairs = zip((*found[:2], found[2]["resource"]), (*expected[:2], expected[2]["resource"]), strict=True)
+    for mine, theirs in pairs:
+        np.testing.assert_allclose(mine.mean, theirs.mean, atol=1e-4)
+        np.testing.assert_allclose(mine.std, theirs.std, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("algorithm", ["mappo", "ippo"])

@@ -93,7 +93,7 @@ def test_worlds_that_are_dropped_leave_the_others_as_they_were(team_of_four):
 def test_the_verb_shows_layer_1_and_all_layers_side_by_side(tiny_run, tmp_path, capsys, monkeypatch):
     ran = []
 
-    def found(environment, _policy, _memory, episodes, seed, _done):
+    def found(environment, _policy, _memory, episodes, seed, _done, _programs):
         ran.append((environment.layers, environment.team.size, episodes, seed))
         deployed = environment.layers == "all"
         return Evaluation(
@@ -106,6 +106,7 @@ def test_the_verb_shows_layer_1_and_all_layers_side_by_side(tiny_run, tmp_path, 
     monkeypatch.setattr(verb, "evaluate_policy", found)
     numbers = tmp_path / "numbers.json"
     words = ["evaluate", tiny_run, "--layers", "all", "--episodes", "2", "--team-size", "2", "--json", numbers]
+    words += ["--no-baselines"]
     assert main([str(word) for word in words]) == 0
     shown = capsys.readouterr().out
     assert "2 robots, layer 1" in shown
@@ -118,6 +119,18 @@ def test_the_verb_shows_layer_1_and_all_layers_side_by_side(tiny_run, tmp_path, 
     # files of earlier versions have no such key
     earlier = {name: value for name, value in values[0].items() if name != "layers"}
     assert Evaluation.from_dict(earlier).name == "2"
+
+
+def test_the_verb_puts_the_hand_written_and_the_untrained_policy_beside_the_trained_one(tiny_run, tmp_path, capsys):
+    numbers = tmp_path / "numbers.json"
+    words = ["evaluate", tiny_run, "--episodes", "4", "--json", numbers]
+    assert main([str(word) for word in words]) == 0
+    shown = capsys.readouterr().out
+    values = json.loads(numbers.read_text())
+    assert [item["policy"] for item in values] == ["trained", "hand-written", "untrained"]
+    assert len({item["mean_return"] for item in values}) == 3
+    assert {item["first_seed"] for item in values} == {HELD_OUT_SEED}
+    assert "return" in shown
 
 
 def test_what_is_not_deployed_is_refused(tested, tiny_run, capsys):

@@ -72,6 +72,8 @@ def test_success_contacts_and_separation_of_hand_made_worlds(rails):
     assert rails.time_to_success_s == pytest.approx(18 * DECISION_S)
     assert (rails.intervention_rate, rails.brake_rate) == (0, 0)
     assert (rails.team_size, rails.first_seed, rails.horizon_s) == (2, 100, 8.0)
+    # a robot earns 1 for each decision near its goal: only both of world 0 in the decision of their success
+    assert (rails.mean_return, rails.metrics) == (1 / 4, {"near": 2 / 4})
 
 
 @pytest.mark.parametrize(("horizon_s", "deadlocks"), [(4.9, 0), (8.0, 1), (10.0, 3)])
@@ -98,10 +100,17 @@ def summary(**values):
         "success": np.zeros(count), "contacts": np.zeros(count), "separation_m": np.ones(count),
         "interventions": np.zeros(count), "braked": np.zeros(count), "stuck": np.zeros(count),
         "duration_s": np.full(count, 8 * DECISION_S), "crossing": np.zeros(count, bool),
+        "returns": np.zeros(count), "metrics": {},
     }  # fmt: skip
-    columns |= {name: np.array(value) for name, value in values.items()}
+    columns |= {name: value if isinstance(value, dict) else np.array(value) for name, value in values.items()}
     batch = evaluation._Batch(**columns)
     return evaluation._summarise(rail_environment(RAILS), [batch], 100)
+
+
+def test_returns_and_metrics_are_means_over_the_episodes():
+    found = summary(returns=[4.0, 0, 2, 2], metrics={"tags": np.array([1.0, 2, 3, 0])})
+    assert found.mean_return == 2.0
+    assert found.metrics == {"tags": 1.5}
 
 
 def test_rates_are_shares_of_the_decisions_that_were_made():
@@ -202,6 +211,7 @@ def test_artefact_and_checkpoint_give_the_same_evaluation(tested, tiny_export):
     by_jax, by_graph = (
         evaluate_policy(short(item, 2), item.policy, item.memory, 12).to_dict() for item in (tested, artefact)
     )
+    assert by_jax.pop("metrics") == by_graph.pop("metrics") == {}
     # float32 rounds differently in graph and JAX; in three seconds it does not grow
     assert by_graph == pytest.approx(by_jax, abs=1e-3, nan_ok=True)
 

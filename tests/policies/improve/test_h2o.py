@@ -20,6 +20,7 @@ from testudo_policies.learning.losses import Batch, advantages
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.observation_encoding import Features
+from testudo_sim.scenarios.scenario import Observation
 
 pytestmark = pytest.mark.usefixtures("quick")
 QUICK = DiscriminatorConfig(width=32, steps=300, samples=256, learning_rate=3e-3)
@@ -90,7 +91,7 @@ def test_advantages_with_trust_are_those_written_out_by_hand():
 
 @pytest.mark.parametrize("turn", [0.0, 2.0])
 def test_a_motion_is_seen_from_the_robot_wherever_it_is(turn):
-    agent = Agent(NetworkConfig(), 2, 0.2)
+    agent = Agent(NetworkConfig(), 2, 0.2, Observation("goal_world", "goal_world"))
     # two steps, world: drives 0.1 m along its yaw, turning by 0.3 rad; the action asks for full speed ahead
     yaw, goal = np.array([0.4, 0.7]) + turn, np.array([1.5, 1.6]) + turn
     point = np.array([[1.0, 2.0], [1.0 + 0.1 * np.cos(yaw[0]), 2.0 + 0.1 * np.sin(yaw[0])]])

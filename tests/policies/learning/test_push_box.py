@@ -52,7 +52,9 @@ def test_the_return_rises_on_a_box_that_slides_without_inertia():
     config = replace(SHORT, discount=0.95)
     environment = sliding_environment(2)
     environment = replace(environment, scenario=environment.scenario.for_training(), change_price=config.change_price)
-    agent = Agent(config.network, 2, environment.team.model.spec.control_point_speed_m_s)
+    agent = Agent(
+        config.network, 2, environment.team.model.spec.control_point_speed_m_s, environment.scenario.observation
+    )
     assert_rising(*rewards_of(PPO(config, agent, environment), config.updates))
 
 

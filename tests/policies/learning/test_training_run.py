@@ -310,7 +310,10 @@ def test_a_damaged_checkpoint_is_refused_with_the_way_out(file, tiny_run, compon
         ({"team_size": 1}, "--team-size: found 1, expected at least 2 robots"),
         ({"team_size": 500}, "500 robots do not fit"),
         ({"robot": "r2d2"}, "robot 'r2d2' is not known; known are"),
-        ({"scenario": "chess"}, "scenario 'chess' is not known; known are crossing, escort, navigation"),
+        (
+            {"scenario": "chess"},
+            "scenario 'chess' is not known; known are arctic_transport, coverage, crossing",
+        ),
         ({"worlds": 0}, "--worlds: found 0, expected at least 1"),
         ({"memory": -1}, "--memory: found -1, expected at least 0"),
         ({"seed": -1}, "--seed: found -1, expected 0 to 2147483647"),

@@ -16,7 +16,6 @@ from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.exporting.packaging import make_contract, package_policy
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import load_parameters, train_run
-from testudo_policies.networks.observation_encoding import encode
 from testudo_sim.online_task.task_state import scoring_of
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.goal_scenario import GoalTask
@@ -57,12 +56,13 @@ def test_the_term_is_there_for_teams_that_turn_only_and_no_part_of_success():
     assert (turning.facing_price, plain.facing_price) == (TURNING.facing_price, 0.0)
     task, change = GoalTask(jnp.array([2.0, 0.0, 1.0])[:, None, None]), jnp.zeros((1, 1))
     ahead, away = (Scene(at((0.0, 0.0, 1.0), yaw)) for yaw in (0.0, np.pi))
-    scores = [turning.scoring.decision(task, one, one, change) for one in (ahead, away)]
+    keys = jax.random.split(jax.random.key(0), 1)
+    scores = [turning.scoring.decision(task, one, one, change, keys) for one in (ahead, away)]
     found = [float(score.terms[FACING][0, 0]) for score in scores]
     assert found == pytest.approx([0.0, -2 * TURNING.facing_price * turning.scoring.decision_s], abs=1e-6)
     assert float((scores[0].reward - scores[1].reward)[0, 0]) == pytest.approx(-found[1])
     assert bool((scores[0].success == scores[1].success).all())
-    assert FACING not in plain.scoring.decision(task, away, away, change).terms
+    assert FACING not in plain.scoring.decision(task, away, away, change, keys).terms
 
 
 def test_an_action_has_one_number_more_and_its_rate_is_within_the_limit():
@@ -74,7 +74,7 @@ def test_an_action_has_one_number_more_and_its_rate_is_within_the_limit():
         name: jnp.ones((2, TINY.team_size, 1, *shape))
         for name, shape in (("position_world", (3,)), ("velocity_world", (3,)), ("age", ()), ("valid", ()))
     }
-    features = encode(signals | {f"neighbour_{name}": value for name, value in peers.items()})
+    features = agent.encode(signals | {f"neighbour_{name}": value for name, value in peers.items()})
     action = jnp.ones((2, TINY.team_size, agent.action_size))
     command = agent.command(features, action)
     assert command.shape == (2, TINY.team_size, 4)

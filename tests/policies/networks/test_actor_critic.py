@@ -1,6 +1,7 @@
 """Actor and critic: any number of neighbours in any order, a memory that is a plain recurrence."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +15,16 @@ from tests.policies.team_signals import (
     with_slots,
 )
 
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.networks import observation_encoding
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_policies.networks.agent import Agent
+from testudo_sim.scenarios.scenario import Observation
 
 pytestmark = pytest.mark.usefixtures("quick")
-encode = jax.jit(observation_encoding.encode)
+TO_GOAL = Observation("goal_world", "goal_world")
+encode = jax.jit(partial(observation_encoding.encode, observation=TO_GOAL))
 CASES = [("gritsbot_x", 0), ("gritsbot_x", 6), ("crazyflie_2x", 6)]
 SIZE = 6
 STEPS = 5
@@ -32,7 +36,7 @@ class Setup:
     def __init__(self, robot, memory):
         self.spec = load_robot(robot)
         config = NetworkConfig(width=12, memory=memory)
-        self.agent = Agent(config, self.spec.dimension, self.spec.control_point_speed_m_s)
+        self.agent = Agent(config, self.spec.dimension, self.spec.control_point_speed_m_s, TO_GOAL)
         self.signals = random_signals(self.spec, SIZE)
         features = encode(self.signals)
         fresh = jax.jit(self.agent.init)(jax.random.key(0), features, features)
@@ -157,7 +161,7 @@ def test_memory_is_cleared_where_an_episode_is_fresh_and_nowhere_else():
 def test_the_first_policy_drives_straight_to_the_goal():
     # learning begins there: the last layer starts almost at zero, and the pull does the rest
     spec = load_robot("crazyflie_2x")
-    agent = Agent(NetworkConfig(), 3, spec.control_point_speed_m_s)
+    agent = Agent(NetworkConfig(), 3, spec.control_point_speed_m_s, TO_GOAL)
     signals = random_signals(spec)
     features = encode(signals)
     parameters = jax.jit(agent.init)(jax.random.key(0), features, features)
@@ -180,3 +184,38 @@ def test_normalisation_is_part_of_the_policy():
         spread = flat.std(axis=0)
         assert ((spread > 0.9) & (spread < 1.1) | (spread < 0.1)).all()
     assert np.abs(setup.command(setup.signals, seen)[0] - setup.command(setup.signals)[0]).max() > 0
+
+
+def test_entities_that_are_not_there_change_nothing_and_the_order_of_the_others_neither(quick):
+    """Also where the absent one has features so large that its weight would be all."""
+    spec = load_robot("gritsbot_x")
+    agent = Agent(NetworkConfig(width=8), 2, spec.control_point_speed_m_s, Observation())
+    signals = random_signals(spec, SIZE)
+    place, valid = jnp.arange(SIZE * 6.0).reshape(SIZE, 3, 2) / 30, jnp.ones((SIZE, 3, 1)).at[:, 1].set(0.0)
+    named = signals | {"mark_position_world": place, "mark_valid": valid}
+    features = jax.jit(agent.encode)(named)
+    parameters = jax.jit(agent.init)(jax.random.key(0), features, features)
+    rng = np.random.default_rng(1)
+    actor = jax.tree.map(lambda x: x + rng.normal(0, 0.3, x.shape).astype(np.float32), parameters.actor)
+    policy = jax.jit(agent.policy(replace(parameters, actor=actor)))
+    hidden = jnp.zeros((SIZE, 0))
+    first = policy(named, hidden)[0]
+    far = policy(named | {"mark_position_world": place.at[:, 1].set(1e4)}, hidden)[0]
+    turned = policy(named | {"mark_position_world": place[:, ::-1], "mark_valid": valid[:, ::-1]}, hidden)[0]
+    moved = policy(named | {"mark_position_world": place.at[:, 0].add(1.0)}, hidden)[0]
+    np.testing.assert_allclose(far, first, atol=1e-6)
+    np.testing.assert_allclose(turned, first, atol=1e-6)
+    assert np.abs(moved - first).max() > 1e-3
+    none = policy(named | {"mark_valid": 0 * valid}, hidden)[0]
+    assert np.isfinite(none).all()
+
+
+def test_a_slow_robot_commands_its_share_of_full_speed():
+    spec = load_robot("gritsbot_x")
+    signals = random_signals(spec, batch=1) | {"speed_share": jnp.full((1, 1), 1 / 3)}
+    slow, fast = (Agent(NetworkConfig(), 2, 0.2, Observation(speed=speed)) for speed in ("speed_share", ""))
+    action = jnp.array([[3.0, 4.0]])
+    np.testing.assert_allclose(slow.velocity_world(slow.encode(signals), action), [[0.04, 0.16 / 3]], atol=1e-6)
+    np.testing.assert_allclose(fast.velocity_world(fast.encode(signals), action), [[0.12, 0.16]], atol=1e-6)
+    with pytest.raises(TestudoError, match=r"speed_share is missing.*names it as speed"):
+        slow.encode(random_signals(spec))

@@ -1,5 +1,7 @@
 """What a network reads: the goal's frame, hand numbers, and what a turn of the world changes."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +11,18 @@ from tests.policies.team_signals import bound_to_the_world, random_signals, rota
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.networks import observation_encoding
-from testudo_policies.networks.observation_encoding import out_of_goal_frame
+from testudo_policies.networks.observation_encoding import out_of_frame
+from testudo_sim.scenarios.scenario import BODY, WORLD, Observation
 
-encode = jax.jit(observation_encoding.encode)
+TO_GOAL = Observation("goal_world", "goal_world")
+TO_BOX = Observation("goal_world", "box_position_world")
+
+
+def encoder(observation):
+    return jax.jit(partial(observation_encoding.encode, observation=observation))
+
+
+encode, encode_box = encoder(TO_GOAL), encoder(TO_BOX)
 ROBOTS = ["gritsbot_x", "crazyflie_2x"]
 ANGLE = 2.1
 pytestmark = pytest.mark.usefixtures("quick")
@@ -44,7 +55,7 @@ def test_hand_made_scene_in_the_plane():
     np.testing.assert_allclose(found.neighbours[0], [east, north], atol=1e-3)
     # 0.5 m of 1.5 m of sight; the second slot holds nobody
     np.testing.assert_allclose(found.nearness[0], [1 - 0.5 / 1.5, 0], atol=1e-3)
-    np.testing.assert_allclose(found.goal_frame[0], [0, 1], atol=1e-3)
+    np.testing.assert_allclose(found.frame[0], [0, 1], atol=1e-3)
     assert found.pull[0, 0] > 0
     assert found.pull[0, 1] == 0
 
@@ -59,12 +70,12 @@ def test_only_features_of_the_place_in_the_arena_change_when_the_world_turns(spe
         np.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=1e-5)
 
 
-def test_an_action_leaves_the_goal_frame_turned_with_the_world(spec):
+def test_an_action_leaves_the_frame_turned_with_the_world(spec):
     signals = random_signals(spec)
     straight = jnp.eye(spec.dimension)[:1] + jnp.zeros((6, 1))  # along the goal's direction
-    frame = encode(signals).goal_frame
+    frame = encode(signals).frame
     offset = (signals["goal_world"] - signals["control_point_world"])[:, :2]
-    found = out_of_goal_frame(straight, frame)
+    found = out_of_frame(straight, frame)
     unit = offset / jnp.linalg.norm(offset, axis=-1, keepdims=True)
     np.testing.assert_allclose(found[:, :2], unit, atol=1e-4)
 
@@ -76,7 +87,7 @@ def test_height_is_not_turned_into_the_plane():
     offset = signals["goal_world"] - signals["control_point_world"]
     np.testing.assert_allclose(found.own[:, 2], offset[:, 2], atol=1e-6)
     up = jnp.tile(jnp.array([0.0, 0.0, 1.0]), (6, 1))
-    np.testing.assert_allclose(out_of_goal_frame(up, found.goal_frame), up, atol=1e-6)
+    np.testing.assert_allclose(out_of_frame(up, found.frame), up, atol=1e-6)
 
 
 def test_with_the_goal_straight_above_a_robot_can_still_go_aside():
@@ -85,7 +96,7 @@ def test_with_the_goal_straight_above_a_robot_can_still_go_aside():
     found = encode(signals)
     np.testing.assert_allclose(found.pull[:, :2], 0, atol=0.01)
     aside = jnp.tile(jnp.array([0.6, 0.8, 0.0]), (6, 1))
-    np.testing.assert_allclose(out_of_goal_frame(aside, found.goal_frame), aside, atol=1e-6)
+    np.testing.assert_allclose(out_of_frame(aside, found.frame), aside, atol=1e-6)
 
 
 def test_neighbour_slots_keep_their_order_and_do_not_touch_each_other(spec):
@@ -102,7 +113,7 @@ def test_no_direction_and_no_distance_still_give_finite_features(spec):
     signals["goal_world"] = point
     signals["neighbour_position_world"] = jnp.broadcast_to(point[:, None], (6, 4, spec.dimension))
     found = encode(signals)
-    for value in (found.own, found.neighbours, found.nearness, found.pull, found.goal_frame):
+    for value in (found.own, found.neighbours, found.nearness, found.pull, found.frame):
         assert np.isfinite(value).all()
     assert (found.nearness > 0.99).all()
 
@@ -134,14 +145,14 @@ OF_NAVIGATION = {
         "neighbours": (57.1648, 69.9065),
         "nearness": (11.0967, 11.0967),
         "pull": (9.9651, 9.9651),
-        "goal_frame": (8.3207, 8.3207),
+        "frame": (8.3207, 8.3207),
     },
     "crazyflie_2x": {
         "own": (25.1429, 52.0380),
         "neighbours": (81.7980, 104.0067),
         "nearness": (7.5795, 7.5795),
         "pull": (13.8584, 13.8584),
-        "goal_frame": (8.1884, 8.1884),
+        "frame": (8.1884, 8.1884),
     },
 }
 
@@ -178,7 +189,7 @@ def test_a_box_in_the_plane_by_hand():
         "box_yaw": jnp.array([[np.pi / 6]]),
         "charge": jnp.array([[0.7]]),
     }
-    found = encode(signals)
+    found = encode_box(signals)
     # offset, distance; four times (30 - 90) degrees is 120; 30 - 90 degrees; the number
     expected = [0, -0.5, 0.5, -0.5, np.sqrt(0.75), 0.5, -np.sqrt(0.75), 0.7]
     np.testing.assert_allclose(found.own[0, 10:], expected, atol=1e-5)
@@ -197,12 +208,12 @@ def test_what_a_task_adds_turns_with_the_world_and_does_not_depend_on_the_order_
     turned = rotated(signals, spec, ANGLE)
     for name in ("box_quarter_yaw", "box_yaw"):
         turned[name] = signals[name] + ANGLE
-    before, after = encode(signals), encode(turned)
+    before, after = encode_box(signals), encode_box(turned)
     plain = encode(random_signals(spec)).own.shape[-1]
     assert before.own.shape[-1] == plain + spec.dimension + 1 + 2 + 2 + 2
     np.testing.assert_allclose(after.own[:, plain:], before.own[:, plain:], atol=1e-5)
     np.testing.assert_allclose(after.pull, before.pull, atol=1e-5)
-    backwards = observation_encoding.encode(dict(reversed(list(signals.items()))))
+    backwards = observation_encoding.encode(dict(reversed(list(signals.items()))), TO_BOX)
     np.testing.assert_allclose(backwards.own, before.own, atol=1e-5)
 
 
@@ -221,5 +232,44 @@ def test_the_critic_sees_what_the_task_tells_the_peers_like_its_own(spec):
 def test_a_task_without_a_goal_is_refused():
     signals = box_signals(load_robot("gritsbot_x"))
     del signals["goal_world"]
-    with pytest.raises(TestudoError, match="goal_world is missing, found box_position_world, box_q"):
+    with pytest.raises(TestudoError, match=r"goal_world is missing, found box_position_world, box_q.*as frame"):
         encode(signals)
+
+
+def forage_signals(spec, batch=6, count=3):
+    """Return signals of a task without a goal: entities of one group, one of them absent, and a trait of the peers."""
+    signals = random_signals(spec, batch)
+    del signals["goal_world"]
+    point = signals["control_point_world"]
+    places = point[:, None] + jnp.linspace(0.2, 0.8, count)[:, None] * jnp.ones(spec.dimension)
+    return signals | {
+        "level": jnp.full((batch, 1), 2.0),
+        "neighbour_level": jnp.full((batch, 4, 1), 3.0),
+        "resource_position_world": places,
+        "resource_level": jnp.arange(1.0, count + 1)[None, :, None] * jnp.ones((batch, 1, 1)),
+        "resource_valid": jnp.ones((batch, count, 1)).at[:, 1].set(0.0),
+    }
+
+
+def test_entities_are_encoded_one_by_one_and_traits_of_peers_with_each_neighbour():
+    spec = load_robot("gritsbot_x")
+    signals = forage_signals(spec)
+    found = encoder(Observation())(signals)
+    # the frame of the world: level, then offset along x and y, and distance
+    share = np.linspace(0.2, 0.8, 3)
+    expected = np.stack([[1, 2, 3], share, share, np.sqrt(2) * share], axis=-1)
+    np.testing.assert_allclose(found.entities["resource"][0], expected, atol=1e-4)
+    np.testing.assert_array_equal(found.presence["resource"][0], [1, 0, 1])
+    np.testing.assert_array_equal(found.frame[0], [1, 0])
+    np.testing.assert_array_equal(found.pull, np.zeros((6, 2)))
+    np.testing.assert_array_equal(found.neighbours[..., -1], np.full((6, 4), 3.0))
+    assert found.own[0, -1] == 2.0
+
+
+def test_in_the_frame_of_the_body_a_turn_of_the_world_changes_only_what_is_bound_to_it(spec):
+    signals, turned = forage_signals(spec), rotated(forage_signals(spec), spec, ANGLE)
+    before, after = (encoder(Observation(BODY))(one) for one in (signals, turned))
+    for one, other in ((before.entities, after.entities), (before.presence, after.presence)):
+        np.testing.assert_allclose(one["resource"], other["resource"], atol=1e-5)
+    np.testing.assert_allclose(before.neighbours, after.neighbours, atol=1e-5)
+    assert np.abs(encoder(Observation(WORLD))(turned).entities["resource"] - before.entities["resource"]).max() > 0.1

@@ -30,7 +30,7 @@ from testudo_sim.online_task.online_task import (
 from testudo_sim.online_task.task_state import Pose, PoseTrack, goals_of, make_task, scoring_of
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels
-from testudo_sim.scenarios.scenario import CHANGES, StartState, TaskScoring, make_scenario
+from testudo_sim.scenarios.scenario import CHANGES, StartState, TaskScoring, TaskStep, make_scenario
 from testudo_sim.team.team_tick import SimulatedTeam
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -343,14 +343,11 @@ class Line:
     def signals(self, task, scene):
         return {"mark": task[None]}
 
-    def rewards(self, task, before, after):
-        return {
-            "way": after.robots.position_world[0] - before.robots.position_world[0],
-            "speed": (before.robots.velocity[0] + after.robots.velocity[0]) / 2,
-        }
-
-    def success(self, task, scene):
-        return scene.robots.position_world[0, 0] > task[0]
+    def advance(self, task, before, after, keys):
+        way = after.robots.position_world[0] - before.robots.position_world[0]
+        speed = (before.robots.velocity[0] + after.robots.velocity[0]) / 2
+        there = after.robots.position_world[0, 0] > task[0]
+        return TaskStep(task, {"way": way, "speed": speed}, there, {"steps": jnp.ones_like(there)})
 
 
 def test_any_scenario_runs_on_poses_that_come_late_at_odd_times_and_different_rates():
@@ -378,5 +375,6 @@ def test_any_scenario_runs_on_poses_that_come_late_at_odd_times_and_different_ra
         for name in live.robots:
             assert score.terms[name]["way"] == pytest.approx(0.1 * scoring.decision_s, abs=2e-6)
             assert score.terms[name]["speed"] == pytest.approx(0.1)
+    assert [score.metrics["steps"] for score in found] == list(range(1, 9))
     assert found[-1].signals["r1"]["mark"] == (9.0,)
     assert goal_views(live) == ()

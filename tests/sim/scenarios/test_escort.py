@@ -24,13 +24,28 @@ def task_of(leader, goal, speed):
     )
 
 
+def above(*places):
+    """Return the scene of drones at rest at the height of the task, one world."""
+    place = jnp.array([[x, y, SCENARIO.height_m] for x, y in places]).T[..., None]
+    return Scene(MotionState(place, 0 * place[0], 0 * place))
+
+
+def advanced(task, before, after):
+    return SCENARIO.advance(task, before, after, jax.random.split(jax.random.key(0), 1))
+
+
 def test_leaders_drive_straight_at_their_speed_and_stop_at_their_goals():
     task = task_of([[0.0, 0.0], [0.0, 0.0]], [[1.0, 0.03], [0.0, 0.0]], [0.1, 0.2])
-    after = SCENARIO.moved(task)
-    assert after.leader_world[0, 0, 0] == pytest.approx(0.1 * SCENARIO.decision_s)
-    assert after.leader_world[0, 1, 0] == pytest.approx(0.03)
-    stays = SCENARIO.moved(after)
-    assert np.all(stays.leader_world[:, 1] == after.leader_world[:, 1])
+    here = above((0.0, 0.0), (0.0, 0.0))
+    after = advanced(task, here, here)
+    step_m = 0.1 * SCENARIO.decision_s
+    assert after.task.leader_world[0, 0, 0] == pytest.approx(step_m)
+    assert after.task.leader_world[0, 1, 0] == pytest.approx(0.03)
+    # a drone that stays falls behind by what its leader drives
+    full_step_m = SCENARIO.speed_m_s * SCENARIO.decision_s
+    assert after.terms["progress"][0, 0] == pytest.approx(-step_m / full_step_m, rel=1e-4)
+    stays = advanced(after.task, here, here)
+    assert np.all(stays.task.leader_world[:, 1] == after.task.leader_world[:, 1])
 
 
 def test_a_drone_begins_above_its_leader_and_its_goal_is_there():
@@ -45,9 +60,8 @@ def test_a_drone_begins_above_its_leader_and_its_goal_is_there():
 @pytest.mark.parametrize(("leader_x", "drone_x", "done"), [(1.0, 1.1, True), (0.9, 0.9, False), (1.0, 0.7, False)])
 def test_success_needs_the_leader_at_its_goal_and_the_drone_above_it(leader_x, drone_x, done):
     task = task_of([[leader_x], [0.0]], [[1.0], [0.0]], [0.1])
-    place = jnp.array([[[drone_x]], [[0.0]], [[1.0]]])
-    scene = Scene(MotionState(place, place[0], 0 * place))
-    assert bool(SCENARIO.success(task, scene)[0]) is done
+    scene = above((drone_x, 0.0))
+    assert bool(advanced(task, scene, scene).success[0]) is done
 
 
 def test_robots_on_the_ground_are_refused():

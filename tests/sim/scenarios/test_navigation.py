@@ -99,6 +99,9 @@ def test_an_unknown_scenario_is_refused_with_the_known_ones():
         make_scenario("chess", spec, projection_parameters(spec))
 
 
+KEYS = jax.random.split(jax.random.key(0), 1)
+
+
 def standing(positions):
     """Return the scene of robots at rest at (N, D), one world."""
     position = jnp.asarray(np.array(positions, float).T[..., None])
@@ -114,23 +117,24 @@ def test_rewards_computed_by_hand():
     scenario = scenario_of("gritsbot_x")
     task = GoalTask(jnp.zeros((2, 2, 1)) + jnp.asarray([[[0.0], [1.0]], [[0.0], [0.0]]]))
     before, after = standing([(0.5, 0), (1.15, 0)]), standing([(0.467, 0), (1.084, 0)])
-    terms = scenario.rewards(task, before, after)
+    step = scenario.advance(task, before, after, KEYS)
+    terms = step.terms
     assert set(terms) == {"progress", "waiting", "success"}
     assert terms["progress"][:, 0] == pytest.approx(np.array([0.5, 1.0]), rel=1e-4)
     assert terms["waiting"][:, 0] == pytest.approx(np.array([-0.05, 0.0]))
     assert terms["success"][:, 0].tolist() == [0, 0]
-    assert not scenario.success(task, after)[0]
-    there = standing([(0.0, 0.099), (1.0, 0.0)])
-    assert scenario.success(task, there)[0]
-    assert scenario.rewards(task, after, there)["success"][:, 0].tolist() == [5, 5]
-    assert not scenario.success(task, standing([(0.0, 0.101), (1.0, 0.0)]))[0]
+    assert not step.success[0]
+    there = scenario.advance(task, after, standing([(0.0, 0.099), (1.0, 0.0)]), KEYS)
+    assert there.success[0]
+    assert there.terms["success"][:, 0].tolist() == [5, 5]
+    assert not scenario.advance(task, after, standing([(0.0, 0.101), (1.0, 0.0)]), KEYS).success[0]
 
 
 def test_going_away_costs_what_coming_back_earns():
     scenario = scenario_of("gritsbot_x")
     task = GoalTask(jnp.zeros((2, 1, 1)))
     near, far = standing([(0.3, 0.4)]), standing([(0.6, 0.8)])
-    there, back = (scenario.rewards(task, *way)["progress"] for way in ((near, far), (far, near)))
+    there, back = (scenario.advance(task, *way, KEYS).terms["progress"] for way in ((near, far), (far, near)))
     assert float(there[0, 0]) == pytest.approx(-float(back[0, 0])) == pytest.approx(-0.5 / 0.066, rel=1e-4)
 
 

@@ -133,17 +133,19 @@ def test_rewards_computed_by_hand():
     task, touch = PushTask(jnp.zeros((2, 1))), scenario.contact_m
     before = scene([(0.5 + touch, 0), (1.1 + touch, 0)], (0.5, 0))
     after = scene([(0.467 + touch, 0), (1.034 + touch, 0)], (0.467, 0))
-    terms = scenario.rewards(task, before, after)
+    keys = jax.random.split(jax.random.key(0), 1)
+    step = scenario.advance(task, before, after, keys)
+    terms = step.terms
     assert set(terms) == {"push", "approach", "waiting", "success"}
     assert terms["push"][:, 0] == pytest.approx(np.array([1.5, 1.5]), rel=1e-4)
     assert terms["approach"][:, 0] == pytest.approx(np.array([0.0, 0.25]), abs=1e-4)
     assert terms["waiting"][:, 0] == pytest.approx(np.array([-0.05, -0.05]))
     assert terms["success"][:, 0].tolist() == [0, 0]
-    assert not scenario.success(task, after)[0]
-    there = scene([(0.5, 0), (0.9, 0)], (0.0, -0.099))
-    assert scenario.success(task, there)[0]
-    assert scenario.rewards(task, after, there)["success"][:, 0].tolist() == [10, 10]
-    assert not scenario.success(task, scene([(0.5, 0), (0.9, 0)], (0.0, 0.101)))[0]
+    assert not step.success[0]
+    there = scenario.advance(task, after, scene([(0.5, 0), (0.9, 0)], (0.0, -0.099)), keys)
+    assert there.success[0]
+    assert there.terms["success"][:, 0].tolist() == [10, 10]
+    assert not scenario.advance(task, after, scene([(0.5, 0), (0.9, 0)], (0.0, 0.101)), keys).success[0]
 
 
 def test_the_way_behind_the_box_leads_round_it():

@@ -229,7 +229,7 @@ def test_a_process_that_dies_in_a_chase_does_not_end_in_contact(make_artefact):
 def test_the_control_loop_resolves_the_deadlock_of_robots_that_swap_places(rule, arrived, make_artefact, monkeypatch):
     """The deployed loop had no deadlock rule, though the page of the shield presented it as a part."""
     if not rule:
-        monkeypatch.setattr(DeadlockResolver, "turned", lambda self, point, table, nominal: nominal)
+        monkeypatch.setattr(DeadlockResolver, "resolved", lambda self, point, table, first, nominal: nominal)
     spec = load_robot("gritsbot_x")
     fleet = Fleet(spec, make_artefact("gritsbot_x", 0).contract, 4, "swap", loss=0.0, late=0.0, seed=6, radius_m=0.7)
     fleet.drive(24.0 if rule else 12.0)

@@ -160,15 +160,15 @@ def test_a_false_sender_lies_in_the_chosen_fields_only_and_is_not_flagged_withou
     place, yaw = apart(2, worlds, distance=4.0)
     wanted = np.zeros((2, 2, worlds))
     *_, (state, _) = drive(team, deployment, begin(team, deployment, place, yaw, faults), wanted, 10)
-    content = np.asarray(state.radio.content)[:, 0, 0]  # (6 D, E): what robot 0 heard
+    content = np.asarray(state.radio.content)[:, 0, 0]  # (7 D, E): what robot 0 heard
     truth = content[:, FIELDS.index("acknowledged")]
-    lies = np.abs(content - truth[:, None]).reshape(6, 2, worlds)[:, 0] > 1.0
+    lies = np.abs(content - truth[:, None]).reshape(7, 2, worlds)[:, 0] > 1.0
     assert lies.T.astype(int).tolist() == [
-        [1, 0, 0, 0, 0, 0],
-        [0, 1, 0, 0, 0, 0],
-        [0, 0, 1, 1, 0, 0],
-        [0, 0, 0, 0, 1, 1],
-        [0, 0, 0, 0, 0, 0],
+        [1, 0, 0, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0, 0],
+        [0, 0, 0, 0, 1, 1, 0],
+        [0, 0, 0, 0, 0, 0, 0],
     ]
     acknowledged = np.asarray(state.radio.acknowledged)[0, 0]
     assert (acknowledged[-1] > acknowledged[:-1]).all()

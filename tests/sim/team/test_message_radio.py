@@ -155,12 +155,13 @@ def test_lanes_and_points_come_out_as_they_went_in():
         owned_world=jnp.asarray(rng.uniform(-1, 1, (2, 2, SIZE, 4)), jnp.float32),
         announced_world=jnp.asarray(rng.uniform(-1, 1, (2, 2, SIZE, 4)), jnp.float32),
     )
-    radio = receive_messages(message(place, 2 * place, space), 3)
+    radio = receive_messages(message(place, 2 * place, space, 3 * place), 3)
     table = neighbour_table(radio, jnp.zeros((), jnp.int32), PERIOD_S, faults_of(4))
     reserves = jnp.asarray(rng.random((SIZE - 1, SIZE, 4)) < 0.5)
     peers = peer_spaces(radio, 5.0, reserves)
     assert (table.control_point_world == by_slot(place)).all()
     assert (table.control_velocity_world == by_slot(2 * place)).all()
+    assert (table.wanted_world == by_slot(3 * place)).all()
     for robot in range(SIZE):
         for slot in range(SIZE - 1):
             other = (robot + 1 + slot) % SIZE

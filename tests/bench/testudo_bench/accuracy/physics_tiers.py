@@ -1,7 +1,7 @@
 """`testudo bench tiers`: drift between physics tiers under the same commands."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import jax
@@ -131,7 +131,7 @@ def _policy_signal(tested: PolicyUnderTest, worlds: int) -> Signal:
     step = jax.jit(lambda team, nominal, key: tick(environment.team, team, nominal, key)[0])
     for index in range(round(_DURATION_S / environment.team.model.spec.control_period_s)):
         if index % scenario.decision_ticks == 0:
-            named = environment.signals(type(world)(state, world.task, world.elapsed))
+            named = environment.signals(replace(world, team=state))
             flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in named.items()}
             velocity, hidden = tested.policy(flat, hidden)
             nominal = jnp.transpose(jnp.asarray(velocity).reshape(worlds, size, -1), (2, 1, 0))

@@ -13,7 +13,7 @@ from testudo_bench.learning.study_runs import Budget, Point, Run
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
 from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.networks.agent import Agent, AgentParameters
-from testudo_sim.environment import Environment, WorldState
+from testudo_sim.environment import Environment
 
 
 def study_components(budget: Budget, *, shielded: bool) -> TrainingComponents:
@@ -102,11 +102,10 @@ def play_episodes(environment: Environment, agent: Agent, parameters: AgentParam
         nominal = jnp.transpose(velocity.reshape(worlds, size, -1), (2, 1, 0))
         key = jax.random.fold_in(jax.random.key(HELD_OUT_SEED), index)
         team, metrics = environment.run_ticks(world.team, nominal, key)
-        world = WorldState(team, environment.next_task(world.task), world.elapsed + 1)
+        world, score = environment.advance(world, team, metrics.change_m_s)
         still_open, touching = ~tally.reached, metrics.contacts > 0
-        reached = environment.scenario.success(world.task, environment.scene(world))
         tally = TrialTally(
-            tally.reached | reached,
+            tally.reached | score.success,
             tally.onsets + (touching & ~tally.touching & still_open),
             jnp.where(still_open, touching, tally.touching),
             tally.interventions + jnp.where(still_open, metrics.interventions, 0.0),

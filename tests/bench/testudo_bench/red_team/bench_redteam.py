@@ -79,7 +79,7 @@ def bench_redteam(
     }
     title = (
         f"{robot}: {values['contacts_at_own_speed']} contacts at own speed in "
-        f"{sum(one['episodes'] for one in figures if one['claims'])} episodes with the defences; "
+        f"{sum(one['episodes'] for one in figures)} episodes with the defences; "
         f"{values['episodes']} episodes in all, {values['seconds']:.0f} s"
     )
     return BenchResult(title, COLUMNS, [table_row(one) for one in figures], values)
@@ -148,7 +148,8 @@ def row_figures(row: Row, found: dict[Arm, list[EpisodeOutcome]], *, mujoco: boo
         return None
     numbers = len(with_it)
     moving, way_m = _moving(with_it), _way_m(with_it)
-    quiet_m = _way_m(found.get(Arm(rows()[0].name, mujoco, control=False), []))
+    quiet = next(one for one in rows() if one.attack is None and one.gives_way == row.gives_way)
+    quiet_m = _way_m(found.get(Arm(quiet.name, mujoco, control=False), []))
     failed = _control_failed(row, with_it, without)
     return {
         "row": row.name,

@@ -72,6 +72,7 @@ class _Episode:
             untrusted_speed_m_s=defences.told * row.hunter_speed * spec.control_point_speed_m_s,
             layer1=row.layer1,
             reserves=row.reserves,
+            gives_way=row.gives_way,
         )
         self._robots = [RobotProcesses(world, i, lambda i=i: self._wanted(i)) for i in range(row.size)]
         self._intruder = Intruder(self._network, spec, self._robots, self.bodies, attacks)

@@ -18,6 +18,7 @@ from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.lost_robot import LostRobot
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage
 from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
 from testudo_deploy.guard.command_checks import CommandChecks
 from testudo_deploy.guard.command_guard import CommandGuard
@@ -26,7 +27,7 @@ from testudo_deploy.guard.own_segment import OwnSegment
 from testudo_deploy.launch.topic_names import ESTOP_TOPIC, LOST_TOPIC
 from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.velocity_projection import ShieldResult
+from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult
 from testudo_deploy.supervision.modes import READY, RESTING, Event, Mode
 from testudo_deploy.supervision.supervisor import GuardReport, Supervisor
 from testudo_hardware.links.wire import body_forward_command
@@ -93,16 +94,28 @@ class _EagerTracker(PeerTracker):
         return True
 
 
+class _StraightOn(DeadlockResolver):
+    """Leaves every nominal velocity as it is."""
+
+    def resolved(
+        self, control_point_world: np.ndarray, table: PeerTable, first: np.ndarray, nominal_world: np.ndarray
+    ) -> np.ndarray:
+        self._resolved = self.wanted_world = nominal_world
+        return nominal_world
+
+
 class _Loop(ControlLoop):
     """A control loop from which a control can take out one part."""
 
     _looks = True
 
-    def take_out(self, defences: Defences, *, layer1: bool, reserves: bool) -> None:
+    def take_out(self, defences: Defences, *, layer1: bool, reserves: bool, gives_way: bool) -> None:
         self._shield, self._looks = replace(self._shield, project=layer1), defences.in_space and reserves
         if not reserves:
             own = self._shield
             self._shield = _Layer1(own.model, own.parameters, own.space, own.arena)
+        if not gives_way:
+            self._deadlock.__class__ = _StraightOn
         if not defences.takeover:
             self._peers.__class__ = _EagerTracker
         if not defences.shield:
@@ -131,6 +144,7 @@ class FleetWorld:
     untrusted_speed_m_s: float
     layer1: bool
     reserves: bool
+    gives_way: bool
 
 
 class RobotProcesses:
@@ -173,7 +187,7 @@ class RobotProcesses:
             epoch=f"{name}-{world.random.integers(1 << 60):x}",
             untrusted=dict.fromkeys(hunters, world.untrusted_speed_m_s),
         )
-        self.loop.take_out(world.defences, layer1=world.layer1, reserves=world.reserves)
+        self.loop.take_out(world.defences, layer1=world.layer1, reserves=world.reserves, gives_way=world.gives_way)
         self.supervisor = Supervisor(now_s=self.clock_s())
         process = Process(world.network, f"{name}/policy")
         self._say_command = process.publisher(f"/{name}/cmd_vel_policy")

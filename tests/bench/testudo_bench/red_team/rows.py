@@ -37,6 +37,8 @@ class Row:
     """Without it layer 1 alone keeps robots apart, so that a control shows what a lie about places does."""
     layer1: bool = True
     """Without it reservations alone keep robots apart, so that a control shows what a lie about them does."""
+    gives_way: bool = True
+    """Without it robots drive straight at each other, without the deadlock rule, so that a control shows contacts."""
 
 
 HUNTERS = (1.0, 1.5, 2.0)  # speeds of the hunter, of the top speed of the robots
@@ -65,6 +67,7 @@ def rows() -> tuple[Row, ...]:
     key = "code"
     return (
         Row("nobody", "no intruder", None, "", None, Effect.NONE),
+        Row("nobody, straight", "no intruder, no deadlock rule", None, "", None, Effect.NONE, gives_way=False),
         Row("driver", "commands to the drivers", intruder.command_drivers, key, _NO_KEY, Effect.CONTACT),
         Row(
             "guard",
@@ -74,7 +77,15 @@ def rows() -> tuple[Row, ...]:
             _NO_KEY,
             Effect.CONTACT,
         ),
-        Row("odometry", "poses that drift apart", intruder.shift_poses, key, _NO_KEY, Effect.CONTACT),
+        Row(
+            "odometry",
+            "poses that drift apart",
+            intruder.shift_poses,
+            key,
+            _NO_KEY,
+            Effect.CONTACT,
+            gives_way=False,
+        ),
         Row("identity", "a second process of each robot", intruder.speak_as_peer, key, _NO_KEY, Effect.CONTACT),
         *(_false(field) for field in _LIES),
         Row(
@@ -85,6 +96,7 @@ def rows() -> tuple[Row, ...]:
             _NO_KEY,
             Effect.CONTACT,
             begins_s=(1.8, 2.4),  # while robots drive at each other: earlier it can only prevent that they start
+            gives_way=False,
         ),
         Row(
             "former run",
@@ -105,6 +117,7 @@ def rows() -> tuple[Row, ...]:
             "shield",
             Defences(shield=False),
             Effect.CONTACT,
+            gives_way=False,
         ),
         Row("estop", "the emergency stop", intruder.press_stop, "none", None, Effect.STANDS),
         *(_hunter(speed, layer1=layer1) for layer1 in (True, False) for speed in HUNTERS),
@@ -123,6 +136,7 @@ def _false(field: str) -> Row:
         effect,
         message_s=0.3 if field in _OF_RESERVATIONS else 0.06,
         layer1=field not in _OF_RESERVATIONS,
+        gives_way=field not in _OF_RESERVATIONS,
         reserves=field != "place",
     )
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_bench.shield_protocol.baselines import OtherShield
-from testudo_bench.shield_protocol.compiled_setting import CompiledStage
+from testudo_bench.shield_protocol.compiled_setting import DOORS, JAMB_M, CompiledStage, door_half_m
 from testudo_bench.shield_protocol.world_batch import Batch
 from testudo_deploy.shield.arena import clearance
 from testudo_deploy.shield.velocity_projection import ShieldStatus
@@ -96,12 +96,12 @@ def begin(stage: CompiledStage, batch: Batch, seed: jax.Array) -> Course:
     return Course(world, tally, batch, jax.random.key(seed))
 
 
-def run_ticks(stage: CompiledStage, course: Course, ticks: int) -> Course:
-    """Return the state after ``ticks`` ticks."""
+def run_ticks(stage: CompiledStage, course: Course, ticks: int, command_world: jax.Array | None = None) -> Course:
+    """Return the state after ``ticks`` ticks with the nominal velocities (D, N, E) [m/s]; None: `straight_velocity`."""
     complete = _with_world_parameters(stage, course.batch)
 
     def step(current: Course, _: None) -> tuple[Course, None]:
-        return _tick(complete, current), None
+        return _tick(complete, current, command_world), None
 
     return jax.lax.scan(step, course, None, length=ticks)[0]
 
@@ -115,17 +115,41 @@ def _with_world_parameters(stage: CompiledStage, batch: Batch) -> CompiledStage:
     return replace(stage, team=replace(stage.team, shield=parameters), deployment=replace(deployment, shield=shield))
 
 
-def _tick(stage: CompiledStage, course: Course) -> Course:
+def _tick(stage: CompiledStage, course: Course, command_world: jax.Array | None) -> Course:
     key, tick_key = jax.random.split(course.key)
     world, team = course.world, stage.team
-    # velocities (D, N, E) [m/s] straight to the goals, slower near them
-    offset = course.batch.goal_world - world.estimate.position_world
-    distance = length(offset)
-    speed = jnp.minimum(stage.spec.control_point_speed_m_s, _GAIN_PER_S * distance)
-    nominal = offset * (speed / (distance + 1e-6))
+    nominal = command_world
+    if nominal is None:
+        nominal = straight_velocity(stage, course.batch.goal_world, world.estimate.position_world)
     after, result = tick_deployed(team, stage.deployment, world, nominal, tick_key)
     tally = _count(stage, course, after, result)
     return Course(after, tally, course.batch, key)
+
+
+def straight_velocity(stage: CompiledStage, goal_world: jax.Array, position_world: jax.Array) -> jax.Array:
+    """Return the velocities (D, N, E) [m/s] towards `next_place`, slower near the goal."""
+    target, passes = next_place(stage, goal_world, position_world)
+    offset = target - position_world
+    distance = length(offset)
+    speed = jnp.where(passes, jnp.inf, _GAIN_PER_S * distance)
+    return offset * (jnp.minimum(stage.spec.control_point_speed_m_s, speed) / (distance + 1e-6))
+
+
+def next_place(stage: CompiledStage, goal_world: jax.Array, position_world: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return where robots drive by a plan without other robots (D, N, E) [m], and whether they pass it (N, E) bool.
+
+    It is the goal, or before that a place at the door, which robots pass at full speed.
+    """
+    if stage.setting.place not in DOORS:
+        return goal_world, jnp.zeros_like(goal_world[0], bool)
+    x, y = position_world[0], position_world[1]
+    side = jnp.sign(goal_world[0])
+    beyond = JAMB_M + stage.wall_m + 0.05
+    inside = door_half_m(stage.apart_m, stage.wall_m) - stage.wall_m
+    before = side * x < beyond
+    at_door = (jnp.abs(y) < 0.8 * inside) | (jnp.abs(x) < beyond - 0.1)
+    along = jnp.where(at_door, side * (beyond + 0.1), -side * beyond)
+    return jnp.where(before, jnp.stack([along, 0 * y, *goal_world[2:]]), goal_world), before
 
 
 def _count(stage: CompiledStage, course: Course, world: DeployedTeamState, result: Any) -> EpisodeTally:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy as np
 from testudo_bench.shield_protocol.cell_runner import CellOutcome, Job, Tables, run_jobs
 from testudo_bench.shield_protocol.drone_cells import attitude_cells, drone_cells
 from testudo_bench.shield_protocol.ground_cells import in_quick, mujoco_cells, protocol_cells
-from testudo_bench.shield_protocol.protocol_cell import Claim, ProtocolCell, Rule
+from testudo_bench.shield_protocol.policy_commands import ProtocolPolicy, protocol_policies
+from testudo_bench.shield_protocol.progress_cells import progress_cells
+from testudo_bench.shield_protocol.protocol_cell import Claim, Commands, ProtocolCell, Rule
 from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
@@ -29,6 +32,7 @@ COLUMNS = (
     "3/n",
     "least [m]",
     "arrived",
+    "after [s]",
     "stuck",
     "changed",
     "by [m/s]",
@@ -36,8 +40,9 @@ COLUMNS = (
     "as it must",
 )
 """Episodes n; those with a contact, with a contact at own speed, and with a drone in another's downwash; bound of the
-contact rate if there is none; least distance of two centres, with scaled heights; shares of episodes that arrived or
-ended in a deadlock; share and size of command changes; brake alarms of the robots that braked from speed."""
+contact rate if there is none; least distance of two centres, with scaled heights; share of episodes in which all
+arrived, and their median time; share that ended in a deadlock; share and size of command changes; brake alarms of the
+robots that braked from speed."""
 _OURS = (Rule.OURS.value, Rule.ONE_TICK.value)
 
 
@@ -60,6 +65,7 @@ def summary(tier: str, cell: ProtocolCell, outcome: CellOutcome) -> dict[str, An
         "claim": cell.claim.value,
         "twin": cell.twin,
         "resolution": cell.resolves,
+        "commands": cell.commands.value,
         "horizon_s": cell.horizon_s,
         "conditions": _plain(asdict(cell.conditions)),
         "episodes": episodes,
@@ -115,6 +121,7 @@ def row(figures: Mapping[str, Any]) -> tuple[str, ...]:
         "" if high is None else f"{high:.1e}",
         f"{figures['least_separation_m']:.3f}",
         f"{figures['arrived_share']:.3f}",
+        "" if figures["median_arrival_s"] is None else f"{figures['median_arrival_s']:.1f}",
         f"{figures['deadlocked_share']:.3f}",
         f"{figures['intervention_share']:.2f}",
         f"{figures['intervention_m_s']:.2f}",
@@ -161,7 +168,11 @@ _AS_THEY_FLY = 50  # Episodes of a cell with the attitude dynamics and downwash 
 
 
 def bench_shield(
-    *, robot: str | None = None, quick: bool = False, say: Callable[[str], None] = lambda _: None
+    *,
+    robot: str | None = None,
+    policy: Path | None = None,
+    quick: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
     """Run the shield's test protocol, its negative controls and its baselines.
 
@@ -169,14 +180,22 @@ def bench_shield(
 
     Args:
         robot: a drone, for the cells of drones; None for the protocol of ground robots.
+        policy: a policy file or training run, for the cells in which robots hold each other up, with its commands
+            beside straight ones, those before its training, and ORCA.
         quick: few episodes, and only the cells of `in_quick`.
         say: called with progress messages.
+
+    Raises:
+        TestudoError: the robot or the policy is not one of these, or both are given.
     """
+    if robot is not None and policy is not None:
+        raise TestudoError("testudo bench shield: found --robot and --policy, expected one; a policy names its robot")
     began = time.perf_counter()
-    jobs, tables = protocol_jobs(quick, robot), Tables(fast_compile=quick)
+    jobs, policies = _with_policy(policy, quick) if policy else (protocol_jobs(quick, robot), {})
+    tables = Tables(fast_compile=quick or policy is not None)  # few episodes for each program
     interrupted = False
     try:
-        run_jobs(jobs, say, tables)
+        run_jobs(jobs, say, tables, policies)
     except KeyboardInterrupt:
         interrupted = True
     seconds = time.perf_counter() - began
@@ -215,6 +234,12 @@ def protocol_jobs(quick: bool, robot: str | None = None) -> list[Job]:
     jobs = [Job(cell, cell.episodes) for cell in protocol_cells()]
     jobs += [Job(cell, _ON_MUJOCO, PhysicsChoice("mujoco")) for cell in mujoco_cells()]
     return [replace(job, episodes=_quick_share(job)) for job in jobs if in_quick(job.cell)] if quick else jobs
+
+
+def _with_policy(path: Path, quick: bool) -> tuple[list[Job], dict[Commands, ProtocolPolicy]]:
+    spec, policies = protocol_policies(path)
+    jobs = [Job(cell, cell.episodes) for cell in progress_cells(spec.name, policies)]
+    return [replace(job, episodes=_quick_share(job)) for job in jobs] if quick else jobs, policies
 
 
 def _drone(robot: str) -> str:

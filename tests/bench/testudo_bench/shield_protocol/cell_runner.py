@@ -3,11 +3,12 @@
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,8 @@ import numpy as np
 
 from testudo_bench.shield_protocol.batch_episode import STILL_S, Course, begin, run_ticks
 from testudo_bench.shield_protocol.compiled_setting import CompiledStage, Setting, build_stage, ticks
-from testudo_bench.shield_protocol.protocol_cell import ProtocolCell
+from testudo_bench.shield_protocol.policy_commands import ProtocolPolicy, Steps, policy_steps
+from testudo_bench.shield_protocol.protocol_cell import Commands, ProtocolCell
 from testudo_bench.shield_protocol.world_batch import Batch, CellEpisode, draw_batch
 from testudo_sim.physics_choice import PhysicsChoice
 
@@ -75,8 +77,16 @@ class Job:
     choice: PhysicsChoice = PhysicsChoice()
 
 
-def run_jobs(jobs: Sequence[Job], say: Callable[[str], None], tables: Tables) -> None:
-    """Run all episodes of the jobs; ``tables`` is filled during the run, so that an interrupt loses nothing."""
+def run_jobs(
+    jobs: Sequence[Job],
+    say: Callable[[str], None],
+    tables: Tables,
+    policies: Mapping[Commands, ProtocolPolicy] = MappingProxyType({}),
+) -> None:
+    """Run all episodes of the jobs; ``tables`` is filled during the run, so that an interrupt loses nothing.
+
+    ``policies`` has the policy of each kind of `Commands` that the cells need, other than the straight ones.
+    """
     groups: dict[Setting, list[CellEpisode]] = defaultdict(list)
     for job in jobs:
         groups[Setting.of(job.cell, job.choice)] += [CellEpisode(job.cell, number) for number in range(job.episodes)]
@@ -84,7 +94,10 @@ def run_jobs(jobs: Sequence[Job], say: Callable[[str], None], tables: Tables) ->
     order = sorted(groups, key=lambda setting: -setting.size * len(groups[setting]))
     done, total = 0, sum(len(group) for group in groups.values())
     with ThreadPoolExecutor(_WORKERS) as pool:
-        pending = {pool.submit(_run_group, setting, groups[setting], tables): setting for setting in order}
+        pending = {
+            pool.submit(_run_group, setting, groups[setting], tables, policies.get(setting.commands)): setting
+            for setting in order
+        }
         try:
             for future in as_completed(pending):
                 future.result()
@@ -97,35 +110,44 @@ def run_jobs(jobs: Sequence[Job], say: Callable[[str], None], tables: Tables) ->
             raise
 
 
-def _run_group(setting: Setting, episodes: list[CellEpisode], tables: Tables) -> None:
-    """Run all episodes of one setting."""
+def _run_group(setting: Setting, episodes: list[CellEpisode], tables: Tables, policy: ProtocolPolicy | None) -> None:
+    """Run all episodes of one setting; the policy is None for straight commands."""
     if tables.stop.is_set():
         return
     stage = build_stage(setting)
     episodes = sorted(episodes, key=lambda episode: (episode.cell.horizon_s, episode.cell.name))
     worlds = min(max(_WORLDS[0], min(_ROBOTS_AT_ONCE // setting.size, _WORLDS[1])), -(-len(episodes) // 4) * 4)
     chunks = [episodes[at : at + worlds] for at in range(0, len(episodes), worlds)]
-    segment = ticks(_SEGMENT_S, stage.spec)
     first = _padded(chunks[0], worlds)
     began = time.perf_counter()
     batch, seed = draw_batch(stage, first), jnp.uint32(0)
     starter = jax.jit(partial(begin, stage)).lower(batch, seed).compile(_optimise(0))
     course = starter(batch, seed)
-    program = jax.jit(lambda course: run_ticks(stage, course, segment), donate_argnums=0).lower(course)
-    program = program.compile(_optimise(1) if tables.fast_compile else None)
+    begins = _steps(stage, course, policy, _optimise(1) if tables.fast_compile else None)
     with tables.lock:
         tables.compile_s += time.perf_counter() - began
     for number, chunk in enumerate(chunks):
         with tables.host if setting.choice.physics == "mujoco" else nullcontext():
-            if not _run_chunk(stage, chunk, starter, program, (worlds, number), tables):
+            if not _run_chunk(stage, chunk, starter, begins(), (worlds, number), tables):
                 return
+
+
+def _steps(
+    stage: CompiledStage, course: Course, policy: ProtocolPolicy | None, options: dict[str, int] | None
+) -> Callable[[], Steps]:
+    """Return a function that gives the steps of a chunk."""
+    if policy is not None:
+        return policy_steps(stage, policy, course, options)
+    segment = ticks(_SEGMENT_S, stage.spec)
+    program = jax.jit(partial(run_ticks, stage, ticks=segment), donate_argnums=0).lower(course).compile(options)
+    return lambda: program
 
 
 def _run_chunk(
     stage: CompiledStage,
     chunk: list[CellEpisode],
     starter: Callable[..., Course],
-    program: Callable[..., Course],
+    step: Steps,
     at: tuple[int, int],
     tables: Tables,
 ) -> bool:
@@ -136,7 +158,7 @@ def _run_chunk(
     while not bool(jnp.all(course.tally.over)):
         if tables.stop.is_set():
             return False
-        course = program(course)
+        course = step(course)
     with tables.lock:
         tables.robot_ticks += float(course.world.number) * worlds * stage.team.size
     period, tally = stage.spec.control_period_s, course.tally

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from testudo_bench.shield_protocol.baselines import OtherShield
 from testudo_bench.shield_protocol.protocol_cell import (
@@ -13,6 +14,7 @@ from testudo_bench.shield_protocol.protocol_cell import (
     HOSTILE_SIZE,
     OTHERS,
     PROJECTION_ONLY,
+    Commands,
     Formation,
     ProtocolCell,
 )
@@ -51,12 +53,13 @@ class Setting:
     choice: PhysicsChoice
     onboard_brake: bool | None = None  # See `Conditions.onboard_brake`
     level: bool = False
+    commands: Commands = Commands.STRAIGHT
 
     @classmethod
     def of(cls, cell: ProtocolCell, choice: PhysicsChoice) -> "Setting":
         """Return the setting of a cell."""
         conditions = cell.conditions
-        shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR, Formation.BLOCKS)
+        shaped = cell.formation in (Formation.CROSSING, Formation.CORRIDOR, Formation.BLOCKS, *DOORS)
         # so that hostile cells share a program with others
         hostile_too = cell.layers == ALL_LAYERS and cell.size == HOSTILE_SIZE and conditions.stride == 1 and not shaped
         return cls(
@@ -72,6 +75,7 @@ class Setting:
             choice,
             conditions.onboard_brake,
             conditions.level,
+            cell.commands,
         )
 
     def describe(self) -> str:
@@ -163,6 +167,10 @@ def arena_of(setting: Setting, dimension: int, apart_m: float, wall_m: float, se
         sides = (half, half)
     elif setting.place is Formation.CORRIDOR:
         sides = (1.5 + 1.2 * apart_m * size / 2, corridor_half_m(apart_m, wall_m))
+    elif setting.place in DOORS:
+        reach = door_reach_m(setting.place, size, apart_m) + wall_m + 0.1
+        sides = (reach, reach)
+        obstacles = door(reach, door_half_m(apart_m, wall_m), dimension)
     elif setting.place is Formation.BLOCKS:
         sides = (ROOM * radius + 1.0, ROOM * radius + 1.0)
         obstacles = blocks(ROOM * radius, dimension)
@@ -175,6 +183,37 @@ def arena_of(setting: Setting, dimension: int, apart_m: float, wall_m: float, se
 def corridor_half_m(apart_m: float, wall_m: float) -> float:
     """Return half the width of the corridor [m], in which two robots can just pass."""
     return wall_m + 0.6 * apart_m
+
+
+DOORS = (Formation.DOORWAY, Formation.ONE_WAY)
+JAMB_M = 0.1  # half of the thickness of the wall with the door
+_ARC_RAD = math.radians(120)  # arc about the door on which robots start and have their goals, on one side of the wall
+
+
+def door_half_m(apart_m: float, wall_m: float) -> float:
+    """Return half the width of a door [m] through which one robot fits at a time, with a quarter of a lane to spare."""
+    return wall_m + 0.25 * apart_m
+
+
+def door_reach_m(place: Formation, size: int, apart_m: float) -> float:
+    """Return the radius [m] of the arc about the door with a place for each robot, 1.3 times the distance of two."""
+    return 1.3 * apart_m * (size - 1) / _ARC_RAD + (0.0 if place is Formation.ONE_WAY else 0.5 * apart_m)
+
+
+def door_places(place: Formation, size: int, apart_m: float) -> np.ndarray:
+    """Return the places (2, N) [m] of an arc on the side of negative x."""
+    angle = np.linspace(-_ARC_RAD / 2, _ARC_RAD / 2, size)
+    return door_reach_m(place, size, apart_m) * np.stack([-np.cos(angle), np.sin(angle)])
+
+
+def door(reach_m: float, half_m: float, dimension: int) -> tuple[Obstacle, ...]:
+    """Return the two parts of a wall across an arena of half the depth ``reach_m``, with a door in the middle."""
+    length_m = (reach_m - half_m) / 2
+    height = (_HEIGHT_M,) * (dimension - 2)
+    return tuple(
+        Block((0.0, side * (half_m + length_m), *(0.0,) * (dimension - 2)), (JAMB_M, length_m, *height), 0.0)
+        for side in (-1, 1)
+    )
 
 
 def _plain(model: MotionModel) -> MotionModel:

@@ -18,8 +18,8 @@ from testudo_bench.shield_protocol.protocol_cell import (
     Formation,
     ProtocolCell,
     Rule,
+    control_pair,
     hostile_cells,
-    negative_control,
     projection_controls,
 )
 
@@ -133,18 +133,15 @@ def _controls(robot: str) -> Iterator[ProtocolCell]:
     bare = _make(robot, 4, swap, layers=PROJECTION_ONLY, claim=Claim.REPORTED)
     lossy = _make(robot, 4, swap, "300 ms, 90 % loss", layers=gate, message_s=0.3, loss=0.9)
     killed = _make(robot, 2, swap, "process killed", layers=gate, dead_s=math.inf)
+    # with the stop-tube check only: the separation of layer 1 exceeds the reach of the downwash
+    stacked = _make(robot, 2, Formation.VERTICAL, layers=gate)
+    lost = _make(robot, 2, swap, "radio of one lost, no resolution", radio_lost_s=math.inf)
     for twin, what, change in (
         (lossy, "space taken without acknowledgement", {"blind_take": True}),
         (killed, "driver holds for 1.5 s", {"driver_s": 1.5}),
         (bare, "no shield", {"rule": Rule.NONE}),
+        (stacked, "heights count in full", {"level": True}),
+        (lost, "silence ignored", {"really_brakes": False}),
     ):
-        yield twin
-        yield negative_control(twin, what, _FEW, **change)
+        yield from control_pair(twin, what, _FEW, **change)
     yield from projection_controls(_make, robot, _FEW, ("1 s", 1.0), dead_man_s=2.0, late_periods=90)
-    # with the stop-tube check only: the separation of layer 1 exceeds the reach of the downwash
-    stacked = _make(robot, 2, Formation.VERTICAL, layers=gate)
-    yield stacked
-    yield negative_control(stacked, "heights count in full", _FEW, level=True)
-    yield negative_control(
-        _make(robot, 2, swap, "radio of one lost", radio_lost_s=math.inf), "silence ignored", _FEW, really_brakes=False
-    )

@@ -15,6 +15,7 @@ from testudo_bench.shield_protocol.protocol_cell import (
     Formation,
     ProtocolCell,
     Rule,
+    control_pair,
     hostile_cells,
     insider_cells,
     negative_control,
@@ -55,7 +56,7 @@ def mujoco_cells() -> list[ProtocolCell]:
         and cell.resolves
         and cell.conditions.stride == 1
         and (cell.claim is Claim.HOSTILE or (cell.claim is Claim.COVERED and cell.size == 4))
-        and cell.formation not in (Formation.CORRIDOR, Formation.BLOCKS, Formation.ASIDE)
+        and cell.formation not in (Formation.CORRIDOR, Formation.DOORWAY, Formation.BLOCKS, Formation.ASIDE)
         and not any(what in cell.name for what in _KINEMATIC_ONLY)
     ]
     return [replace(cell, horizon_s=_MUJOCO_HORIZON_S) for cell in chosen]
@@ -72,13 +73,16 @@ def in_quick(cell: ProtocolCell) -> bool:
 
 def _of_robot(robot: str) -> Iterator[ProtocolCell]:
     """Yield all cells of a ground robot."""
-    yield _make(robot, 2, Formation.HEAD_ON)
-    for size in (2, 4):
-        yield _make(robot, size, Formation.SYMMETRIC)
+    # with the deadlock rule robots keep to their right; without it they meet, and the shield alone parts them
+    for size, formation in ((2, Formation.HEAD_ON), (2, Formation.SYMMETRIC), (4, Formation.SYMMETRIC)):
+        yield _make(robot, size, formation)
+        yield replace(_make(robot, size, formation, "no resolution"), resolves=False)
     for size in (2, 4, 8, 16):
         yield _make(robot, size, Formation.SWAP)
     yield _make(robot, 8, Formation.CROSSING)
     yield _make(robot, 4, Formation.CORRIDOR)
+    yield _make(robot, 4, Formation.DOORWAY)
+    yield _make(robot, 8, Formation.ONE_WAY)
     yield _make(robot, 4, Formation.BLOCKS)
     for size in (2, 4, 8):
         usual = _make(robot, size, Formation.SWAP, "100 ms, 10 % loss", message_s=0.1, loss=0.1)
@@ -156,13 +160,11 @@ def _controls(robot: str) -> Iterator[ProtocolCell]:
     """
     swap, gate = Formation.SWAP, GATE_ONLY
     twin = _make(robot, 4, swap, "300 ms, 90 % loss", layers=gate, message_s=0.3, loss=0.9)
-    yield twin
-    yield negative_control(twin, "space taken without acknowledgement", _FEW, blind_take=True)
+    yield from control_pair(twin, "space taken without acknowledgement", _FEW, blind_take=True)
     if robot == SLOW:
         return
     twin = _make(robot, 2, swap, "process killed", layers=gate, dead_s=math.inf)
-    yield twin
-    yield negative_control(twin, "driver holds for 0.5 s", _FEW, driver_s=0.5)
+    yield from control_pair(twin, "driver holds for 0.5 s", _FEW, driver_s=0.5)
     bare = _make(robot, 4, swap, layers=PROJECTION_ONLY, claim=Claim.REPORTED)
     yield negative_control(bare, "no shield", _FEW, rule=Rule.NONE)
     yield from projection_controls(_make, robot, _FEW, ("600 ms", 0.6), dead_man_s=1.0, late_periods=40)

@@ -23,6 +23,8 @@ class Formation(Enum):
     CROSSING = "dense crossing"
     """In a box of which discs of the enforced separation cover 33 %; each goal is another robot's start."""
     CORRIDOR = "corridor"
+    DOORWAY = "doorway"  # Half of the robots on each side of a door for one; each goal is beyond it
+    ONE_WAY = "one-way door"  # All robots on one side of a door for one, all goals on the other
     BLOCKS = "blocks"  # A swap among obstacles of each kind
     VERTICAL = "vertical head-on"  # Two drones, one above the other, exchange heights
     ASIDE = "swap beside one"  # A swap of all robots but one, which stands aside
@@ -50,6 +52,14 @@ class Rule(Enum):
     ORCA = "ORCA"
     VORONOI = "Voronoi"
     CERTIFICATE = "certificate"  # Baselines: see `baselines.py`
+
+
+class Commands(Enum):
+    """Where the nominal commands come from."""
+
+    STRAIGHT = "straight"  # straight to the goal, or to the door before
+    TRAINED = "trained policy"  # of a policy file, to the same places
+    UNTRAINED = "untrained policy"  # The same networks before their training
 
 
 OTHERS = (Rule.PLAIN, Rule.NONE, Rule.ORCA, Rule.VORONOI, Rule.CERTIFICATE)
@@ -105,7 +115,9 @@ class ProtocolCell:
     episodes: int  # Episodes in the full protocol; the quick one has fewer
     conditions: Conditions = Conditions()
     resolves: bool = True  # Whether deadlock resolution is active
-    twin: str | None = None  # Of a control: the cell that differs from it only in the disabled part
+    twin: str | None = None
+    """The cell that has the same worlds; a control differs from it only in the disabled part."""
+    commands: Commands = Commands.STRAIGHT
 
     @property
     def name(self) -> str:
@@ -176,6 +188,13 @@ def negative_control(twin: ProtocolCell, what: str, episodes: int, **change: Any
     )
 
 
+def control_pair(twin: ProtocolCell, what: str, episodes: int, **change: Any) -> Iterator[ProtocolCell]:
+    """Yield a cell without the deadlock rule and its negative control: robots that keep to their right do not meet."""
+    intact = replace(twin, resolves=False)
+    yield intact
+    yield negative_control(intact, what, episodes, **change)
+
+
 def projection_controls(
     make: Callable[..., ProtocolCell],
     robot: str,
@@ -193,8 +212,7 @@ def projection_controls(
     head_on = make(robot, 2, Formation.HEAD_ON, what, **late, dead_man_s=dead_man_s, late_periods=late_periods)
     for twin, what, change in (
         (make(robot, 2, Formation.SYMMETRIC, "often late ticks", **late), "plain barrier", {"rule": Rule.PLAIN}),
-        (replace(swap, resolves=False), "time since arrival", {"blind_age": True}),
-        (replace(head_on, resolves=False), "T for T_hold", {"rule": Rule.ONE_TICK}),
+        (swap, "time since arrival", {"blind_age": True}),
+        (head_on, "T for T_hold", {"rule": Rule.ONE_TICK}),
     ):
-        yield twin
-        yield negative_control(twin, what, episodes, **change)
+        yield from control_pair(twin, what, episodes, **change)

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_bench.shield_protocol.compiled_setting import ROOM, CompiledStage, circle_m, ticks
+from testudo_bench.shield_protocol.compiled_setting import ROOM, CompiledStage, circle_m, door_places, ticks
 from testudo_bench.shield_protocol.protocol_cell import OTHERS, Claim, Formation, ProtocolCell, Rule
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_sim.team.fault_schedule import FALSE_SENDER, FIELDS, NEVER, Faults, RadioLoss
+from testudo_sim.team.message_radio import peer_numbers
 
 _JITTER_M = 0.02
 _SIDE_M = 0.05  # Largest lateral offset of two robots that meet head-on
@@ -56,9 +57,12 @@ def _symmetric(stage: CompiledStage, _: np.random.Generator) -> tuple[np.ndarray
 
 
 def _swap(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    place = _circle(stage, random.uniform(0, 2 * math.pi))
-    place = place + random.normal(0, _JITTER_M, place.shape).clip(-2 * _JITTER_M, 2 * _JITTER_M)
+    place = _jittered(_circle(stage, random.uniform(0, 2 * math.pi)), random)
     return place, -place
+
+
+def _jittered(place: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    return place + random.normal(0, _JITTER_M, place.shape).clip(-2 * _JITTER_M, 2 * _JITTER_M)
 
 
 def _aside(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -67,8 +71,7 @@ def _aside(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarra
     one, angle = random.integers(size), random.uniform(0, 2 * math.pi)
     reach = circle_m(size - 1, stage.team.shield.separation_m)
     turn = angle + 2 * math.pi * np.arange(size - 1) / (size - 1)
-    place = reach * np.stack([np.cos(turn), np.sin(turn)])
-    place = place + random.normal(0, _JITTER_M, place.shape).clip(-2 * _JITTER_M, 2 * _JITTER_M)
+    place = _jittered(reach * np.stack([np.cos(turn), np.sin(turn)]), random)
     half = stage.team.arena.high_world[0] - stage.wall_m - 0.01
     stands = np.zeros(2)
     while np.linalg.norm(stands) < reach + 2 * stage.apart_m:
@@ -114,6 +117,26 @@ def _corridor(stage: CompiledStage, random: np.random.Generator) -> tuple[np.nda
     return place, np.stack([-place[0], random.permutation(beside)])
 
 
+def _doorway(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return every other robot on the other side of the door, and goals on the places that are free at the start."""
+    size = stage.team.size
+    left = door_places(Formation.DOORWAY, size, stage.apart_m)
+    sides = (left, left * [[-1.0], [1.0]])
+    orders = [random.permutation(size) for _ in sides]
+    place, goal = np.empty((2, size)), np.empty((2, size))
+    for side in (0, 1):
+        mine = np.arange(side, size, 2)
+        place[:, mine] = sides[side][:, orders[side][: len(mine)]]
+        goal[:, mine] = sides[1 - side][:, orders[1 - side][::-1][: len(mine)]]
+    return _jittered(place, random), goal
+
+
+def _one_way(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    left = door_places(Formation.ONE_WAY, stage.team.size, stage.apart_m)
+    order = random.permutation(stage.team.size)
+    return _jittered(left[:, random.permutation(stage.team.size)], random), left[:, order] * [[-1.0], [1.0]]
+
+
 def _vertical(stage: CompiledStage, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return two positions, one above the other with or without offset; they exchange heights."""
     half = max(1.0, 0.55 * stage.apart_m * stage.team.shield.height_ratio)
@@ -141,6 +164,8 @@ _PLACES = {
     Formation.ASIDE: _aside,
     Formation.CROSSING: _crossing,
     Formation.CORRIDOR: _corridor,
+    Formation.DOORWAY: _doorway,
+    Formation.ONE_WAY: _one_way,
     Formation.BLOCKS: _blocks,
     Formation.VERTICAL: _vertical,
     Formation.STACKED: _stacked,
@@ -215,7 +240,7 @@ def _draw_world(stage: CompiledStage, episode: CellEpisode) -> Batch:
         np.uint32(random.integers(1 << 32)),
         np.float32(cell.conditions.loss),
         np.float32(cell.conditions.brake_share),
-        np.bool_(cell.resolves),
+        np.bool_(cell.resolves and cell.conditions.rule is not Rule.NONE),  # no shield, no rule beside it
         np.int32(other),
         np.float32(hold),
         np.int32(ticks(cell.horizon_s, spec)),
@@ -253,7 +278,6 @@ def _draw_faults(stage: CompiledStage, cell: ProtocolCell, random: np.random.Gen
         back[affected] = NEVER if cell.killed else begin + ticks(wrong.dead_s, spec)
     delay = max(1, ticks(wrong.message_s, spec))
     lag = delay if wrong.message_s else 1
-    peers = (np.arange(size) + 1 + np.arange(size - 1)[:, None]) % size
     driver = stage.dead_man_ticks if wrong.driver_s is None else ticks(wrong.driver_s, spec)
     return Faults(
         phase=np.int32(random.integers(0, wrong.stride, size)),
@@ -262,7 +286,7 @@ def _draw_faults(stage: CompiledStage, cell: ProtocolCell, random: np.random.Gen
         dead_from=np.int32(dead),
         dead_until=np.int32(back),
         driver_ticks=np.int32(driver),
-        link_loss=np.float32(wrong.one_way_loss * (peers == size - 1)),
+        link_loss=np.float32(wrong.one_way_loss * (peer_numbers(size) == size - 1)),
         message_ticks=np.int32([min(lag, max(1, delay - 2)), delay]),
         blackout=np.int32(blackout),
         jump=np.int32([begin, begin + ticks(_JUMP_S, spec)] if jump else [NEVER, NEVER]),

@@ -17,6 +17,7 @@ from std_msgs.msg import Bool, UInt8MultiArray
 
 from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes, keeps_driving
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
+from testudo_bench.fault_matrix.harness.relay_observer import repeating
 from testudo_hardware.links.wire import CommandReading, fill_command
 from testudo_nodes.common.qos import OFFERED
 
@@ -136,12 +137,11 @@ def intruding_commands(harness: FleetHarness) -> FaultFinding | None:
         publisher.publish(fill_command(TwistStamped(), "r0", spec, reading))
 
     fault_s = time.monotonic()
-    timer = node.create_timer(_INTRUDING_PERIOD_S, command)
     try:
-        found = brakes(harness, fault_s, code="second_publisher")
-        time.sleep(_INTRUDING_S)
+        with repeating(command, _INTRUDING_PERIOD_S):
+            found = brakes(harness, fault_s, code="second_publisher")
+            time.sleep(_INTRUDING_S)
     finally:
-        node.destroy_timer(timer)
         node.destroy_publisher(publisher)
     applied = harness.observer.robots["r0"].applied
     acted = sum(at_s > fault_s and abs(one[0] - _INTRUDING_M_S) < 1e-6 for at_s, one in applied)
@@ -164,11 +164,10 @@ def forged_messages(harness: FleetHarness) -> FaultFinding | None:
         publishers["/r1/odom"].publish(Odometry())
 
     fault_s = time.monotonic()
-    timer = node.create_timer(_INTRUDING_PERIOD_S, forge)
     try:
-        return keeps_driving(harness, fault_s, 1.0) and keeps_driving(harness, fault_s, 1.0, name="r1")
+        with repeating(forge, _INTRUDING_PERIOD_S):
+            return keeps_driving(harness, fault_s, 1.0) and keeps_driving(harness, fault_s, 1.0, name="r1")
     finally:
-        node.destroy_timer(timer)
         for publisher in publishers.values():
             node.destroy_publisher(publisher)
 

@@ -182,6 +182,8 @@ class FleetHarness:
         """
         end_s = time.monotonic() + patience_s
         while not (value := condition()):
+            if self.observer.failure is not None:
+                raise HarnessError("the observer ended with an error") from self.observer.failure
             if time.monotonic() > end_s:
                 raise error(f"waited {patience_s:g} s: {what} ({self._modes()})")
             time.sleep(0.002)

@@ -6,8 +6,8 @@ import threading
 import time
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,8 @@ class Observer:
         self._executor.add_node(self.node)
         self.host = HostWatch()
         self._closing = False
+        self.failure: Exception | None = None
+        """Error that ended the observer; from then on nothing is relayed or observed."""
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
         set_realtime_priority(PRIORITIES["observer"], alone=True)
@@ -225,10 +227,35 @@ class Observer:
 
     def _spin(self) -> None:
         never = Future()
-        with suppress(ExternalShutdownException):
+        try:
             # a wait without an end spins at full load in the wheels' EventsExecutor
             while self._context.ok() and not self._closing:
                 self._executor.spin_until_future_complete(never, timeout_sec=_WAKE_S)
+        except ExternalShutdownException:
+            pass
+        except Exception as error:  # noqa: BLE001 -- raised by the harness: without the observer no row means anything
+            self.failure = error
+
+
+@contextmanager
+def repeating(action: Callable[[], None], period_s: float) -> Iterator[None]:
+    """Call ``action`` every ``period_s`` in a thread of its own, which has ended when the context is left.
+
+    A timer of a node may still be in its callback, in the thread of the executor, when its publishers are destroyed.
+    """
+    closing = threading.Event()
+
+    def repeat() -> None:
+        while not closing.wait(period_s):
+            action()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join()
 
 
 def _publish(publisher: Any, changed: Any) -> None:

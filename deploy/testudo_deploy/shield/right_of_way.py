@@ -1,0 +1,253 @@
+"""Right of way: on which side robots pass each other, who gives way in a narrow place, and where to.
+
+The rule changes the nominal velocity only, before the shield, so that it cannot weaken safety. Robots announce the
+velocity that they want. Those that come each other's way keep to their right. One that is blocked by a robot of a
+higher priority that comes its way leaves that one's lane: of a few directions it takes the one in which lane, walls,
+obstacles and other robots of the map leave most room: first backwards out of a narrow place, then aside. It waits there
+until the other has passed. A robot that stands where it wants to be gives way to all. One that is blocked otherwise
+tries the directions, too.
+"""
+
+import functools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from testudo_deploy.shield.arena import Arena, clearance
+from testudo_deploy.shield.geometry import dot, turned_right
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.motion.motion_state import TINY, length
+
+GIVES_WAY_AFTER_S = 0.2  # a robot that is blocked for longer gives way
+DETOURS_AFTER_S = 0.4  # one that need not give way tries other directions
+_GIVES_WAY_FOR_S = 0.4  # time for which a robot gives way after it no longer has to
+_DIRECTIONS = 16
+_STEEPEST_RAD = math.radians(50)  # largest turn to the right of robots that meet
+_PARKED_SHARE = 0.25  # a robot that wants less than this share of its speed stands where it wants to be
+_HELD_SHARE = 0.3  # a peer that moves at less than this share of what it wants is held up
+WANTS_SHARE = 0.05  # below this share of its speed a robot wants nothing
+_AGAINST, _HEAD_ON = -0.2, -0.7  # cosines below which two wanted directions are against each other, and head-on
+# lengths in separations of two control points
+_STEP = 0.35  # look-ahead of a direction
+_LANE = 1.1  # half the width of a lane that is left free
+_ROOM = 1.12  # distance that directions keep from peers; reserved segments need more than the separation
+_HELD_UP, _NEAR, _FAR = 1.8, 2.5, 4.0  # how near a peer holds up a parked robot's peer, is given way to, and still is
+_LOOKS = (0.7, 1.4, 2.1, 2.8)  # where a robot looks for a narrow place
+_BESIDE = 1.2  # and how far to both sides of it
+# costs of a direction, for a share of the separation that is missing
+_LANE_COST, _BACK_COST, _PEER_COST, _WALL_COST = 1.0, 0.3, 2.0, 10.0
+_MOVES_COST = 0.03
+_EAGER, _YIELDING = 0.3, 0.02  # gain of a direction towards the own aim, in a detour and when giving way
+
+
+@dataclass(frozen=True)
+class RightOfWay:
+    """State of the rule; batch (...)."""
+
+    blocked_s: Array  # time for which the robot has been blocked, or has held up another
+    gives_way_s: Array  # time for which it still gives way
+    to_all: Array  # 1 if it gives way to all, since it stood where it wants to be; else 0
+
+
+def initial_right_of_way(like: Array) -> RightOfWay:
+    """Return the state of robots that are not blocked, in the shape (...) of ``like``."""
+    return RightOfWay(0 * like, 0 * like, 0 * like)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a robot knows of its peers; slots (K, ...). Heights are scaled."""
+
+    offset_world: Array  # (D, K, ...) [m]: from the own control point
+    moving_world: Array  # (D, K, ...) [m/s]: announced velocity
+    wanted_world: Array  # (D, K, ...) [m/s]: announced wanted velocity
+    first: Array  # (K, ...) bool: the robot itself has the higher priority
+    present: Array  # (K, ...) bool
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """The lanes of the peers, from where they are into the direction that they want; slots (K, ...)."""
+
+    ahead: Array  # (D, K, ...): unit vector
+    wants: Array  # bool
+    held: Array  # bool: the peer hardly moves
+    towards_m: Array  # how far ahead of the peer the robot is
+    is_inside: Array  # bool: the robot is in the lane
+    distance_m: Array
+
+
+def give_way(
+    shield: ProjectionParameters,
+    arena: Arena | None,
+    state: RightOfWay,
+    point_world: Array,
+    traffic: Traffic,
+    nominal_world: Array,
+    stalls: Array,
+    period_s: float,
+) -> tuple[Array, Array, RightOfWay]:
+    """Return the wanted velocity (D, ...) [m/s], whether it replaces the nominal one (...), and the new state.
+
+    ``stalls`` (...) bool says whether the robot hardly makes the velocity that it wants; positions are (D, ...) [m].
+    """
+    xp = array_namespace(nominal_world)
+    unit, speed = shield.separation_m, length(nominal_world)
+    zero, ahead = 0 * speed, nominal_world / (speed + TINY)
+    lanes = _lanes(shield, traffic)
+    cosine = dot(ahead[:, None, ...], lanes.ahead)
+    parked = speed < _PARKED_SHARE * shield.peer_speed_m_s
+    holds_up = lanes.wants & lanes.held & lanes.is_inside & (lanes.distance_m < _HELD_UP * unit)
+    comes = lanes.wants & ~traffic.first & lanes.is_inside & (lanes.distance_m < _NEAR * unit) & (cosine < _AGAINST)
+    blocked = xp.where(parked, xp.any(holds_up, axis=0), stalls)
+    blocked = blocked & _is_narrow(shield, arena, point_world, blocked)
+    blocked_s = xp.where(blocked, state.blocked_s + period_s, zero)
+    against = xp.where(parked, holds_up, comes)
+    must = xp.any(against, axis=0) & (blocked_s > GIVES_WAY_AFTER_S)
+    giving = state.gives_way_s > 0
+    to_all = xp.where(giving, state.to_all > 0, parked & must)
+    higher = ~traffic.first | to_all[None, ...]
+    passing = lanes.wants & higher & (lanes.distance_m < _FAR * unit) & (lanes.towards_m > -0.5 * unit)
+    passing = passing & ((cosine < _AGAINST) | giving[None, ...])
+    goes_on = must | (giving & xp.any(passing, axis=0))
+    gives_way_s = xp.where(goes_on, _GIVES_WAY_FOR_S, xp.maximum(state.gives_way_s - period_s, zero))
+    after = RightOfWay(blocked_s, gives_way_s, xp.where(to_all, zero + 1, zero))
+    gives = gives_way_s > 0
+    replaces = gives | (~parked & (blocked_s > DETOURS_AFTER_S))
+    wanted = turned_right(nominal_world, _keeps_right(unit, traffic, lanes, ahead, cosine))
+    if known_false(replaces):
+        return wanted, replaces, after
+    kept_free = replace(lanes, wants=(passing | against) & gives[None, ...])
+    eager = xp.where(gives, _YIELDING + zero, _EAGER + zero)
+    best = _best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager)
+    return xp.where(replaces, 0.7 * shield.peer_speed_m_s * best, wanted), replaces, after
+
+
+def _lanes(shield: ProjectionParameters, traffic: Traffic) -> _Lanes:
+    xp = array_namespace(traffic.offset_world)
+    wanted = length(traffic.wanted_world)
+    ahead, distance = traffic.wanted_world / (wanted + TINY), length(traffic.offset_world)
+    towards = -dot(traffic.offset_world, ahead)
+    beside = xp.sqrt(xp.maximum(distance**2 - towards**2, 0 * distance))
+    fastest = xp.minimum(wanted, shield.peer_speed_m_s + 0 * wanted)
+    return _Lanes(
+        ahead,
+        (wanted > WANTS_SHARE * shield.peer_speed_m_s) & traffic.present,
+        length(traffic.moving_world) < _HELD_SHARE * fastest,
+        towards,
+        (towards > -0.3 * shield.separation_m) & (beside < _LANE * shield.separation_m),
+        distance,
+    )
+
+
+def _keeps_right(unit: float, traffic: Traffic, lanes: _Lanes, ahead: Array, cosine: Array) -> Array:
+    """Return by how much [rad] a robot turns to the right, so that those who come its way pass on its left."""
+    xp = array_namespace(ahead)
+    if lanes.wants.shape[0] == 0:
+        return 0 * ahead[0, ...]
+    along = dot(ahead[:, None, ...], traffic.offset_world)
+    x, y = ahead[0, None, ...], ahead[1, None, ...]
+    left = x * traffic.offset_world[1, ...] - y * traffic.offset_world[0, ...]
+    meets = lanes.wants & (cosine < _HEAD_ON) & (along > 0.3 * unit) & (along < _FAR * unit)
+    meets = meets & (xp.abs(left) < _LANE * unit)
+    missing = (_LANE * unit - left) / 2  # each robot makes half of the way
+    angle = xp.atan2(missing, xp.maximum(along / 2 - 0.5 * unit, 0.2 * unit + 0 * along))
+    angle = xp.max(xp.where(meets, angle, 0 * angle), axis=0)
+    return xp.minimum(angle, _STEEPEST_RAD + 0 * angle)
+
+
+def _best_direction(
+    shield: ProjectionParameters,
+    arena: Arena | None,
+    point_world: Array,
+    traffic: Traffic,
+    lanes: _Lanes,
+    ahead: Array,
+    eager: Array,
+) -> Array:
+    """Return the horizontal unit vector (D, ...), or zero, that leaves ``lanes`` and keeps most room; C directions."""
+    xp = array_namespace(point_world)
+    unit, size = shield.separation_m, point_world.shape[0]
+    compass = xp.asarray(_compass(size), dtype=point_world.dtype)
+    moves = xp.reshape(length(compass), (-1,) + (1,) * (point_world.ndim - 1))
+    compass = xp.reshape(compass, (*compass.shape, *(1,) * (point_world.ndim - 1)))
+    step = _STEP * unit * compass
+    # a little to the right of the aim, so that two robots do not choose the same side
+    aim = turned_right(ahead, 0.1 + 0 * ahead[0, ...])
+    cost = _MOVES_COST * moves - eager * dot(aim[:, None, ...], compass)
+    offset = traffic.offset_world[:, None, ...] - step[:, :, None, ...]  # (D, C, K, ...)
+    distance = length(offset)
+    towards = -dot(offset, lanes.ahead[:, None, ...])
+    beside = xp.where(towards > 0, xp.sqrt(xp.maximum(distance**2 - towards**2, 0 * distance)), distance)
+    inside = xp.maximum(_LANE * unit - beside, 0 * beside)
+    back = xp.where(inside > 0, _FAR * unit - towards, 0 * towards)
+    in_lanes = xp.where(lanes.wants[None, ...], _LANE_COST * inside + _BACK_COST * back, 0 * inside)
+    close = xp.where(traffic.present[None, ...], xp.maximum(_ROOM * unit - distance, 0 * distance), 0 * distance)
+    cost = cost + xp.sum(in_lanes + _PEER_COST * close, axis=1) / unit
+    if arena is not None:
+        cost = cost + _WALL_COST / unit * _beyond_walls(shield, arena, point_world[:, None, ...] + step)
+    best = xp.argmin(cost, axis=0)[None, ...]
+    chosen = xp.reshape(xp.arange(compass.shape[1]), (-1,) + (1,) * (point_world.ndim - 1)) == best
+    return xp.stack([xp.sum(xp.where(chosen, compass[d, ...], 0 * cost), axis=0) for d in range(size)])
+
+
+def _is_narrow(shield: ProjectionParameters, arena: Arena | None, point_world: Array, asked: Array) -> Array:
+    """Return whether a robot (...) is near a passage in which two can hardly pass each other.
+
+    There a free place has walls or obstacles on two opposite sides, and none on the two sides across. A corner, which
+    also has walls on opposite sides, is no passage.
+    """
+    xp = array_namespace(point_world)
+    if arena is None or known_false(asked):
+        return asked & ~asked
+    unit = shield.separation_m
+
+    def is_free(places: np.ndarray) -> Array:
+        offset = xp.asarray(unit * places, dtype=point_world.dtype)
+        offset = xp.reshape(offset, (*offset.shape, *(1,) * (point_world.ndim - 1)))
+        point = xp.reshape(point_world, (point_world.shape[0], *(1,) * (places.ndim - 1), *point_world.shape[1:]))
+        return _beyond_walls(shield, arena, point + offset) <= 0.1 * unit
+
+    centres, sides = _places(point_world.shape[0])
+    free = is_free(sides)  # (C, axis, side, ...)
+    open_axis, closed_axis = free[:, :, 0, ...] & free[:, :, 1, ...], ~free[:, :, 0, ...] & ~free[:, :, 1, ...]
+    across = xp.concat([open_axis[:, 2:, ...], open_axis[:, :2, ...]], axis=1)
+    return asked & xp.any(is_free(centres) & xp.any(closed_axis & across, axis=1), axis=0)
+
+
+@functools.cache
+def _places(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return places (D, C) about a robot, and those beside each (D, C, axis, side), in separations.
+
+    The axes are 45 degrees apart, so that the one across is two further.
+    """
+
+    def towards(count: int, turn_rad: float) -> np.ndarray:
+        angle = turn_rad * np.arange(count)
+        return np.stack([np.cos(angle), np.sin(angle), *(0 * angle for _ in range(size - 2))])
+
+    around = towards(8, math.pi / 4)
+    centres = np.concatenate([np.zeros((size, 1)), *(reach * around for reach in _LOOKS)], axis=1)
+    beside = _BESIDE * np.stack([towards(4, math.pi / 4), -towards(4, math.pi / 4)], axis=-1)
+    return centres, centres[:, :, None, None] + beside[:, None]
+
+
+def _beyond_walls(shield: ProjectionParameters, arena: Arena, place_world: Array) -> Array:
+    """Return by how much [m] places (D, ...) are too near to walls and obstacles."""
+    xp = array_namespace(place_world)
+    low, high = (xp.reshape(side, (-1,) + (1,) * (place_world.ndim - 1)) for side in arena.corners(place_world))
+    room = xp.min(xp.minimum(place_world - low, high - place_world), axis=0)
+    for obstacle in arena.obstacles:
+        room = xp.minimum(room, clearance(obstacle, place_world)[0])
+    return xp.maximum(shield.wall_m - room, 0 * room)
+
+
+@functools.cache
+def _compass(size: int) -> np.ndarray:
+    """Return zero and the directions (D, C) that are tried."""
+    angle = 2 * math.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
+    compass = np.zeros((size, _DIRECTIONS + 1))
+    compass[0, 1:], compass[1, 1:] = np.cos(angle), np.sin(angle)
+    return compass

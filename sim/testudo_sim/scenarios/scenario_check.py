@@ -1,0 +1,141 @@
+"""The rules that every scenario keeps, as a check for the tests of this project and of packages with scenarios."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_deploy.contract.contract import NEIGHBOURS
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionState
+from testudo_hardware.spec import RobotSpec
+from testudo_sim.physics.scene import Scene, least_separation
+from testudo_sim.scenarios.scenario import Scenario, StartState, TaskStep, make_scenario
+
+_WORLDS, _DECISIONS = 3, 4
+
+
+def check_scenario(name: str, spec: RobotSpec, team_size: int) -> Scenario:
+    """Check a registered scenario for a kind of robot, and return it.
+
+    Starts are apart and inside the arena; signals are those that are declared; the task goes on with equal shapes and
+    names at every decision, finite, and in a world alone as among others.
+
+    Raises:
+        TestudoError: a rule is broken; the text names scenario and rule, what was found and what was expected.
+    """
+    scenario = make_scenario(name, spec, projection_parameters(spec))
+    _Check(scenario, spec, team_size).run()
+    return scenario
+
+
+class _Check:
+    def __init__(self, scenario: Scenario, spec: RobotSpec, team_size: int) -> None:
+        self._scenario, self._spec, self._size = scenario, spec, team_size
+
+    def _rule(self, is_kept: Any, rule: str, found: object) -> None:
+        if not bool(is_kept):
+            raise TestudoError(f"{self._scenario.name}: {rule}; found {found}")
+
+    def run(self) -> None:
+        scenario = self._scenario
+        decision_s = scenario.decision_ticks * self._spec.control_period_s
+        self._rule(scenario.horizon_s >= decision_s, "the time limit is at least one decision", scenario.horizon_s)
+        training, names = scenario.for_training(), [signal.name for signal in scenario.task_signals]
+        found = [signal.name for signal in training.task_signals]
+        self._rule(found == names, f"training has the signals of the task, {names}", found)
+        keys = jax.random.split(jax.random.key(0), _WORLDS)
+        for chosen in (scenario, training):
+            self._starts(chosen, keys)
+        begin = self._begin(scenario, keys)
+        together = self._course(begin, keys)
+        for world in range(_WORLDS):
+            alone = self._course(jax.tree.map(lambda x, k=world: x[..., k : k + 1], begin), keys[world : world + 1])
+            for one, other in zip(alone, together, strict=True):
+                same = jax.tree.map(
+                    lambda x, y, k=world: bool(jnp.allclose(x[..., 0], y[..., k], atol=1e-5)), one, other
+                )
+                self._rule(all(jax.tree.leaves(same)), "a world goes on alone as among others", same)
+
+    def _begin(self, scenario: Scenario, keys: jax.Array) -> StartState:
+        return jax.vmap(lambda key: scenario.start(key, self._size), out_axes=-1)(keys)
+
+    def _starts(self, scenario: Scenario, keys: jax.Array) -> None:
+        begin, again = self._begin(scenario, keys), self._begin(scenario, keys)
+        shapes = (begin.position_world.shape, begin.yaw.shape)
+        expected = ((self._spec.dimension, self._size, _WORLDS), (self._size, _WORLDS))
+        self._rule(shapes == expected, f"starts are {expected}", shapes)
+        same = all(bool(jnp.all(x == y)) for x, y in zip(*map(jax.tree.leaves, (begin, again)), strict=True))
+        self._rule(same, "equal keys give equal starts", "others")
+        self._rule(_is_finite(begin), "starts are finite", begin)
+        weak = [x for x in jax.tree.leaves(begin) if x.weak_type]
+        self._rule(not weak, "starts state the types of their numbers, as steps have them", weak)
+        apart = least_separation(begin.position_world, self._spec.height_ratio)
+        least = projection_parameters(self._spec).separation_m
+        self._rule(jnp.all(apart > least - 1e-4), f"robots start at least {least:.3f} m apart", apart)
+        low, high = (np.array(side)[:, None, None] for side in (scenario.arena.low_world, scenario.arena.high_world))
+        inside = (begin.position_world > low) & (begin.position_world < high)
+        self._rule(jnp.all(inside), "robots start inside the arena", begin.position_world)
+
+    def _course(self, begin: StartState, keys: jax.Array) -> list[TaskStep]:
+        """Return the steps of some decisions in which each robot drives into a direction of its own."""
+        scenario, steps = self._scenario, []
+        task, scene = begin.task, _scene_at(begin, 0.0)
+        full_m = self._spec.control_point_speed_m_s * scenario.decision_ticks * self._spec.control_period_s
+        advance = jax.jit(scenario.advance)
+        self._signals(task, scene)
+        for number in range(1, _DECISIONS + 1):
+            after = _scene_at(begin, number * full_m)
+            step = advance(task, scene, after, jax.vmap(lambda key, n=number: jax.random.fold_in(key, n))(keys))
+            self._step(task, step, keys.shape[0])
+            if steps:
+                found, expected = ((sorted(one.terms), sorted(one.metrics)) for one in (step, steps[-1]))
+                self._rule(found == expected, f"terms and metrics are the same at every decision, {expected}", found)
+            self._signals(step.task, after)
+            steps.append(step)
+            task, scene = step.task, after
+        return steps
+
+    def _signals(self, task: Any, scene: Scene) -> None:
+        named, worlds = self._scenario.signals(task, scene), scene.robots.yaw.shape[-1]
+        shapes = {name: tuple(value.shape) for name, value in named.items()}
+        declared = {
+            signal.name: (*reversed(signal.shape), self._size, worlds)
+            for signal in self._scenario.task_signals
+            if NEIGHBOURS not in signal.shape  # a peer's signal is that peer's own
+        }
+        self._rule(shapes == declared, f"signals are as declared, {declared}", shapes)
+        self._rule(_is_finite(named), "signals are finite", named)
+        nominal = self._scenario.nominal_world(task, scene)
+        expected = scene.robots.position_world.shape
+        self._rule(nominal.shape == expected, f"the nominal command is {expected}", nominal.shape)
+        self._rule(_is_finite(nominal), "the nominal command is finite", nominal)
+        share = named[self._scenario.observation.speed][0] if self._scenario.observation.speed else 1.0
+        speed = jnp.sqrt(jnp.sum(nominal**2, axis=0)) / self._spec.control_point_speed_m_s
+        self._rule(jnp.all(speed < share + 1e-3), "the nominal command keeps the robots' share of full speed", speed)
+
+    def _step(self, task: Any, step: TaskStep, worlds: int) -> None:
+        kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), one) for one in (step.task, task)]
+        self._rule(kinds[0] == kinds[1], f"the task keeps its shapes, {kinds[1]}", kinds[0])
+        terms = {name: value.shape for name, value in step.terms.items()}
+        self._rule(set(terms.values()) == {(self._size, worlds)}, f"terms are {(self._size, worlds)}", terms)
+        counts = {name: value.shape for name, value in step.metrics.items()}
+        self._rule(set(counts.values()) <= {(worlds,)}, f"metrics are {(worlds,)}", counts)
+        success = (step.success.shape, step.success.dtype.name)
+        self._rule(success == ((worlds,), "bool"), f"success is {(worlds,)} bool", success)
+        self._rule(_is_finite((step.task, step.terms, step.metrics)), "terms, metrics and task are finite", step)
+
+
+def _scene_at(begin: StartState, way_m: float) -> Scene:
+    """Return the scene in which each robot is this far from its start, in a direction of its own."""
+    size = begin.yaw.shape[0]
+    angle = 2.4 * jnp.arange(size)[:, None] + 0 * begin.yaw
+    towards = jnp.stack([jnp.cos(angle), jnp.sin(angle), *(0 * angle for _ in range(len(begin.position_world) - 2))])
+    return Scene(MotionState(begin.position_world + way_m * towards, begin.yaw, 0 * begin.position_world), begin.bodies)
+
+
+def _is_finite(values: Any) -> bool:
+    leaves = [leaf for leaf in jax.tree.leaves(values) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
