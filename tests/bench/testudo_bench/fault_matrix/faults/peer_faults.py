@@ -24,7 +24,6 @@ from testudo_nodes.common.messages import envelope_bytes, envelope_message
 from testudo_nodes.common.qos import OFFERED
 
 _WATCH_S = 4.0
-_MOMENT_S = 0.005
 _LOSSY_S = 10.0
 _DISTRUST_S = 0.5
 _OWN_SPEED_M_S = 0.01
@@ -123,15 +122,16 @@ def lossy(harness: FleetHarness) -> FaultFinding:
 def replayed(harness: FleetHarness) -> FaultFinding | None:
     """Every message is followed by one from a second ago, of another place.
 
-    It comes 5 ms later: of two simultaneous messages a robot receives the newer one only (queue depth 1), and
+    It comes half a tick later: of two simultaneous messages a robot receives the newer one only (queue depth 1), and
     displacing a peer's messages makes the robot wait, which is another fault.
     """
     past: list[UInt8MultiArray] = []
+    second = round(len(harness.fleet.peers("r0")) / harness.tick_s)
 
     def replay(sender: str, receiver: str, message: Any) -> Any:
         past.append(message)
-        for old in past[-100:-99]:
-            threading.Timer(_MOMENT_S, harness.observer.deliver, (sender, receiver, old)).start()
+        for old in past[-second : len(past) - second + 1]:
+            threading.Timer(harness.tick_s / 2, harness.observer.deliver, (sender, receiver, old)).start()
         return message
 
     harness.observer.peers = replay

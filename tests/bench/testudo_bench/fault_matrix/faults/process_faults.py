@@ -29,10 +29,11 @@ _INTRUDING_M_S, _INTRUDING_PERIOD_S, _INTRUDING_S = -0.0789, 0.005, 1.0
 
 def overrun(harness: FleetHarness) -> FaultFinding | None:
     """Inference takes six ticks; missed ticks are not repeated."""
-    fault_s = harness.fail_policy(f"hang {6 * TICK_S}")
+    hang_s = 6 * harness.tick_s
+    fault_s = harness.fail_policy(f"hang {hang_s:g}")
     found = brakes(harness, fault_s)
-    woke_s = fault_s + 6 * TICK_S
-    burst = sum(woke_s <= at_s <= woke_s + TICK_S for at_s, _ in harness.observer.robots["r0"].sent)
+    woke_s = fault_s + hang_s
+    burst = sum(woke_s <= at_s <= woke_s + harness.tick_s for at_s, _ in harness.observer.robots["r0"].sent)
     return found and replace(found, passed=burst <= 3, note="" if burst <= 3 else f"{burst} commands within a tick")
 
 
@@ -130,7 +131,7 @@ def intruding_commands(harness: FleetHarness) -> FaultFinding | None:
     """Another node without the fleet key sends commands to the actuators, with honest and with early stamps."""
     node, spec = harness.observer.node, harness.fleet.robot("r0").spec
     publisher = node.create_publisher(TwistStamped, "/r0/cmd_vel", OFFERED["cmd_vel"])
-    early_s = itertools.cycle((0.0, TICK_S, _DEAD_MAN_S - 0.005))
+    early_s = itertools.cycle((0.0, harness.tick_s, spec.dead_man_s - 0.005))
 
     def command() -> None:
         reading = CommandReading(time.monotonic() + next(early_s), (_INTRUDING_M_S, *(0.0,) * (spec.dimension - 1)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
 
-TICK_S = 0.02  # control at 50 Hz
+TICK_S = 0.02  # control at 50 Hz, in the fleets that are timed
 AT_REST_S = 3.0
 _BEFORE_S = 0.2
 LATE_CODES = {"stale_pose", "guard_late"}

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ _PER_RADIUS = 2.2  # clearances between starts on a circle of robots that swap p
 _NEXT_REQUEST = {"idle": "activate", "armed": "start", "stopped": "rearm", "fault": "deactivate"}
 """Request by which an operator brings a robot from a mode towards driving."""
 _LATCHED_CODES = ("brakes_weak", "no_response")  # Reason codes that stay latched until the policy process is restarted
+_TIMES = re.compile(r"^((?:control_period|dead_man|pose_max_age) = \{ value = )([\d.]+)", re.MULTILINE)
 _PLANT = {"latency_low_s": 0.01, "latency_high_s": 0.03}
 
 
@@ -56,15 +58,19 @@ def write_fleet(
     fast: bool = False,
     arena: Arena | None = None,
     keyed: bool = True,
+    slower: float = 1.0,
 ) -> Fleet:
     """Write robot, policy and fleet file into a folder, with a fleet key if ``keyed``, and return the fleet.
+
+    ``slower`` multiplies control period, dead-man time and oldest age of a pose: the fleet needs less of the machine.
 
     Goals are far away, or on a wall of the arena. Every robot drives along x = y: the policy limits each axis alone,
     so this direction gives top speed.
     """
     robot, spacing_m = (FAST_ROBOT_FILE, FAST_SPACING_M) if fast else (ROBOT_FILE, SPACING_M)
-    spec = load_robot(robot)
-    (folder / "robot.toml").write_text(robot.read_text(encoding="utf-8"), encoding="utf-8")
+    text = _TIMES.sub(lambda found: f"{found[1]}{slower * float(found[2]):g}", robot.read_text(encoding="utf-8"))
+    (folder / "robot.toml").write_text(text, encoding="utf-8")
+    spec = load_robot(folder / "robot.toml")
     far_m = FAR_M if arena is None else arena.high_world[0]
     policy = folder / "policy.onnx"
     write_go_to_goal_policy(policy, spec, arena=arena, team_size=count)
@@ -163,6 +169,11 @@ class FleetHarness:
     def __exit__(self, *_: object) -> None:
         self.processes.stop()
         self.observer.close()
+
+    @property
+    def tick_s(self) -> float:
+        """Return the control period of the robots [s]."""
+        return self.fleet.robots[0].spec.control_period_s
 
     def process(self, label: str) -> ProcessPlan:
         """Return the plan of one process."""

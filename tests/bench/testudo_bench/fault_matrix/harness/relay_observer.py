@@ -33,6 +33,7 @@ from testudo_nodes.common.process_priority import PRIORITIES, reset_scheduling, 
 from testudo_nodes.common.qos import OFFERED, REQUESTED, recorded
 
 MOVING_M_S = 0.02
+_LATE = 1.5  # permitted mean time between true poses, in periods, over half of an interval
 _WAKE_S = 0.2
 _EPOCH = re.compile(rb'"epoch":"([^"]*)"')
 _SERVICES = {"start": "policy/start", "stop": "policy/stop", "rearm": "guard/rearm", "estop": "guard/estop"}
@@ -97,6 +98,7 @@ class Observer:
         """
         self.robots = {name: Heard() for name in fleet.names}
         self.contacts = 0
+        self._truth_period_s = fleet.robots[0].spec.control_period_s
         self.epochs: dict[str, str] = {}
         """Newest epoch of each robot, from its peer messages."""
         self.peer_states: dict[str, UInt8MultiArray] = {}
@@ -165,7 +167,7 @@ class Observer:
         truth = self.robots[name].truth
         begin = bisect_left(truth, end_s - for_s, key=lambda item: item[0])
         speeds = [reading.velocity[0] for at_s, reading in truth[begin:] if at_s <= end_s]
-        return len(speeds) * 0.03 > for_s / 2 and min(speeds) > MOVING_M_S
+        return len(speeds) * _LATE * self._truth_period_s > for_s / 2 and min(speeds) > MOVING_M_S
 
     def brake_after(self, name: str, fault_s: float, series: str = "sent") -> float | None:
         """Return when the first zero command of a series came after a fault, None if none has yet."""
