@@ -154,8 +154,8 @@ def evaluation_table(results: list[Evaluation], title: str) -> Table:
     )
     rows = {
         "episodes": lambda r: f"{r.episodes:,}",
-        "success": lambda r: f"{r.success:.4f}",
-        "  95 % interval": lambda r: f"{r.success_low:.4f} to {r.success_high:.4f}",
+        "success": lambda r: f"{r.success:.4f}" if r.has_success else "none",
+        "  95 % interval": lambda r: f"{r.success_low:.4f} to {r.success_high:.4f}" if r.has_success else "",
         "return": lambda r: f"{r.mean_return:.2f}",
         **{name: lambda r, name=name: f"{r.metrics[name]:.2f}" for name in results[0].metrics},
         "contacts": lambda r: f"{r.contacts}",

@@ -35,7 +35,7 @@ class Evaluation:
     first_seed: int
     horizon_s: float
     crossing_share: float  # share of episodes in which at least two straight paths cross (plane only)
-    success: float
+    success: float  # share of the episodes; 0 where the task has none
     success_low: float
     success_high: float  # wilson interval, 95 %
     contacts: int  # sum over control ticks of pairs in contact
@@ -51,6 +51,7 @@ class Evaluation:
     mean_return: float = math.nan  # sum of the rewards of an episode: mean over robots and episodes
     policy: str = TRAINED  # TRAINED, UNTRAINED, or HAND_WRITTEN (`Scenario.nominal_world`)
     metrics: Mapping[str, float] = field(default_factory=dict)  # by name: mean sum of an episode
+    has_success: bool = True  # false where an episode always lasts to its time limit: its return and metrics count
 
     @property
     def name(self) -> str:
@@ -90,6 +91,7 @@ class _Batch:
     returns: np.ndarray
     crossing: np.ndarray
     metrics: dict[str, np.ndarray]
+    has_success: bool = True
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ def _run_batch(
         if not open_.any():
             break
     totals.stuck[:] = open_ & (still >= _DEADLOCK_S)
-    return totals
+    return replace(totals, has_success=score.has_success)
 
 
 def _still_running(open_: np.ndarray) -> np.ndarray:
@@ -269,6 +271,7 @@ def _summarise(environment: Environment, batches: list[_Batch], first_seed: int)
             name: float(np.concatenate([batch.metrics[name] for batch in batches]).mean())
             for name in batches[0].metrics
         },
+        has_success=batches[0].has_success,
     )
 
 

@@ -94,8 +94,7 @@ class PickupDelivery(RobotariumTask):
         drawn = jax.vmap(_new_places, in_axes=(0, -1, -1, -1, None), out_axes=-1)
         place = jnp.where(there, drawn(keys, task.place, there, carries > 0, half), task.place)
         terms = {"progress": (first - last) / self.step_m, "delivered": _DELIVERED * delivered}
-        never = jnp.zeros(there.shape[-1], bool)
-        return TaskStep(DeliveryTask(place, carries), terms, never, {"deliveries": jnp.sum(delivered, axis=0)})
+        return TaskStep(DeliveryTask(place, carries), terms, None, {"deliveries": jnp.sum(delivered, axis=0)})
 
     def nominal_world(self, task: DeliveryTask, scene: Scene) -> jax.Array:
         """See `Scenario.nominal_world`: straight to the own place."""

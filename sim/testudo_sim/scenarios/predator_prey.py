@@ -63,7 +63,7 @@ class PredatorPrey(RobotariumTask):
         nearest = jnp.min(distances(after.robots.position_world, prey[:, None])[:, 0], axis=0)
         tagged = jnp.where(nearest < _TAG_M * self.scale, 1.0, 0.0)
         terms = equal_terms(after.robots.yaw.shape[0], tag=_TAG_REWARD * tagged)
-        return TaskStep(PreyTask(prey), terms, jnp.zeros(tagged.shape, bool), {"tags": tagged})
+        return TaskStep(PreyTask(prey), terms, None, {"tags": tagged})
 
     def nominal_world(self, task: PreyTask, scene: Scene) -> jax.Array:
         """See `Scenario.nominal_world`: straight at the prey."""

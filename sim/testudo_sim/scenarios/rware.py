@@ -118,7 +118,7 @@ class Rware(RobotariumTask):
         count = jnp.sum(jnp.where(delivered, 1.0, 0.0), axis=0)
         next_task = ShelfTask(shelf, load, blocked & (load != _NONE), requested)
         terms = equal_terms(x.shape[0], delivered=count)
-        return TaskStep(next_task, terms, jnp.zeros(keys.shape, bool), {"deliveries": count})
+        return TaskStep(next_task, terms, None, {"deliveries": count})
 
     def nominal_world(self, task: ShelfTask, scene: Scene) -> jax.Array:
         """See `Scenario.nominal_world`: each robot to the nearest cell that no robot before it has chosen.

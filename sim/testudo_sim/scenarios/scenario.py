@@ -43,7 +43,7 @@ class TaskStep:
 
     task: Any  # its state after the decision
     terms: Mapping[str, jax.Array]  # reward terms (N, E) by name; the same names at every decision
-    success: jax.Array  # (E,) bool: the task is done, which ends the episode
+    success: jax.Array | None  # (E,) bool: the task is done, which ends the episode; None if it lasts to its time limit
     metrics: Mapping[str, jax.Array] = field(default_factory=dict)
     """Counts (E,) of this decision by name, such as deliveries; an episode has their sum."""
 
@@ -170,6 +170,7 @@ class TaskScore:
     metrics: Mapping[str, jax.Array]  # (E,) by name, see `TaskStep`
     task: Any  # its state after the decision
     broken: jax.Array  # (E,) bool: the scene after the decision is not finite
+    has_success: bool = field(default=True, metadata={"static": True})  # false where a task has no success
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,9 @@ class TaskScoring:
             terms[FACING] = -self.facing_price * self.decision_s * looks_away(after.robots, goal)
         broken = not_finite(after)
         reward = jnp.where(broken, 0.0, jnp.asarray(sum(terms.values())))
-        return TaskScore(terms, reward, step.success, step.metrics, step.task, broken)
+        has_success = step.success is not None
+        success = step.success if has_success else jnp.zeros_like(broken)
+        return TaskScore(terms, reward, success, step.metrics, step.task, broken, has_success)
 
 
 def looks_away(motion: MotionState, goal_world: jax.Array) -> jax.Array:

@@ -123,8 +123,8 @@ class _Check:
         self._rule(set(terms.values()) == {(self._size, worlds)}, f"terms are {(self._size, worlds)}", terms)
         counts = {name: value.shape for name, value in step.metrics.items()}
         self._rule(set(counts.values()) <= {(worlds,)}, f"metrics are {(worlds,)}", counts)
-        success = (step.success.shape, step.success.dtype.name)
-        self._rule(success == ((worlds,), "bool"), f"success is {(worlds,)} bool", success)
+        success = None if step.success is None else (step.success.shape, step.success.dtype.name)
+        self._rule(success in (None, ((worlds,), "bool")), f"success is {(worlds,)} bool, or None", success)
         self._rule(_is_finite((step.task, step.terms, step.metrics)), "terms, metrics and task are finite", step)
 
 

@@ -64,7 +64,7 @@ class Warehouse(RobotariumTask):
         loaded, delivered = (jnp.sum(jnp.where(each, 1.0, 0.0), axis=0) for each in (loads, unloads))
         terms = equal_terms(x.shape[0], loaded=_LOADED * loaded, unloaded=_UNLOADED * delivered)
         next_task = replace(task, loaded=jnp.where(loads, 1.0, jnp.where(unloads, 0.0, task.loaded)))
-        return TaskStep(next_task, terms, jnp.zeros(keys.shape, bool), {"deliveries": delivered})
+        return TaskStep(next_task, terms, None, {"deliveries": delivered})
 
     def nominal_world(self, task: WarehouseTask, scene: Scene) -> jax.Array:
         """See `Scenario.nominal_world`: straight to the other zone of the colour."""

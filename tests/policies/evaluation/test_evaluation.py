@@ -10,6 +10,7 @@ from tests.policies.rails import Rails, rail_environment
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.evaluation import evaluation
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, crossing_paths, evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
@@ -111,6 +112,17 @@ def test_returns_and_metrics_are_means_over_the_episodes():
     found = summary(returns=[4.0, 0, 2, 2], metrics={"tags": np.array([1.0, 2, 3, 0])})
     assert found.mean_return == 2.0
     assert found.metrics == {"tags": 1.5}
+
+
+def test_a_task_without_success_is_not_shown_as_one_that_always_fails():
+    """Its episodes last to the time limit; what counts is the return."""
+    batch = evaluation._Batch(
+        *(np.ones(2) for _ in range(8)), crossing=np.zeros(2, bool), metrics={}, has_success=False
+    )
+    found = evaluation._summarise(rail_environment(RAILS), [batch], 100)
+    names, cells = (column.cells for column in evaluation_table([found], "").columns)
+    shown = dict(zip(names, cells, strict=True))
+    assert (shown["success"], shown["  95 % interval"], shown["return"]) == ("none", "", "1.00")
 
 
 def test_rates_are_shares_of_the_decisions_that_were_made():

@@ -105,4 +105,4 @@ def test_the_prey_takes_the_step_that_leads_away_from_the_nearest_predator_and_s
     # 0.15 m from where it fled to: tagged, the reward is that of all
     assert caught.terms["tag"][:, 0].tolist() == [10.0, 10.0]
     assert caught.metrics["tags"].tolist() == [1.0]
-    assert not bool(caught.success[0])
+    assert caught.success is None
