@@ -181,7 +181,8 @@ def run_starts(run: RecordedRun, contract: Contract, spec: RobotSpec) -> RunStar
     place, yaw = np.moveaxis(state[..., :size], (2, 1, 0), (0, 1, 2)), state[..., size].T
     scene = Scene(MotionState(jnp.asarray(place), jnp.asarray(yaw), jnp.zeros_like(place)))
     keys = jax.random.split(jax.random.key(0), len(moments))
-    open_ = ~np.asarray(jnp.broadcast_to(scenario.advance(task, scene, scene, keys).success, (len(moments),)))
+    reached = scenario.advance(task, scene, scene, keys).success
+    open_ = ~np.broadcast_to(False if reached is None else np.asarray(reached), (len(moments),))
     open_[0] = True
     return RunStarts(
         scenario, jax.tree.map(lambda x: x[..., 0], task), jnp.asarray(place[..., open_]), jnp.asarray(yaw[..., open_])

@@ -206,9 +206,8 @@ class TaskScoring:
             terms[FACING] = -self.facing_price * self.decision_s * looks_away(after.robots, goal)
         broken = not_finite(after)
         reward = jnp.where(broken, 0.0, jnp.asarray(sum(terms.values())))
-        has_success = step.success is not None
-        success = step.success if has_success else jnp.zeros_like(broken)
-        return TaskScore(terms, reward, success, step.metrics, step.task, broken, has_success)
+        success = jnp.zeros_like(broken) if step.success is None else step.success
+        return TaskScore(terms, reward, success, step.metrics, step.task, broken, step.success is not None)
 
 
 def looks_away(motion: MotionState, goal_world: jax.Array) -> jax.Array:

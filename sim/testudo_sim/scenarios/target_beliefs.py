@@ -36,7 +36,7 @@ class TargetBeliefs:
 
     def predicted(self, time_s: float) -> "TargetBeliefs":
         """Return the beliefs a time later, with nothing seen."""
-        move, noise = transition(time_s), _DENSITY * acceleration_noise(time_s)
+        move, noise = jnp.asarray(transition(time_s)), _DENSITY * acceleration_noise(time_s)
         return TargetBeliefs(self.mean @ move.T, move @ self.covariance @ move.T + noise)
 
     def updated(self, measured: jax.Array, covariance: jax.Array, seen: jax.Array) -> "TargetBeliefs":
