@@ -14,6 +14,7 @@ from testudo_analysis.commands.incident import IncidentSelection, incident
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluate
+from testudo_policies.evaluation.evaluation import TRAINED
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config, save_config
 from testudo_runs.recording.write import write_recording
@@ -50,7 +51,7 @@ def test_the_contact_is_told_with_what_would_have_happened(folder):
     assert real["touched"] == 1
     assert (shielded["touched"], shielded["worlds"]) == (0, 4)
     assert bare["touched"] == 4
-    assert shielded["interventions"] > 0.1
+    assert shielded["interventions"] > 0.02  # the right of way already changes the command before the shield
     assert bare["interventions"] == 0
     assert "r0 drove towards r1" in contact["cause"]
 
@@ -88,7 +89,7 @@ def test_evaluation_from_there_meets_it_without_the_shield_and_not_with_it(folde
         status = evaluate(
             folder / "policy.onnx", episodes=EPISODES, shield=shield, starts=folder / "starts.yaml", json=numbers
         )
-        (values,) = json.loads(numbers.read_text())
+        values = next(one for one in json.loads(numbers.read_text()) if one["policy"] == TRAINED)
         return status, values["episodes_with_contact"]
 
     assert contacts(shield=False) == (1, EPISODES)
