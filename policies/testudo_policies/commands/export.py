@@ -1,20 +1,23 @@
-"""`testudo export`: writes one verified policy.onnx that contains its contract."""
+"""`testudo export`: writes one verified policy.onnx that contains its contract, or one script for the Robotarium."""
 
 import json as json_format
+import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.exporting.packaging import package_policy, unavailable_signals, write_fleet
-from testudo_policies.learning.builder import build
+from testudo_policies.exporting.robotarium_script import draw_episode, write_script
+from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
 from testudo_sim.devices import devices
@@ -24,6 +27,7 @@ def export(
     run: Annotated[Path, tyro.conf.Positional],
     *,
     out: Path | None = None,
+    target: Literal["robots", "robotarium"] = "robots",
     fleet: Path | None = None,
     seed: int = 0,
     json: Path | None = None,
@@ -33,35 +37,69 @@ def export(
     The file is written only if the graph equals the trained policy on more than 10,000 inputs and along
     500-step closed loops. If goals are the task's only signals, a fleet file with the policy's hash is written as well.
 
+    For the Robotarium testbed one Python file is written that needs NumPy alone: policy, tracking law and shield
+    (layer 1), with the starts and goals of one episode.
+
     Example:
         testudo export runs/mine
         testudo export runs/mine --out policy.onnx --fleet fleet.yaml
+        testudo export runs/mine --target robotarium --out robotarium.py --seed 3
 
     Args:
         run: folder of a training run.
-        out: file to write; default: policy.onnx in the run folder.
+        out: file to write; default: policy.onnx, or robotarium.py, in the run folder.
+        target: `robots`: a policy file for robots under ROS 2; `robotarium`: a script to upload to that testbed.
         fleet: fleet file to write; default: fleet.yaml in the folder of the policy.
-        seed: seed of the starts and goals in the fleet file.
+        seed: seed of the starts and goals in the fleet file or the script.
         json: file for the results.
     """
     console = Console()
     check_output(json)
     console.print(devices().text)
     components = build(load_config(run))
-    target = out or run / "policy.onnx"
+    if target == "robotarium":
+        if fleet is not None:
+            raise TestudoError("--fleet: found with --target robotarium, which has no fleet file; remove the option")
+        _export_script(components, run, out or run / "robotarium.py", seed, json, console)
+        return
+    path = out or run / "policy.onnx"
     with console.status("converting and comparing with JAX"):
-        report = package_policy(components, load_parameters(components, run), target, saved_evaluations(run))
+        report = package_policy(components, load_parameters(components, run), path, saved_evaluations(run))
         missing = unavailable_signals(components)
         fleet_path = None
         if not missing:
-            fleet_path = write_fleet(components, report, fleet or target.with_name("fleet.yaml"), seed)
+            fleet_path = write_fleet(components, report, fleet or path.with_name("fleet.yaml"), seed)
     console.print(export_table(report))
     write_output(json, export_numbers(report), console)
     if fleet_path is None:
         console.print(f"no fleet file: the policy reads {' and '.join(missing)}, which no ROS 2 topic provides")
-        console.print(f"next: testudo inspect {target}   testudo evaluate {target} --physics mjx")
+        console.print(f"next: testudo inspect {path}   testudo evaluate {path} --physics mjx")
     else:
-        console.print(f"next: testudo inspect {target}   testudo up --policy {target} --fleet {fleet_path}")
+        console.print(f"next: testudo inspect {path}   testudo up --policy {path} --fleet {fleet_path}")
+
+
+def _export_script(
+    components: TrainingComponents, run: Path, path: Path, seed: int, json: Path | None, console: Console
+) -> None:
+    """Write the script for the Robotarium from a policy file that is proven as any other, and not kept."""
+    episode = draw_episode(components, seed)
+    with (
+        console.status("converting, comparing with JAX and with the script"),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        policy = Path(folder) / "policy.onnx"
+        proven = package_policy(components, load_parameters(components, run), policy, saved_evaluations(run))
+        report = write_script(PolicyArtefact.load(policy), episode, path)
+    table = Table("script", "value", title=str(path))
+    table.add_row("size", f"{report.size_bytes:,} bytes")
+    table.add_row("for", f"{components.config.scenario}, {report.robots} robots, {episode.duration_s:g} s")
+    table.add_row("policy file", f"{proven.sha256}, deviates from JAX by {proven.parity.max_error:.2e}")
+    table.add_row("script deviates from it", f"{report.deviation:.2e} on {report.inputs} inputs")
+    console.print(table)
+    numbers = {"path": str(path), "robots": report.robots, "size_bytes": report.size_bytes, "inputs": report.inputs}
+    numbers |= {"deviation": report.deviation, "policy_sha256": proven.sha256, "parity": proven.parity.to_dict()}
+    write_output(json, numbers, console)
+    console.print(f"next: python {path}   in the testbed's Python simulator, then upload the file")
 
 
 def saved_evaluations(run: Path) -> list[Evaluation]:

@@ -3,7 +3,7 @@
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -133,6 +133,37 @@ def unavailable_signals(components: TrainingComponents) -> tuple[str, ...]:
     )
 
 
+@dataclass(frozen=True)
+class HeldOutEpisodes:
+    """Starts and goals of held-out episodes."""
+
+    position_world: np.ndarray  # (D, N, E) [m]
+    yaw: np.ndarray  # (N, E) [rad]
+    goal_world: np.ndarray  # (D, N, E) [m]
+    crossing: np.ndarray  # (E,) bool: straight paths cross
+
+
+def held_out_episodes(components: TrainingComponents, seed: int) -> HeldOutEpisodes:
+    """Return the first held-out episodes, counted from ``seed``.
+
+    Raises:
+        TestudoError: the seed is out of range.
+    """
+    highest = LAST_SEED - HELD_OUT_SEED - _TRIES
+    if not 0 <= seed <= highest:
+        raise TestudoError(f"--seed: found {seed}, expected 0 to {highest}")
+    config = components.config
+    environment = make_environment(
+        config.scenario, components.spec, components.shield, config.team_size, obstacles=components.obstacles
+    )
+    keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
+    worlds = environment.reset(keys)
+    scene = environment.scene(worlds)
+    goals = environment.scenario.signals(worlds.task, scene)["goal_world"]
+    drawn = (scene.robots.position_world, scene.robots.yaw, goals, crossing_paths(environment, worlds))
+    return HeldOutEpisodes(*map(np.asarray, drawn))
+
+
 def write_fleet(components: TrainingComponents, report: ExportReport, path: Path, seed: int) -> Path:
     """Write a fleet file with the policy's hash and return its path.
 
@@ -147,27 +178,17 @@ def write_fleet(components: TrainingComponents, report: ExportReport, path: Path
             f"{path}: a fleet file provides goals only, but the policy of "
             f"{components.config.scenario!r} also reads {', '.join(missing)}; run it in simulation"
         )
-    highest = LAST_SEED - HELD_OUT_SEED - _TRIES
-    if not 0 <= seed <= highest:
-        raise TestudoError(f"--seed: found {seed}, expected 0 to {highest}")
     config, spec = components.config, components.spec
-    environment = make_environment(
-        config.scenario, spec, components.shield, config.team_size, obstacles=components.obstacles
-    )
-    keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
-    worlds = environment.reset(keys)
-    index = int(np.argmax(np.asarray(crossing_paths(environment, worlds))))
-    scene = environment.scene(worlds)
-    motion = scene.robots
-    goals = environment.scenario.signals(worlds.task, scene)["goal_world"]
+    episodes = held_out_episodes(components, seed)
+    index = int(np.argmax(episodes.crossing))
     kind = str(Path(config.robot).absolute()) if config.robot.endswith(".toml") else config.robot
     robots = tuple(
         FleetRobot(
             f"r{i}",
             kind,
-            _rounded(motion.position_world[:, i, index]),
-            round(float(motion.yaw[i, index]), 4),
-            _rounded(goals[:, i, index]),
+            _rounded(episodes.position_world[:, i, index]),
+            round(float(episodes.yaw[i, index]), 4),
+            _rounded(episodes.goal_world[:, i, index]),
             spec,
         )
         for i in range(config.team_size)
@@ -177,5 +198,5 @@ def write_fleet(components: TrainingComponents, report: ExportReport, path: Path
     return path
 
 
-def _rounded(vector: jax.Array) -> tuple[float, ...]:
+def _rounded(vector: np.ndarray) -> tuple[float, ...]:
     return tuple(round(float(x), 4) for x in vector)
