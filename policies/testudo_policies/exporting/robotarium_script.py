@@ -139,7 +139,7 @@ def draw_episode(components: TrainingComponents, seed: int) -> Episode:
             "script cannot give it, since it knows poses and fixed goals"
         )
     episodes = held_out_episodes(components, seed)
-    arena = testbed_arena(scenario.arena)
+    arena = arena_on_testbed(scenario.arena)
     places = np.concatenate([episodes.position_world, episodes.goal_world], axis=1)
     low, high = (np.reshape(corner, (2, 1, 1)) for corner in (arena.low_world, arena.high_world))
     room_m = scenario.room_m
@@ -154,7 +154,7 @@ def draw_episode(components: TrainingComponents, seed: int) -> Episode:
     return Episode(poses, episodes.goal_world[..., index], scenario.horizon_s)
 
 
-def testbed_arena(arena: Arena | None) -> Arena:
+def arena_on_testbed(arena: Arena | None) -> Arena:
     """Return the part of a policy's arena that the testbed has."""
     if arena is None:
         return ROBOTARIUM
@@ -187,7 +187,7 @@ def script_text(artefact: PolicyArtefact, episode: Episode) -> str:
         code=code.text(),
         spec=_spec_text(spec),
         shield=repr(replace(contract.shield, terms=())),
-        arena=repr(testbed_arena(contract.arena)),
+        arena=repr(arena_on_testbed(contract.arena)),
         contract=_contract_text(contract),
         inputs=tuple(graph_inputs(contract)),
         nodes="\n".join(f"    {node}," for node in graph.nodes),

@@ -73,11 +73,11 @@ def make_team() -> RobotariumTeam:
 
 def main() -> None:
     """Drive the team on the testbed or in its simulator."""
-    from rps.robotarium import Robotarium
-
     team = make_team()
     if START_POSES.shape != (3, team.size):
         raise SystemExit(f"START_POSES: found shape {{START_POSES.shape}}, expected {{(3, team.size)}}, one per goal")
+    from rps.robotarium import Robotarium
+
     robotarium = Robotarium(
         number_of_robots=team.size,
         show_figure=SHOW_FIGURE,
