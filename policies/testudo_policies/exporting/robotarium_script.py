@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from testudo_deploy.contract.contract import COMMAND_TYPE, NEIGHBOURS, WAYPOINT, Contract, robot_signals
+from testudo_deploy.contract.contract import COMMAND_TYPE, WAYPOINT, Contract, robot_signals
 from testudo_deploy.contract.policy_artefact import REPLAY_TOLERANCE, PolicyArtefact
 from testudo_deploy.contract.rules import COMMAND, HIDDEN, TASK_SIGNALS, graph_inputs
 from testudo_deploy.files.atomic_files import whole_file
@@ -214,7 +214,7 @@ def _deviation(script: Any, artefact: PolicyArtefact) -> tuple[int, float]:
     for slots, _ in itertools.product(range(9), range(50)):
         signals = {}
         for signal in contract.signals:
-            shape = tuple(slots if axis == NEIGHBOURS else axis for axis in signal.shape)
+            shape = tuple(slots if isinstance(axis, str) else axis for axis in signal.shape)
             value = rng.uniform(-1.6, 1.6, shape)
             signals[signal.name] = {"0 or 1": value < 1.0, "s": np.abs(value)}.get(signal.unit, value)
         hidden = rng.uniform(-1, 1, contract.hidden_size).astype(np.float32)

@@ -64,8 +64,8 @@ class GraphPolicy:
 class TeamRobot:
     """What is remembered of one robot."""
 
-    def __init__(self, spec: Any, policy: GraphPolicy, goal_world: np.ndarray) -> None:
-        """Start at rest, without a pose."""
+    def __init__(self, spec: Any, policy: Any, goal_world: np.ndarray) -> None:
+        """Start at rest, without a pose; ``policy`` is a `GraphPolicy`."""
         self._velocities = VelocityFilter(spec, 1 / spec.control_period_s)
         self.sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self.decisions = PolicyDecisions(policy)
