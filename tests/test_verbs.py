@@ -127,6 +127,18 @@ def test_bench_projection_times_solves_and_whole_shields(capsys, tmp_path, monke
     assert all(0 < case["p50_us"] <= case["p99_us"] for case in values["latency"])
 
 
+def test_bench_crowd_times_worlds_of_more_and_more_robots(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("testudo_bench.performance.crowds._SIZES", ((4, 1), (32, 1), (33, 1)))
+    monkeypatch.setattr("testudo_bench.performance.crowds._DECISIONS", 1)
+    numbers = tmp_path / "crowd.json"
+    shown = succeed(capsys, "bench", "crowd", "--repeats", "1", "--json", numbers)
+    assert "real time" in shown
+    values = json.loads(numbers.read_text())
+    assert [row["robots"] for row in values["worlds"]] == [4, 32, 33]
+    assert all(row["contacts"] == 0 and row["compile_s"] > 0 for row in values["worlds"])
+    assert values["worlds"][1]["cost_over_32"] == 1
+
+
 def test_train_that_ctrl_c_stops_says_so_in_its_exit_status(tmp_path, capsys, monkeypatch):
     class Display:
         def __init__(self, console):
@@ -196,7 +208,7 @@ REFUSED = {
     "bench: unknown": (
         ["bench", "chess"],
         (
-            "'chess' is not known; known are drone_identify, drones, estop, faults, fleet, "
+            "'chess' is not known; known are crowd, drone_identify, drones, estop, faults, fleet, "
             "gpu, identify, import, improve, kills, learning, lossy, mutants, projection, "
             "radio, redteam, replay, robot, shield, sim, tiers"
         ),

@@ -20,6 +20,7 @@ from testudo_sim.environment import Environment, WorldState, task_random
 from testudo_sim.physics.world_parameters import WorldParameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.scenario import TaskScoring
+from testudo_sim.team.crowd_links import CrowdLinks
 from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import Faults, no_faults
 
@@ -84,6 +85,10 @@ class DeployedEnvironment(Environment):
     def scoring(self) -> TaskScoring:
         """See `Environment.scoring`."""
         return TaskScoring(self.scenario, self.robot)
+
+    def links(self, team: Any) -> CrowdLinks | None:
+        """See `Environment.links`: the radio of a deployed team has a link of every pair."""
+        return None
 
     def reset(self, keys: jax.Array) -> WorldState:
         """See `Environment.reset`."""

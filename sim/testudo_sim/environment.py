@@ -15,8 +15,8 @@ from testudo_sim import devices  # noqa: F401  (sets the precision of matrix pro
 from testudo_sim.physics.scene import Scene
 from testudo_sim.physics.world_parameters import WorldParameters, draw_parameters
 from testudo_sim.scenarios.scenario import PEER, Scenario, StartState, TaskScore, TaskScoring
-from testudo_sim.team.message_radio import by_slot
-from testudo_sim.team.team_tick import SimulatedTeam, start, tick, true_table
+from testudo_sim.team.crowd_links import CrowdLinks
+from testudo_sim.team.team_tick import SimulatedTeam, start, tick, true_table, values_by_slot
 
 
 @jax.tree_util.register_dataclass
@@ -42,6 +42,8 @@ class StepMetrics:
     change_m_s: jax.Array  # (N, E) mean change of the command
     idle: jax.Array
     """(E,) bool: no robot moved by more than a centimetre, which is a sign of deadlock before success."""
+    left_out: jax.Array
+    """(E,) int: most peers in range at one tick for which robots of a crowd had no slot; 0 where all hear all."""
 
 
 @jax.tree_util.register_dataclass
@@ -128,18 +130,23 @@ class Environment:
         scene = self.scene(state)
         motion = scene.robots
         stop = self.team.model.stopping_point(motion)
-        table = true_table(stop, state.team.announced[0])
+        table = true_table(stop, state.team.announced[0], self.links(state.team))
         task = self.task_signals(state)
         named = policy_signals(motion, stop, table, self.team.shield.hold_s, task)
         own = {name: value for name, value in task.items() if value.ndim == _OWN_AXES}
-        named |= {f"{PEER}{name}": by_slot(value) for name, value in own.items()}
+        named |= {f"{PEER}{name}": values_by_slot(value, self.links(state.team)) for name, value in own.items()}
         return {name: to_batch(value) for name, value in named.items()}
 
     def task_signals(self, state: WorldState) -> dict[str, jax.Array]:
         """Return the task signals by name: own (C, N, E), of entities and peers (C, K, N, E)."""
         named = dict(self.scenario.signals(state.task, self.scene(state)))
         peers = [signal.name for signal in self.scenario.task_signals if signal.name.startswith(PEER)]
-        return named | {name: by_slot(named[name.removeprefix(PEER)]) for name in peers}
+        return named | {name: values_by_slot(named[name.removeprefix(PEER)], self.links(state.team)) for name in peers}
+
+    def links(self, team: Any) -> CrowdLinks | None:
+        """Return who is in the neighbour slots of each robot, by the state of the team; None: everybody, in order."""
+        links: CrowdLinks | None = team.links
+        return links
 
     def scene(self, state: WorldState) -> Scene:
         """Return the true state of each world."""
@@ -198,8 +205,13 @@ class Environment:
                     total.braked + jnp.mean(result.status == int(ShieldStatus.BRAKED), axis=0),
                     total.change_m_s + result.change_m_s,
                     total.idle,
+                    jnp.maximum(total.left_out, left_out(current)),
                 ),
             ), None
+
+        def left_out(current: Any) -> jax.Array:
+            links = self.links(current)
+            return jnp.zeros(worlds, jnp.int32) if links is None else links.peers.left_out
 
         worlds = nominal_world.shape[-1]
         zero = jnp.zeros(worlds)
@@ -210,6 +222,7 @@ class Environment:
             zero,
             jnp.zeros(nominal_world.shape[1:]),
             jnp.zeros(worlds, bool),
+            jnp.zeros(worlds, jnp.int32),
         )
         ticks = self.scenario.decision_ticks
         steps = ticks * self.steps_per_tick

@@ -19,6 +19,7 @@ from testudo_policies.learning.rollout import RolloutState, begin, collect_rollo
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.environment import Environment
+from testudo_sim.physics.neighbour_cells import CROWD
 
 Metrics = dict[str, jax.Array]
 
@@ -93,6 +94,8 @@ class PPO:
             "shield/separation_m": jnp.min(metrics.separation_m),
             **losses,
         }
+        if self.environment.team.size >= CROWD:
+            summary["train/peers_left_out"] = jnp.max(metrics.left_out)
         return TrainState(parameters, optimiser, rollout, key, state.updates + 1), summary
 
     def _learn(

@@ -12,6 +12,8 @@ from testudo_deploy.shield.geometry import z_scaled
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
+from testudo_sim.physics.close_pairs import closest_distance, touching_pairs
+from testudo_sim.physics.neighbour_cells import CROWD
 from testudo_sim.physics.world_parameters import WorldParameters
 
 
@@ -71,6 +73,8 @@ def least_separation(position_world: jax.Array, height_ratio: float = 1.0) -> ja
     """
     if position_world.shape[1] < 2:
         return jnp.full(position_world.shape[-1], jnp.inf)
+    if position_world.shape[1] >= CROWD:
+        return closest_distance(z_scaled(position_world, height_ratio))
     return jnp.min(pair_distances(z_scaled(position_world, height_ratio)), axis=0)
 
 
@@ -80,7 +84,9 @@ def count_contacts(position_world: jax.Array, radius_m: float, arena: Arena | No
     A position that is not finite counts as a contact.
     """
     count = jnp.zeros(position_world.shape[-1], jnp.int32)
-    if position_world.shape[1] > 1:
+    if position_world.shape[1] >= CROWD:
+        count = count + touching_pairs(position_world, 2 * radius_m)
+    elif position_world.shape[1] > 1:
         count = count + jnp.sum(~(pair_distances(position_world) >= 2 * radius_m), axis=0)
     if arena is not None:
         shape = (len(arena.low_world), 1, 1)

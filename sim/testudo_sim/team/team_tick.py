@@ -1,7 +1,8 @@
 """One control tick of a team in many worlds: measure, shield, send messages, move.
 
 Estimate, peer table and shield are those of the robots.
-Arrays are (component, robot, world); neighbour slot k of robot i is robot i + 1 + k (modulo N).
+Arrays are (component, robot, world); neighbour slot k of robot i is robot i + 1 + k (modulo N). In a crowd the slots
+hold the nearest peers, see `crowd_links`.
 """
 
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.physics.scene import BodyState, Physics
 from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters, weighted
+from testudo_sim.team.crowd_links import CrowdLinks, find_links, heard_in_crowd, of_peers
 from testudo_sim.team.message_radio import by_slot
 
 _REQUEST_TICKS = 3
@@ -105,10 +107,11 @@ class TeamState:
     sent: jax.Array  # (H, D, N, E): effective commands, newest first
     past: MotionState  # (M, D, N, E): true states, newest first, for delayed sensors
     announced: jax.Array  # (L, 2D, N, E): control points and velocities sent to the peers, newest first
-    table: PeerTable  # (D, N-1, N, E)
+    table: PeerTable  # (D, K, N, E); K is N - 1, or the slots of a crowd
     estimate: MotionState  # (D, N, E): delay-compensated estimate of each robot; the heading is not compensated
     parameters: WorldParameters
     turns: jax.Array | None = None  # (H, N, E) [rad/s]: yaw rates sent, newest first; None where none is commanded
+    links: CrowdLinks | None = None  # who is in the slots of the table; None: everybody, in the order of robots
 
 
 class InitialMotion(NamedTuple):
@@ -160,12 +163,13 @@ def start(
     announcement = jnp.concatenate([begin.stop.position_world, begin.control])
     messages = Slots.create(team.model.spec, team.channels).messages
     announced = jnp.broadcast_to(announcement, (messages, *announcement.shape))
-    heard = by_slot(announcement)
+    links = find_links(team.shield, begin.stop.position_world)
+    heard = values_by_slot(announcement, links)
     age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
     dimension = position_world.shape[0]
-    table = PeerTable(heard[:dimension], heard[dimension:], age, jnp.ones(age.shape, bool))
+    table = PeerTable(heard[:dimension], heard[dimension:], age, _slots_in_use(age, links))
     turns = no_turns(team, begin.sent)
-    return TeamState(begin.physics, begin.sent, begin.past, announced, table, begin.estimate, parameters, turns)
+    return TeamState(begin.physics, begin.sent, begin.past, announced, table, begin.estimate, parameters, turns, links)
 
 
 def no_turns(team: SimulatedTeam, sent: jax.Array) -> jax.Array | None:
@@ -214,10 +218,8 @@ def tick(
     noise_key, loss_key = jax.random.split(key)
     measured = measure(team, past, state.parameters, noise_key)
     estimate = predict_state(team.model, measured, sent, per_robot(state.parameters.pending))
-    table = update_peer_table(
-        state.table, _hear(team, announced, state.parameters, loss_key), team.model.spec.control_period_s
-    )
-    return TeamState(physics, sent, past, announced, table, estimate, state.parameters, turns), result
+    links, table = _heard(team, state, announced, loss_key)
+    return TeamState(physics, sent, past, announced, table, estimate, state.parameters, turns, links), result
 
 
 def advanced(
@@ -277,12 +279,21 @@ def _bounded_noise(words: jax.Array) -> jax.Array:
     return (total.astype(jnp.float32) - 382.5) / 128.0
 
 
-def true_table(stop: StoppingPoint, announced: jax.Array) -> PeerTable:
-    """Return the table (D, N-1, N, E) of perfect communication: age zero, all valid."""
-    points = by_slot(stop.position_world)
-    velocities = by_slot(announced[stop.position_world.shape[0] :])
+def values_by_slot(values: jax.Array, links: CrowdLinks | None) -> jax.Array:
+    """Return the values (C, K, N, E) of the peers of each robot from values (C, N, E)."""
+    return by_slot(values) if links is None else of_peers(links, values)
+
+
+def _slots_in_use(like: jax.Array, links: CrowdLinks | None) -> jax.Array:
+    return jnp.ones(like.shape, bool) if links is None else links.peers.valid
+
+
+def true_table(stop: StoppingPoint, announced: jax.Array, links: CrowdLinks | None = None) -> PeerTable:
+    """Return the table (D, K, N, E) of perfect communication: age zero, all peers that have a slot valid."""
+    points = values_by_slot(stop.position_world, links)
+    velocities = values_by_slot(announced[stop.position_world.shape[0] :], links)
     age = jnp.zeros(points.shape[1:])
-    return PeerTable(points, velocities, age, jnp.ones(age.shape, bool))
+    return PeerTable(points, velocities, age, _slots_in_use(age, links))
 
 
 def _message_age(team: SimulatedTeam, parameters: WorldParameters) -> jax.Array:
@@ -290,14 +301,20 @@ def _message_age(team: SimulatedTeam, parameters: WorldParameters) -> jax.Array:
     return 2 * parameters.message_ticks.astype(jnp.float32) * team.model.spec.control_period_s
 
 
-def _hear(team: SimulatedTeam, announced: jax.Array, parameters: WorldParameters, key: jax.Array) -> PeerTable:
-    """Return the messages received in this tick; ``valid`` marks slots without loss."""
+def _heard(
+    team: SimulatedTeam, state: TeamState, announced: jax.Array, key: jax.Array
+) -> tuple[CrowdLinks | None, PeerTable]:
+    """Return links and table after the messages of this tick; ``announced`` (L, 2D, N, E) has the newest first."""
+    parameters, period_s = state.parameters, team.model.spec.control_period_s
     ticks = jnp.arange(1, announced.shape[0] + 1)[:, None]
-    values = weighted(jnp.where(parameters.message_ticks == ticks, 1.0, 0.0), announced)
-    heard = by_slot(values)
-    dimension = values.shape[0] // 2
-    chance = jax.random.bits(key, heard.shape[1:], jnp.uint8)
+    due = weighted(jnp.where(parameters.message_ticks == ticks, 1.0, 0.0), announced)
+    chance = jax.random.bits(key, state.table.age_s.shape, jnp.uint8)
     # as integers: in bytes a loss of 1 would be 255, and one message in 256 would arrive
     arrived = chance.astype(jnp.int32) >= (parameters.message_loss * 256).astype(jnp.int32)
     age = jnp.broadcast_to(_message_age(team, parameters), arrived.shape)
-    return PeerTable(heard[:dimension], heard[dimension:], age, arrived)
+    dimension = due.shape[0] // 2
+    if state.links is not None:
+        points = announced[0, :dimension]
+        return heard_in_crowd(team.shield, state.links, state.table, points, due, arrived, age, period_s)
+    heard = by_slot(due)
+    return None, update_peer_table(state.table, PeerTable(heard[:dimension], heard[dimension:], age, arrived), period_s)
