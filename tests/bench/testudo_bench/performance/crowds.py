@@ -166,6 +166,6 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['cost_over_32']:.2f}",
         f"{row['temporary_bytes_per_robot'] / 1e3:.1f} kB",
         f"{row['contacts']}",
-        f"{row['peers_left_out_per_robot']:.2f} per robot",
+        f"{row['peers_left_out_per_robot']:.3f} per robot",
         f"{row['compile_s']:.1f} s",
     )
