@@ -94,12 +94,12 @@ def crowd(robot: str, robots: int) -> Environment:
     shield, model = projection_parameters(spec), motion_model(spec)
     scenario = Navigation.create(spec, shield)
     edge = max(SPAWN_EDGE_M) + scenario.room_m
-    apart = scenario.spacing_m
     cells = math.ceil((_CELLS_PER_ROBOT * robots) ** (1 / spec.dimension))
-    half = (cells - 1) * apart / 2
-    low, high = (-half,) * spec.dimension, (half,) * spec.dimension
+    half = (cells - 0.9) * scenario.spacing_m / 2  # rounding takes no cell away
+    high = (half, half, half * scenario.height_ratio)[: spec.dimension]
+    low = tuple(-x for x in high)
     arena = Arena(tuple(x - edge for x in low), tuple(x + edge for x in high))
-    scenario = replace(scenario, arena=arena, spawn_low_world=low, spawn_high_world=high, height_ratio=1.0)
+    scenario = replace(scenario, arena=arena, spawn_low_world=low, spawn_high_world=high)
     physics = KinematicPhysics(model, arena)
     return Environment(scenario, SimulatedTeam(model, shield, arena, physics, robots))
 
