@@ -29,6 +29,7 @@ class RunLimits:
     hold_s: float = 1.0  # time that all robots must be at their goals simultaneously
     start_patience_s: float = 30.0  # longest time until every robot has its first command
     follows: Mapping[str, Follow] = field(default_factory=dict)  # goals of robots that follow another one
+    arrive: bool = True  # the run ends when all are at their goals; otherwise its task ends it, see `RunMonitor.end`
 
 
 class RunMonitor:
@@ -76,7 +77,7 @@ class RunMonitor:
             if now_s - self._created_s > rules.start_patience_s:
                 self.outcome = "not_started"
             return
-        there = all(distance < rules.tolerance_m for distance in distances.values())
+        there = rules.arrive and all(distance < rules.tolerance_m for distance in distances.values())
         if not there:
             self._arrived_since_s = None
         elif self._arrived_since_s is None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from testudo_deploy.contract.messages import PeerMessage, TickRecord
+from testudo_deploy.contract.messages import PeerMessage, TaskMessage, TickRecord
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute
@@ -90,6 +90,8 @@ class RecordedRun:
     events: tuple[PlantEvent, ...] = field(repr=False)
     complete: bool  # the recording was closed and every message could be decoded
     warnings: tuple[str, ...]  # damage, losses, and messages that no robot could use
+    task_messages: Mapping[str, tuple[TaskMessage, ...]] = field(default_factory=dict, repr=False)
+    """Messages of the task node to each robot; empty without one."""
 
     @property
     def robots(self) -> tuple[str, ...]:
@@ -116,7 +118,7 @@ class RecordedRun:
         if not self.fleet.policies:
             return (self,)
         # announcements of all: robots of one team may follow those of another
-        by_robot = ("ticks", "odometry", "truth", "sent", "applied")
+        by_robot = ("ticks", "odometry", "truth", "sent", "applied")  # several policy files have no common task
         return tuple(
             replace(
                 self,
@@ -181,6 +183,7 @@ def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
         "applied": by_robot(reader.applied),
         "announcements": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/peer_state", PeerMessage)),
         "events": reader.events(),
+        "task_messages": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/task", TaskMessage)),
     }
     warnings = (*shortened(reader.damage), *shortened(reader.warnings))
     return RecordedRun(folder, reader.fleet, reader.info, **run, complete=not reader.damage, warnings=warnings)

@@ -1,6 +1,7 @@
 """Fleet admission: checks each robot with its policy file, each policy group, and the groups against each other."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from testudo_deploy.admission.safety_contracts import Obligation, fleet_obligati
 from testudo_deploy.contract.command_types import check_link, check_shielded
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.rules import TASK_SIGNALS
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.policy_groups import check_groups_apart
 from testudo_deploy.fleet.robot_links import FleetError
@@ -35,9 +37,7 @@ def checked_safety_contracts(fleet: Fleet, known: Mapping[str, PolicyArtefact] |
     for team in fleet.teams:
         artefact = (known or {}).get(team.policy_sha256)
         if artefact is None:
-            loaded = [
-                PolicyArtefact.load(team.policy, robot=one.spec, sha256=team.policy_sha256) for one in team.robots
-            ]
+            loaded = [load_policy(team, one.spec) for one in team.robots]
             artefact = loaded[-1]
         check_commands(team, artefact.contract)
         _check_starts(team, artefact.contract)
@@ -49,6 +49,16 @@ def checked_safety_contracts(fleet: Fleet, known: Mapping[str, PolicyArtefact] |
     for team in fleet.teams:
         check_inside_arena(team, teams[team.names[0]][1].arena)
     return tuple(found)
+
+
+def load_policy(team: Fleet, spec: RobotSpec, path: str | Path = "") -> PolicyArtefact:
+    """Return the policy of a policy group for one of its robots, from ``path`` if that is not the fleet file's.
+
+    Raises:
+        TestudoError: the file is refused, or reads a signal of the task and the fleet file has no `task`.
+    """
+    signals = TASK_SIGNALS if team.task is None else None
+    return PolicyArtefact.load(path or team.policy, robot=spec, sha256=team.policy_sha256, task_signals=signals)
 
 
 def check_inside_arena(team: Fleet, arena: Arena | None) -> None:

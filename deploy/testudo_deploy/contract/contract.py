@@ -126,6 +126,21 @@ class Contract:
         }
         return hashlib.sha256(json.dumps(relied_on, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def task_signals(self) -> tuple[Signal, ...]:
+        """Return the signals of the task: those that a robot does not have by itself."""
+        return tuple(signal for signal in self.signals if signal.name not in OWN_SIGNALS)
+
+    @property
+    def task_hash(self) -> str:
+        """Return the hash of what the task node must share with the robots: scenario, signals of the task, contract."""
+        shared = {
+            "contract": self.contract_hash,
+            "scenario": self.scenario,
+            "signals": [asdict(signal) for signal in self.task_signals],
+        }
+        return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()
+
     def replace(self, **changes: Any) -> Contract:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
@@ -148,6 +163,8 @@ class Contract:
 
 
 NEIGHBOUR_SIGNALS = ("neighbour_position_world", "neighbour_velocity_world", "neighbour_age", "neighbour_valid")
+OWN_SIGNALS = ("position_world", "yaw", "velocity", "control_point_world", *NEIGHBOUR_SIGNALS)
+"""Names of the signals that every robot has by itself, see `robot_signals`."""
 
 
 def robot_signals(spec: RobotSpec) -> tuple[Signal, ...]:

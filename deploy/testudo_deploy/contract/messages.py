@@ -136,11 +136,39 @@ class PeerMessage(Envelope):
 
 
 @dataclass(frozen=True)
+class TaskMessage(Envelope):
+    """Signals of the task for one robot, from the task node of the station.
+
+    The clocks of two computers are not comparable. The message names the newest announcement of the robot that the
+    sender had received, so that it was sent after that moment on the robot's clock.
+    """
+
+    SCHEMA = "testudo/task/1"
+
+    robot: str  # the receiver
+    contract: str  # `Contract.task_hash` of the sender
+    epoch: str  # new at each start of the sender; sequence numbers count within it
+    sequence: int
+    stamp_s: float  # sender's steady clock at sending
+    sample_age_s: float  # age of the oldest measurement behind the values, at sending, on the sender's clock
+    echo: Echo  # of the receiver's newest announcement
+    peers: tuple[str, ...]  # order of the neighbours in the values
+    values: dict[str, Vector]
+    """By signal of the contract: its numbers, the last axis of its shape fastest."""
+
+    def __post_init__(self) -> None:
+        """Raise EnvelopeError if a number is not finite, or the sample is of the future."""
+        numbers = chain((self.stamp_s, self.sample_age_s, self.echo[1]), *self.values.values())
+        if not all(map(isfinite, numbers)) or self.sample_age_s < 0:
+            raise EnvelopeError(f"{self.SCHEMA}: a value is not finite, or the sample's age is below 0")
+
+
+@dataclass(frozen=True)
 class TickRecord(Envelope):
     """Inputs and results of one control tick, written by the control loop."""
 
-    SCHEMA = "testudo/tick/6"
-    OLDER = {"testudo/tick/2": _RENAMED, "testudo/tick/3": {}, "testudo/tick/4": {}, "testudo/tick/5": {}}  # noqa: RUF012
+    SCHEMA = "testudo/tick/7"
+    OLDER = {"testudo/tick/2": _RENAMED, **{f"testudo/tick/{version}": {} for version in range(3, 7)}}  # noqa: RUF012
 
     robot: str
     sequence: int
@@ -197,3 +225,10 @@ class TickRecord(Envelope):
     neighbour_wanted_world: tuple[Vector, ...] = ()  # (K, D) [m/s]: announced; empty in records before testudo/tick/6
     untrusted_speed_m_s: float = 0.0  # of rule R5; 0 in records without it: that of the robot file
     waypoint_world: Vector = ()  # (D,) [m]: the policy's way-point behind `nominal_world`; empty if it chooses none
+    task_values: dict[str, Vector] = field(default_factory=dict)
+    """Task signals that the policy read, by name, as in `TaskMessage` with the slots of `neighbour_names`; empty in a
+    tick without a decision, without a task node, and before testudo/tick/7."""
+    task_age_s: float | None = None  # upper bound; None without a message of the task node
+    task_epoch: str = ""  # of that message
+    task_sequence: int = -1
+    task_contract: str = ""

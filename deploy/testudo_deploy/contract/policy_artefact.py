@@ -45,7 +45,7 @@ class PolicyArtefact:
         *,
         robot: RobotSpec | None = None,
         sha256: str | None = None,
-        task_signals: Collection[str] = TASK_SIGNALS,
+        task_signals: Collection[str] | None = TASK_SIGNALS,
     ) -> Self:
         """Read and check a policy file.
 
@@ -53,7 +53,8 @@ class PolicyArtefact:
             path: the ONNX file.
             robot: the robot that will run it; None skips that check (to inspect a file).
             sha256: the required hash; None accepts any.
-            task_signals: names of the signals of the task, besides those of the robot.
+            task_signals: names of the signals of the task that are available besides those of the robot; None: the
+                task node of the station sends any.
 
         Raises:
             ArtefactError: unreadable, altered, for a newer runtime, or failing its test vector.

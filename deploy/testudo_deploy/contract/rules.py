@@ -30,7 +30,7 @@ from testudo_hardware.strict_files import is_table, read_as
 
 HIDDEN, HIDDEN_NEXT, COMMAND = "hidden", "hidden_next", "command"
 _STEADY = 0.25  # most of the distance that a tracking law may cover in one control period
-TASK_SIGNALS = ("goal_world",)  # task signals that a fleet file can provide
+TASK_SIGNALS = ("goal_world",)  # task signals that a fleet file provides without a task node
 
 
 def graph_inputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:
@@ -79,9 +79,11 @@ def check_robot(
     contract: Contract,
     robot: RobotSpec,
     where: str,
-    task_signals: Collection[str] = TASK_SIGNALS,
+    task_signals: Collection[str] | None = TASK_SIGNALS,
 ) -> None:
     """Check that the policy is for this robot, and that every signal that it needs is available.
+
+    ``task_signals`` are those available besides the robot's own; None: the task node of the station sends any.
 
     Raises:
         PolicyContractError: naming the field and both values; where the hash differs, the quantity.
@@ -101,13 +103,15 @@ def check_robot(
             f"{robot.sha256[:12]}; {path} differs: found {found!r}, this robot has {here!r}; {advice}"
         )
     check_vehicle(contract.command.type, contract.command.limits, robot, where)
+    if task_signals is None:
+        return
     known = [*(signal.name for signal in robot_signals(robot)), *task_signals]
     for index, signal in enumerate(contract.signals):
         if signal.name not in known:
             raise PolicyContractError(
                 f"{where}.signals[{index}].name: found {signal.name!r}, which is not available on this "
-                f"robot; known are {', '.join(known)}; the policy of {contract.scenario!r} needs it and runs in "
-                "simulation only"
+                f"robot; known are {', '.join(known)}; the policy of {contract.scenario!r} needs a task node: write "
+                "its fleet file, which has `task`, with `testudo export`"
             )
 
 

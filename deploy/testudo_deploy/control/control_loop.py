@@ -15,13 +15,22 @@ from testudo_deploy.contract.command_types import check_shielded, turns
 from testudo_deploy.contract.contract import policy_signals, slots_first
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, Announcer, FlightPhase, PoseSample, Tick, tick_record
+from testudo_deploy.control.control_tick import (
+    FOLLOWS_COMMANDS,
+    Announcer,
+    BrakeReason,
+    FlightPhase,
+    PoseSample,
+    Tick,
+    tick_record,
+)
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
 from testudo_deploy.control.policy_decisions import PolicyDecisions, PolicyFault
 from testudo_deploy.control.pose_validator import MotionMonitor, PoseValidator
 from testudo_deploy.control.segment_position import off_segment, off_segment_text
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
+from testudo_deploy.control.task_receiver import TaskReceiver
 from testudo_deploy.shield.caution import slower, wider
 from testudo_deploy.shield.flight_column import (
     column_below,
@@ -46,13 +55,8 @@ from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
 _CLOCK_TOLERANCE_S = 0.002  # a stamp this far in the future is a clock problem, not rounding
-_AT_REST = 0.01  # a robot with a smaller velocity [m/s, rad/s] stands
 _CLOSER_M = 0.001  # segments this much closer than the clearance are not a matter of rounding
 _LARGEST = 1e12  # larger SI numbers are not measurements, and their squares may not be finite
-
-
-class BrakeReason(Exception):  # noqa: N818 -- not an error: a reason to brake
-    """Why this tick must brake; the text is a stable code."""
 
 
 class ControlLoop:
@@ -68,6 +72,7 @@ class ControlLoop:
         goal_world: tuple[float, ...],
         epoch: str,
         untrusted: Mapping[str, float] | None = None,
+        takes_task: bool = False,
         pose_max_age_s: float | None = None,
         stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -83,6 +88,8 @@ class ControlLoop:
         self._deadlock = DeadlockResolver(contract.shield, contract.arena, contract.control_period_s, spec.dimension)
         self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
+        wanted = contract.task_signals if takes_task else ()  # all that the robot does not have by itself
+        self.task = TaskReceiver(wanted, contract.task_hash, robot=robot, epoch=epoch, peers=peers)
         self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension, tuple(stated))
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
@@ -98,8 +105,7 @@ class ControlLoop:
         self._last_tick: Tick | None = None
         self._announcer = Announcer(robot, epoch, self._contract_hash)
         self.lost, self.declare_lost = self._peers.lost, self._peers.declare_lost
-        self._flight = FOLLOWS_COMMANDS
-        self.refused_poses = 0  # samples that were not finite, too large, out of order or from the future
+        self._flight, self.refused_poses = FOLLOWS_COMMANDS, 0  # not finite, too large, out of order, of the future
 
     @property
     def located(self) -> bool:
@@ -184,10 +190,9 @@ class ControlLoop:
 
     def _is_stopping(self) -> bool:
         """Return whether the robot moves, inside of what it reserves."""
-        if self.pose is None or self._space is None or not self._placed:
+        if self.pose is None or self._space is None or not self._placed or not self.pose.moves:
             return False
-        moves = max(map(abs, self.pose.velocity)) > _AT_REST
-        return moves and not off_segment(self._space, self._shield.space, self.pose.position_world)[0]
+        return not off_segment(self._space, self._shield.space, self.pose.position_world)[0]
 
     def tick(
         self, now_s: float, late_s: float = 0.0, order: str = "", flight: FlightPhase = FOLLOWS_COMMANDS
@@ -204,7 +209,7 @@ class ControlLoop:
         begin = self._stopwatch()
         policy, hidden_before, self._flight = self._policy, self._policy.hidden, flight
         tick = Tick(now_s, late_s, self._goal_world, space=self._space, echoes=self._peers.echoes())
-        tick.untrusted_speed_m_s = self._shield.space.untrusted_speed_m_s
+        tick.untrusted_speed_m_s, tick.task = self._shield.space.untrusted_speed_m_s, self.task.reading
         tick.suspected = self._peers.suspected(now_s, self._shield.space.silence_s)
         lands = flight.velocity_world is not None
         try:
@@ -266,8 +271,8 @@ class ControlLoop:
             raise BrakeReason("pose_restless")
         own_space, table, peers = self._check_peers(tick, pose)
         if landing is None:
-            if order:
-                raise BrakeReason(order)
+            if fault := self.task.fault(tick.now_s) or order:
+                raise BrakeReason(fault)
             self._decide(tick, estimate, stop, table)
             self._policy.track(np.asarray(stop.position_world))
         else:
@@ -306,6 +311,7 @@ class ControlLoop:
             self._pose_validator.forget()
             self._sent.clear()
             self._peers.forget()
+            self.task.forget()
             self._last_now_s, self._behind_s = -math.inf, math.inf
         elif now_s < math.inf:
             self._behind_s = now_s
@@ -370,8 +376,8 @@ class ControlLoop:
         """Run the policy at its period; in between, its last command is held."""
         if not self._policy.is_due():
             return
-        goal = {"goal_world": np.array(self._goal_world)}
-        signals = policy_signals(estimate, stop, table, self._shield.parameters.hold_s, goal)
+        task = {"goal_world": np.array(self._goal_world), **(tick.task.arrays if tick.task else {})}
+        signals = policy_signals(estimate, stop, table, self._shield.parameters.hold_s, task)
         try:
             self._policy.decide(slots_first(signals))
         except PolicyFault as fault:

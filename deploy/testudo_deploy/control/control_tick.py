@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.contract.messages import Echo, PeerMessage, SegmentEnds, SuspectedPeer, TickRecord
+from testudo_deploy.control.task_receiver import TaskReading
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_hardware.motion import MotionState, StoppingPoint
+
+_AT_REST = 0.01  # a robot with a smaller velocity [m/s, rad/s] stands
+
+
+class BrakeReason(Exception):  # noqa: N818 -- not an error: a reason to brake
+    """Why this tick must brake; the text is a stable code."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,11 @@ class PoseSample:
     position_world: tuple[float, ...]
     yaw: float
     velocity: tuple[float, ...]  # (D,): command channels, see `MotionState.velocity`
+
+    @property
+    def moves(self) -> bool:
+        """Return whether the robot does not stand."""
+        return max(map(abs, self.velocity)) > _AT_REST
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,7 @@ class Tick:
     nominal_yaw_rate: float = 0.0  # [rad/s], of a policy that commands one
     yaw_rate: float = 0.0  # [rad/s] that is sent
     waypoint_world: np.ndarray | None = None  # (D,) [m], of a policy that chooses one
+    task: TaskReading | None = None  # newest values of the task
     reason: str = ""
     lost: tuple[bool, ...] = ()  # by slot: declared lost by an operator; empty if none is
     echoes: dict[str, Echo] = field(default_factory=dict)
@@ -121,7 +134,21 @@ def tick_record(
         caution=tick.caution,
         untrusted_speed_m_s=tick.untrusted_speed_m_s,
         waypoint_world=() if tick.waypoint_world is None else floats(tick.waypoint_world),
+        **_task(tick),
     )
+
+
+def _task(tick: Tick) -> dict[str, Any]:
+    task = tick.task
+    if task is None:
+        return {}
+    return {
+        "task_values": dict(task.values) if tick.decided else {},
+        "task_age_s": tick.now_s - task.bound_s,
+        "task_epoch": task.epoch,
+        "task_sequence": task.sequence,
+        "task_contract": task.contract,
+    }
 
 
 class Announcer:

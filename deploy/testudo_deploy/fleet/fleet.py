@@ -64,7 +64,8 @@ class FleetRobot:
     type: str  # a registered robot, or the path of a .toml file, relative to the fleet file
     initial_position_world: tuple[float, ...]  # (D,) [m]
     initial_yaw: float  # [rad]
-    goal_world: tuple[float, ...]  # (D,) [m]; of a following robot while its leader is at its start
+    goal_world: tuple[float, ...]
+    """(D,) [m]; of a following robot while its leader is at its start; of one whose task has no goals, its start."""
     spec: RobotSpec = field(repr=False)
     untrusted: bool = False  # peers ignore its messages and avoid its tracked position
     host: str = ""  # computer of its nodes; empty for the one where they are started
@@ -97,6 +98,9 @@ class Fleet:
     """By type of robot, where it is not `policy`."""
     key_file: Path | None = None  # the fleet key, absolute; None: messages are not authenticated
     estop_heartbeat_s: float = 0.0  # robots stop without a heartbeat of the station for this time; 0 requires none
+    task: Mapping[str, Any] | None = None
+    """Start of the task by name, numbers or nested lists, component first: the task node of the station runs it and
+    sends all signals of the task. None: the goals are the task, and nothing is sent."""
 
     @property
     def teams(self) -> tuple[Fleet, ...]:
@@ -191,6 +195,7 @@ class _FleetEntry:
     policies: dict[str, PolicyEntry] = field(default_factory=dict[str, PolicyEntry], metadata=OPTIONAL)
     key_file: str = field(default="", metadata=OPTIONAL)
     estop_heartbeat_s: float = field(default=0.0, metadata=OPTIONAL)
+    task: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
 
 
 def load_fleet(path: str | Path) -> Fleet:
@@ -219,7 +224,8 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     check_sha256(entry.policy_sha256, f"{file}: policy_sha256")
     if not entry.robots:
         raise FleetError(f"{file}: robots: found none, expected at least one")
-    robots = _with_leaders(tuple(_robot(name, values, file) for name, values in entry.robots.items()), file)
+    tasked = entry.task is not None
+    robots = _with_leaders(tuple(_robot(name, values, file, tasked) for name, values in entry.robots.items()), file)
     _check_room(robots, file)
     check_shared_frame({robot.name: robot.pose.frame for robot in robots}, file)
     check_radios({robot.name: (robot.host, robot.link) for robot in robots}, file)
@@ -235,7 +241,10 @@ def parse_fleet(text: str, file: Path) -> Fleet:
         policy_files(entry.policies, [robot.type for robot in robots], file),
         (file.parent / entry.key_file).absolute() if entry.key_file else None,
         _heartbeat(entry.estop_heartbeat_s, file),
+        entry.task,
     )
+    if tasked and fleet.policies:
+        raise FleetError(f"{file}: task: found with several policy files, expected one: a task has one kind of robot")
     if fleet.untrusted and not fleet.tracking:
         raise FleetError(
             f"{file}: robots.{fleet.untrusted[0]}.untrusted: found true, expected `tracking: true` in the fleet, too: "
@@ -253,7 +262,7 @@ def _heartbeat(time_s: float, file: Path) -> float:
     return time_s
 
 
-def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
+def _robot(name: Any, values: Any, file: Path, tasked: bool) -> FleetRobot:
     where = f"{file}: robots.{name}"
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
         raise FleetError(
@@ -261,6 +270,8 @@ def _robot(name: Any, values: Any, file: Path) -> FleetRobot:
             f"a letter first, and none of {', '.join(_RESERVED)}"
         )
     entry: _RobotEntry = read_as(_RobotEntry, spelled_out(values), where, FleetError)
+    if tasked and not entry.goal and entry.follow is None:
+        entry = replace(entry, goal=entry.initial_position)
     _check_bounds(entry, where)
     try:
         is_file = entry.type.endswith(".toml")

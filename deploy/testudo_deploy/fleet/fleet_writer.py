@@ -28,7 +28,7 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
                 "type": _moved(robot.type, fleet.file, file),
                 "initial_position": _plain(robot.initial_position_world),
                 "initial_yaw": float(robot.initial_yaw),
-                **_goal(robot),
+                **_goal(robot, tasked=fleet.task is not None),
                 **({"untrusted": True} if robot.untrusted else {}),
                 **({"untrusted_speed_m_s": robot.untrusted_speed_m_s} if robot.untrusted_speed_m_s else {}),
                 **({"host": robot.host} if robot.host else {}),
@@ -42,6 +42,8 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
         **({"key_file": _relative(fleet.key_file, file.parent)} if fleet.key_file is not None else {}),
         **({"estop_heartbeat_s": float(fleet.estop_heartbeat_s)} if fleet.estop_heartbeat_s else {}),
     }
+    if fleet.task is not None:
+        tables["task"] = dict(fleet.task)
     if fleet.policies:
         tables["policies"] = {
             _moved(kind, fleet.file, file): {
@@ -53,7 +55,9 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
     return yaml.dump(tables, Dumper=_FlowLists, sort_keys=False, width=100)
 
 
-def _goal(robot: FleetRobot) -> dict[str, Any]:
+def _goal(robot: FleetRobot, *, tasked: bool) -> dict[str, Any]:
+    if tasked and robot.goal_world == robot.initial_position_world:
+        return {}
     if robot.follows is None:
         return {"goal": _plain(robot.goal_world)}
     offset = {"offset": _plain(robot.follows.offset)} if robot.follows.offset else {}

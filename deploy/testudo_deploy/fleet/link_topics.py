@@ -27,9 +27,11 @@ FLIGHT_TOPICS: Mapping[str, str] = {
     "vehicle_state": "std_msgs/msg/UInt8MultiArray",
 }
 """Topics of a robot with flight phases: orders of its policy, requests of its guard, states of the vehicle."""
+TASK_TOPICS: Mapping[str, str] = {"task": "std_msgs/msg/UInt8MultiArray"}
+"""Topic of a robot of a fleet with a task: its signals, from the task node."""
 TRANSFORM_TOPIC = "/tf"
 AMCL_TOPIC = "amcl_pose"
-_OWN = (*ROBOT_TOPICS, *FLIGHT_TOPICS, "plant_fault", "guard", "policy", "driver")
+_OWN = (*ROBOT_TOPICS, *FLIGHT_TOPICS, *TASK_TOPICS, "plant_fault", "guard", "policy", "driver")
 """Names in the namespace of a robot for its own nodes, or prefixes of such names."""
 _OF_THE_FLEET = {
     *("plant", "fleet", "task", "estop", "diagnostics", "lock_step", "clock"),

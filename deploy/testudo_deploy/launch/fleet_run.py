@@ -41,8 +41,8 @@ class FleetRunState:
     robots: tuple[str, ...]
     started: bool = False
     outcome: str = ""
-    """Empty during the run; then arrived, timeout, not_started, plant_died, plant_silent,
-    stalled (in lock-step a node did not answer) or interrupted."""
+    """Empty during the run; then arrived, success (of a task that the station runs), timeout, not_started, plant_died,
+    plant_silent, stalled (in lock-step a node did not answer) or interrupted."""
     time_s: float = 0.0  # since the start; after the end the time at which the last robot arrived
     distance_m: dict[str, float] = field(default_factory=dict)  # distance to the goal
     contacts: int = 0
@@ -61,8 +61,8 @@ class FleetRunState:
 
     @property
     def success(self) -> bool:
-        """Return whether all robots arrived without any contact."""
-        return self.outcome == "arrived" and self.contacts == 0
+        """Return whether all robots arrived, or the task of the station succeeded, without any contact."""
+        return self.outcome in ("arrived", "success") and self.contacts == 0
 
     def take(self, event: ProcessEvent) -> None:
         """Update the state with an event of one of the processes."""

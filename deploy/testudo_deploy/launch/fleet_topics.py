@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from testudo_deploy.authentication.process_epochs import EPOCHS_TOPIC
 from testudo_deploy.fleet.fleet import Fleet
-from testudo_deploy.fleet.link_topics import FLIGHT_TOPICS, ROBOT_TOPICS, absolute
+from testudo_deploy.fleet.link_topics import FLIGHT_TOPICS, ROBOT_TOPICS, TASK_TOPICS, absolute
 from testudo_deploy.fleet.pose_source import (
     TRANSFORM_TYPE,
     PoseSourceReader,
@@ -65,6 +65,7 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
     for robot in fleet.robots:
         name = robot.name
         own = {**ROBOT_TOPICS, **(FLIGHT_TOPICS if robot.has_flight_phases else {})}
+        own |= {} if fleet.task is None else TASK_TOPICS
         found += [TopicPlan(f"/{name}/{kind}", type_, name, kind) for kind, type_ in own.items()]
         commands = CommandWire(name, robot.spec, robot.link.profile)
         found.append(TopicPlan(absolute(robot.link.topics["cmd_vel"], name), commands.type, name, "cmd_vel"))
@@ -228,6 +229,8 @@ def _policy(fleet: Fleet, robot: str) -> Interfaces:
     if flies:
         own.append(f"/{robot}/flight_order")
         subscribed.append(f"/{robot}/vehicle_state")
+    if fleet.task is not None:
+        subscribed += [f"/{robot}/{kind}" for kind in TASK_TOPICS]
     names = ("start", "stop", "land") if flies else ("start", "stop")
     services = [f"{node}/{service}" for service in (*names, *_LIFECYCLE_SERVICES)]
     subscribed.append(LOST_TOPIC)
@@ -288,7 +291,7 @@ def _recorder(fleet: Fleet, _: str) -> Interfaces:
 
 def _plant(fleet: Fleet, _: str) -> Interfaces:
     published: list[str] = [EVENTS_TOPIC]
-    subscribed: list[str] = []
+    subscribed: list[str] = [] if fleet.task is None else [SCORE_TOPIC]
     for robot in fleet.robots:
         published += [topic.absolute for topic in sensed_topics(robot)]
         published += [f"/{robot.name}/{kind}" for kind in ("truth", "applied_cmd_vel")]
@@ -308,7 +311,11 @@ def _task(fleet: Fleet, _: str) -> Interfaces:
     # the policy's scenario decides which bodies there are, and whether ticks are needed beside odometry
     optional = [bodies, *(record_topic(robot) for robot in fleet.robots if shared_odometry(robot) is not None)]
     subscribed = [*(f"/{name}/mode" for name in fleet.names), *shared, *ticks, bodies]
-    return _interfaces([SCORE_TOPIC, GOALS_TOPIC], subscribed, ["/task/restart"], optional=optional)
+    sent: list[str] = []
+    if fleet.task is not None:
+        sent = [f"/{name}/{kind}" for name in fleet.names for kind in TASK_TOPICS]
+        subscribed += [f"/{name}/{PEER_TOPIC}" for name in fleet.names]
+    return _interfaces([SCORE_TOPIC, GOALS_TOPIC, *sent], subscribed, ["/task/restart"], optional=optional)
 
 
 def _markers(fleet: Fleet, _: str) -> Interfaces:

@@ -21,7 +21,8 @@ ENCLAVES = "/testudo"  # parent of all sros2 enclaves of a fleet
 BACKENDS = ("sim", "hw")
 LEVELS = ("debug", "info", "warn", "error")
 WATCHERS = ("task", "markers")
-"""Nodes of the station that score the task, and draw for RViz and Foxglove; nothing depends on them."""
+"""Nodes of the station that score the task, and draw for RViz and Foxglove. Robots depend on the task node where the
+fleet file has a task, which starts it in any case; on the other one nothing does."""
 _FREE = ("emergency_stop", "markers")  # in lock-step they run in real time: nothing waits for them
 DEFAULT_DURATION_S = 60.0
 MOST_SEED = 2**31 - 1
@@ -107,7 +108,7 @@ def plan(
     }
     nodes: list[_Node] = [("emergency_stop", "", {})]
     nodes += _station_nodes(run_folder, backend, seed, duration_s)
-    nodes += [(kind, "", {}) for kind in WATCHERS if kind in watch]
+    nodes += [(kind, "", {}) for kind in WATCHERS if kind in watch or (kind == "task" and fleet.task is not None)]
     nodes += _robot_nodes(fleet, backend)
     if lock_step:
         _add_lock_step(nodes, backend)

@@ -1,7 +1,7 @@
 """The topics of a fleet whose messages carry authentication codes: those between processes of this project."""
 
 from testudo_deploy.fleet.fleet import Fleet
-from testudo_deploy.fleet.link_topics import absolute
+from testudo_deploy.fleet.link_topics import TASK_TOPICS, absolute
 from testudo_deploy.fleet.pose_source import sensed_topics
 from testudo_deploy.launch.topic_names import HEARTBEAT_TOPIC, LOST_TOPIC, SCORE_TOPIC
 
@@ -18,7 +18,7 @@ def signed_topics(fleet: Fleet, backend: str) -> frozenset[str]:
     found = {SCORE_TOPIC, HEARTBEAT_TOPIC, LOST_TOPIC}
     for robot in fleet.robots:
         name = robot.name
-        found |= {f"/{name}/{topic}" for topic in _ROBOT_TOPICS}
+        found |= {f"/{name}/{topic}" for topic in (*_ROBOT_TOPICS, *(TASK_TOPICS if fleet.task is not None else ()))}
         if backend == "sim" or robot.link.profile.driver is not None:
             found |= {f"/{name}/{topic}" for topic in _DRIVER_TOPICS}
             found.add(absolute(robot.link.topics["cmd_vel"], name))

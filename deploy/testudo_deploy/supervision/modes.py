@@ -129,6 +129,12 @@ _WATCHDOGS = (
     Watchdog("too_close", Reaction.HOLD, "it stands too close to another robot; move one of them"),
     Watchdog("peer_in_space", Reaction.HOLD, "another robot appeared where this one may drive; move one of them"),
     Watchdog("peer_unaware", Reaction.HOLD, "another robot has not acknowledged the place where this one stands now"),
+    Watchdog("task_stale", Reaction.HOLD, "the signals of the task are missing or too old; is the task node running?"),
+    Watchdog(
+        "task_contract",
+        Reaction.HOLD,
+        "the task node runs the task of another policy; give all computers one fleet file",
+    ),
     Watchdog("policy_error", Reaction.HOLD, "the policy raised an error or gave no finite command"),
     Watchdog("shield_braked", Reaction.BRAKE, "the shield found no safe command"),
     Watchdog("internal_error", Reaction.HOLD, "the control loop raised an error"),

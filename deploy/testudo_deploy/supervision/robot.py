@@ -6,7 +6,7 @@ Times are seconds on one clock that the caller injects.
 import time
 from dataclasses import dataclass
 
-from testudo_deploy.admission.fleet_admission import checked_safety_contracts, climb_volume_of
+from testudo_deploy.admission.fleet_admission import checked_safety_contracts, climb_volume_of, load_policy
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_loop import ControlLoop
@@ -61,7 +61,7 @@ class Robot:
             TestudoError: the policy, the robot or the fleet is refused.
         """
         robot, team = fleet.robot(name), fleet.team_of(name)
-        artefact = PolicyArtefact.load(policy, robot=robot.spec, sha256=team.policy_sha256)
+        artefact = load_policy(team, robot.spec, policy)
         check_driver(robot, fleet.file.parent)
         checked_safety_contracts(fleet, {team.policy_sha256: artefact})
         peers = team.peers(name)
@@ -74,6 +74,7 @@ class Robot:
             goal_world=robot.goal_world,
             epoch=epoch,
             untrusted={one.name: one.untrusted_speed_m_s for one in map(fleet.robot, peers) if one.untrusted},
+            takes_task=fleet.task is not None,
             pose_max_age_s=robot.pose.max_age_s,
             stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter,
         )

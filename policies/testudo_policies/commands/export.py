@@ -35,7 +35,8 @@ def export(
     """Export a training run as one verified policy.onnx that contains its contract.
 
     The file is written only if the graph equals the trained policy on more than 10,000 inputs and along
-    500-step closed loops. If goals are the task's only signals, a fleet file with the policy's hash is written as well.
+    500-step closed loops. A fleet file with the policy's hash is written as well, with the start of the task if that is
+    more than goals; not for a task with bodies that the plant does not have.
 
     For the Robotarium testbed one Python file is written that needs NumPy alone: policy, tracking law and shield
     (layer 1), with the starts and goals of one episode.
@@ -72,7 +73,8 @@ def export(
     console.print(export_table(report))
     write_output(json, export_numbers(report), console)
     if fleet_path is None:
-        console.print(f"no fleet file: the policy reads {' and '.join(missing)}, which no ROS 2 topic provides")
+        read = " and ".join(missing)
+        console.print(f"no fleet file: the policy reads {read}, of a body that the plant does not have")
         console.print(f"next: testudo inspect {path}   testudo evaluate {path} --physics mjx")
     else:
         console.print(f"next: testudo inspect {path}   testudo up --policy {path} --fleet {fleet_path}")

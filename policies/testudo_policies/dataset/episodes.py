@@ -14,7 +14,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from testudo_analysis.replay.tick_replay import recorded_table
+from testudo_analysis.replay.tick_replay import recorded_table, recorded_task
 from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.contract import Contract, policy_signals, slots_first
 from testudo_deploy.contract.messages import TickRecord
@@ -23,7 +23,7 @@ from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import parse_robot
 from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
 from testudo_sim.online_task.online_task import SUCCESS, DecisionScore, OnlineTask
-from testudo_sim.online_task.task_state import Pose, make_task, scoring_of
+from testudo_sim.online_task.task_state import Pose, scoring_of, task_of
 from testudo_sim.physics.scene import Scene
 
 _SETTLED_S = 1.0  # time after the end of the tracks for which scores are still requested
@@ -116,7 +116,7 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
     tracks = {name: best_track(run, name) for name in run.robots}
     begin_s = max(decisions.stamp_s[decisions.decided][0] for decisions in series.values())
     end_s = max(track.stamp_s[-1] for track in tracks.values())
-    task = make_task(scoring.scenario, [run.fleet.robot(name).goal_world for name in run.robots])
+    task = task_of(scoring.scenario, run.fleet)
     model, found = motion_model(spec), []
     while end_s - begin_s >= scoring.decision_s:
         live = OnlineTask(scoring, run.robots, task)
@@ -240,7 +240,7 @@ def _signals(tick: TickRecord, model: MotionModel, contract: Contract) -> dict[s
         model.stopping_point(estimate),
         recorded_table(tick),
         contract.shield.hold_s,
-        {"goal_world": np.array(tick.goal_world)},
+        recorded_task(tick, contract),
     )
     return slots_first(named)
 
@@ -276,7 +276,7 @@ def _rest_return(run: RecordedRun, contract: Contract, tracks: Mapping[str, Trac
     size = spec.dimension
     state = team_states(run, tracks, np.array([begin_s]))[0].reshape(len(tracks), -1)
     motion = MotionState(state[:, :size].T[..., None], state[:, size][:, None], np.zeros((size, len(tracks), 1)))
-    task = make_task(scoring.scenario, [run.fleet.robot(name).goal_world for name in run.robots])
+    task = task_of(scoring.scenario, run.fleet)
     still = Scene(motion)
     keys = jax.random.split(jax.random.key(0), 1)
     score = scoring.decision(task, still, still, cast(Any, np.zeros((len(tracks), 1))), keys)

@@ -21,6 +21,7 @@ from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, LAST_SEED, Eva
 from testudo_policies.exporting.onnx_export import ExportReport, export_policy
 from testudo_policies.learning.builder import TrainingComponents, make_environment
 from testudo_policies.networks.agent import AgentParameters
+from testudo_sim.online_task.task_state import values_of
 from testudo_sim.physics_choice import make_tier
 
 _LOOP_STEPS = 500
@@ -127,19 +128,20 @@ _TRIES = 100
 
 
 def unavailable_signals(components: TrainingComponents) -> tuple[str, ...]:
-    """Return the task signals that no fleet file provides; a policy that reads one runs in simulation only."""
-    return tuple(
-        signal.name for signal in components.environment.scenario.task_signals if signal.name not in TASK_SIGNALS
-    )
+    """Return the task signals that no plant measures: those of a task with a body, such as the box of `push_box`."""
+    scenario = components.environment.scenario
+    signals = scenario.task_signals if scenario.boxes else ()
+    return tuple(signal.name for signal in signals if signal.name not in TASK_SIGNALS)
 
 
 @dataclass(frozen=True)
 class HeldOutEpisodes:
-    """Starts and goals of held-out episodes."""
+    """Starts of held-out episodes."""
 
     position_world: np.ndarray  # (D, N, E) [m]
     yaw: np.ndarray  # (N, E) [rad]
-    goal_world: np.ndarray  # (D, N, E) [m]
+    goal_world: np.ndarray  # (D, N, E) [m]; the start where the task has no goals
+    task: Any  # its state, worlds last
     crossing: np.ndarray  # (E,) bool: straight paths cross
 
 
@@ -159,28 +161,36 @@ def held_out_episodes(components: TrainingComponents, seed: int) -> HeldOutEpiso
     keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
     worlds = environment.reset(keys)
     scene = environment.scene(worlds)
-    goals = environment.scenario.signals(worlds.task, scene)["goal_world"]
-    drawn = (scene.robots.position_world, scene.robots.yaw, goals, crossing_paths(environment, worlds))
-    return HeldOutEpisodes(*map(np.asarray, drawn))
+    place = scene.robots.position_world
+    goals = environment.scenario.signals(worlds.task, scene).get("goal_world", place)
+    crossing = crossing_paths(environment, worlds)
+    return HeldOutEpisodes(
+        *map(np.asarray, (place, scene.robots.yaw, goals)), jax.tree.map(np.asarray, worlds.task), np.asarray(crossing)
+    )
 
 
 def write_fleet(components: TrainingComponents, report: ExportReport, path: Path, seed: int) -> Path:
     """Write a fleet file with the policy's hash and return its path.
 
-    Starts and goals are those of the first held-out episode, counted from ``seed``, in which straight paths cross.
+    Starts and goals are those of the first held-out episode, counted from ``seed``, in which straight paths cross. Of a
+    task that is more than goals the file holds its whole start, which the task node runs.
 
     Raises:
-        TestudoError: the seed is out of range, or the task needs signals other than goals.
+        TestudoError: the seed is out of range, or the task has a body that the plant does not have.
     """
     missing = unavailable_signals(components)
     if missing:
         raise TestudoError(
-            f"{path}: a fleet file provides goals only, but the policy of "
-            f"{components.config.scenario!r} also reads {', '.join(missing)}; run it in simulation"
+            f"{path}: the plant has no bodies besides robots, but the policy of {components.config.scenario!r} also "
+            f"reads {', '.join(missing)}; run it in simulation"
         )
     config, spec = components.config, components.spec
     episodes = held_out_episodes(components, seed)
     index = int(np.argmax(episodes.crossing))
+    task: dict[str, Any] | None = values_of(jax.tree.map(lambda leaf: leaf[..., index], episodes.task))
+    goals = episodes.position_world
+    if set(task) == set(TASK_SIGNALS):
+        task, goals = None, episodes.goal_world
     kind = str(Path(config.robot).absolute()) if config.robot.endswith(".toml") else config.robot
     robots = tuple(
         FleetRobot(
@@ -188,13 +198,13 @@ def write_fleet(components: TrainingComponents, report: ExportReport, path: Path
             kind,
             _rounded(episodes.position_world[:, i, index]),
             round(float(episodes.yaw[i, index]), 4),
-            _rounded(episodes.goal_world[:, i, index]),
+            _rounded(goals[:, i, index]),
             spec,
         )
         for i in range(config.team_size)
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_fleet(Fleet(path, report.path.absolute(), report.sha256, robots), path)
+    save_fleet(Fleet(path, report.path.absolute(), report.sha256, robots, task=task), path)
     return path
 
 

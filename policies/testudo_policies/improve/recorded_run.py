@@ -21,7 +21,7 @@ from testudo_policies.learning.rollout import critic_features, flat
 from testudo_policies.networks.agent import AgentParameters
 from testudo_policies.networks.observation_encoding import out_of_frame
 from testudo_runs.run_reader import RecordedRun
-from testudo_sim.online_task.task_state import make_task, scoring_of
+from testudo_sim.online_task.task_state import make_task, scoring_of, task_of
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import Scenario, StartState
 
@@ -171,7 +171,7 @@ def run_starts(run: RecordedRun, contract: Contract, spec: RobotSpec) -> RunStar
         TestudoError: the recording lacks the task's state or poses.
     """
     scenario = scoring_of(contract, spec).scenario
-    task = make_task(scenario, [run.fleet.robot(name).goal_world for name in run.robots])
+    task = task_of(scenario, run.fleet)
     tracks = {name: best_track(run, name) for name in run.robots}
     begin = max(track.stamp_s[0] for track in tracks.values())
     end = min(track.stamp_s[-1] for track in tracks.values())

@@ -11,7 +11,9 @@ from itertools import pairwise
 import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
-from testudo_deploy.contract.messages import PeerMessage, TickRecord
+from testudo_deploy.contract.contract import Signal
+from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TaskMessage, TickRecord
+from testudo_deploy.contract.task_values import values_for
 from testudo_deploy.fleet.policy_groups import Follow
 from testudo_hardware.frames import wrap_angle
 from testudo_runs.run_reader import Track
@@ -71,6 +73,38 @@ def check_goals(
             unverified += 1
             continue
         errors.add("goal", record.sequence, tuple(goals[np.argmin(away)].tolist()), record.goal_world)
+    return unverified
+
+
+def check_task(
+    errors: FieldErrors, records: Sequence[TickRecord], messages: Sequence[TaskMessage], signals: Sequence[Signal]
+) -> int:
+    """Compare the values of the task, and their ages, with the recorded messages of the task node.
+
+    Returns:
+        Number of ticks with a message that the recorder lost.
+    """
+    sent = {(message.epoch, message.sequence): message for message in messages}
+    unverified = 0
+    for record in records:
+        if not record.task_contract:
+            continue
+        message = sent.get((record.task_epoch, record.task_sequence))
+        if message is None:
+            unverified += 1
+            continue
+        try:
+            values = values_for(signals, message, record.neighbour_names)
+        except EnvelopeError:
+            errors.add("task", record.sequence, None, record.task_age_s)
+            continue
+        expected, found = [record.stamp_s - (message.echo[1] - message.sample_age_s)], [record.task_age_s]
+        if record.decided:
+            for name in values:
+                expected += values[name]
+                found += record.task_values.get(name, ())
+        errors.add("task", record.sequence, expected, found)
+        errors.add("task", record.sequence, 0.0, float(message.contract != record.task_contract))
     return unverified
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours, check_poses
+from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours, check_poses, check_task
 from testudo_analysis.replay.reinference_checks import TOLERANCE, Reinference, RobotCheck
 from testudo_analysis.replay.tick_replay import TickReplay
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -57,6 +57,8 @@ def reinfer_robot(
     leader = () if robot.follows is None else run.announcements.get(robot.follows.robot, ())
     unverified = check_goals(rerun.errors, ticks, robot.goal_world, leader, robot.follows)
     unverified += check_neighbours(rerun.errors, name, ticks, announced)
+    told = run.task_messages.get(name, ())
+    unverified += check_task(rerun.errors, ticks, told, artefact.contract.task_signals)
     unverified += check_poses(rerun.errors, ticks, run.odometry[name])
     counts = len(ticks), rerun.lost, rerun.decisions, rerun.reinferred
     return RobotCheck(name, *counts, dict(sorted(rerun.skipped.items())), unverified, rerun.errors.checks())
@@ -80,6 +82,7 @@ ALTERABLE = (
     "neighbour_control_point_world",
     "neighbour_age_s",
     "hidden_before",
+    "task_values",
 )
 """Inputs that `alter` can change."""
 
@@ -120,7 +123,7 @@ def alter(
         usable = [
             k
             for k, record in enumerate(ticks)
-            if record.decided and not record.reason and getattr(record, field) not in (None, ())
+            if record.decided and not record.reason and getattr(record, field) not in (None, (), {})
         ]
         if usable:
             chosen = usable[len(usable) // 2]
@@ -152,7 +155,10 @@ def mutations_detected(
     return tuple(found)
 
 
-def _shifted(value: float | tuple, amount: float) -> float | tuple:
+def _shifted(value: float | tuple | dict, amount: float) -> float | tuple | dict:
+    if isinstance(value, dict):
+        first = next(iter(value))
+        return value | {first: _shifted(value[first], amount)}
     if isinstance(value, tuple):
         return (_shifted(value[0], amount), *value[1:])
     return value + amount

@@ -12,10 +12,11 @@ import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, tracking_of, turns
-from testudo_deploy.contract.contract import policy_signals, slots_first
-from testudo_deploy.contract.messages import SegmentEnds, TickRecord
+from testudo_deploy.contract.contract import Contract, policy_signals, slots_first
+from testudo_deploy.contract.messages import EnvelopeError, SegmentEnds, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.policy_header import ArtefactError
+from testudo_deploy.contract.task_values import task_arrays
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver, is_former, resolved_by
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.shield.caution import Caution, slower, wider
@@ -35,6 +36,7 @@ FIELDS = {
     "estimate": "measured pose rolled through the pending commands",
     "control point": "stopping point of the recorded estimate",
     "neighbours": "a recorded announcement of the peer",
+    "task": "a recorded message of the task node: values and age",
     "schedule": "decision period: 0 as expected, 1 otherwise",
     "memory": "hidden state after the previous tick",
     "nominal": "policy on the recorded inputs, held between decisions; velocity, yaw rate and way-point",
@@ -194,8 +196,8 @@ class TickReplay:
             return True
         self._since_decision = 1
         self.decisions += 1
-        goal = {"goal_world": np.array(record.goal_world)}
-        signals = policy_signals(*self._known_state(), recorded_table(record), contract.shield.hold_s, goal)
+        task = recorded_task(record, contract)
+        signals = policy_signals(*self._known_state(), recorded_table(record), contract.shield.hold_s, task)
         try:
             nominal, hidden = self.artefact.step(slots_first(signals), np.array(record.hidden_before, np.float32))
         except ArtefactError:
@@ -257,6 +259,21 @@ def recorded_table(record: TickRecord) -> PeerTable:
         if record.neighbour_wanted_world
         else None,
     )
+
+
+def recorded_task(record: TickRecord, contract: Contract) -> dict[str, np.ndarray]:
+    """Return the signals of the task at a decision, component first: the goal, and what the task node had sent.
+
+    Raises:
+        ValueError: the record does not have the signals of the contract.
+    """
+    task = {"goal_world": np.array(record.goal_world)}
+    if not record.task_contract:
+        return task
+    try:
+        return task | task_arrays(contract.task_signals, record.task_values, len(record.neighbour_names))
+    except EnvelopeError as error:
+        raise ValueError(str(error)) from error
 
 
 def _lower_priority(record: TickRecord) -> np.ndarray:

@@ -17,6 +17,7 @@ from testudo_deploy.launch.topic_names import SCORE_SCHEMA
 from testudo_deploy.station.markers import GoalView, Marker, body_marker
 from testudo_hardware.motion import MotionState
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
+from testudo_sim.online_task.task_sender import TaskSample
 from testudo_sim.online_task.task_state import Pose, PoseTrack, goals_of
 from testudo_sim.physics.scene import BodyState, Scene, least_separation
 from testudo_sim.scenarios.scenario import TaskScoring
@@ -66,11 +67,13 @@ class OnlineTask:
         self._before: _Moment | None = None
         self._last: DecisionScore | None = None
         self._evaluate = jax.jit(self._evaluation)
+        self._signals = jax.jit(self.scoring.scenario.signals)
         # compile before the first decision, as poses would be lost during compilation
         size = self.scoring.spec.dimension
         still = Pose((0.0,) * size, 0.0, (0.0,) * size)
         scene = scene_of([still] * len(self.robots), [Pose((0.0, 0.0), 0.0)] * len(self.bodies))
         jax.block_until_ready(self._evaluate(self.task, scene, scene, self._mean_changes(0.0), 0))
+        jax.block_until_ready(self._signals(self.task, scene))
 
     @property
     def running(self) -> bool:
@@ -104,11 +107,31 @@ class OnlineTask:
         if self.running and math.isfinite(change_m_s):
             self._changes[robot].append((received_s, change_m_s))
 
+    def rewind(self) -> None:
+        """Put the task back to its start; no episode runs."""
+        self._start_s, self._last, self._before, self.task = None, None, None, self._first_task
+
     def begin(self, now_s: float) -> None:
         """Start a new episode at ``now_s`` [s]."""
-        self._start_s, self._last, self._before, self.task = now_s, None, None, self._first_task
+        self.rewind()
+        self._start_s = now_s
         for changes in self._changes.values():
             changes.clear()
+
+    def sample(self, now_s: float) -> TaskSample | None:
+        """Return the present signals of the task, at the newest poses; None while a robot or body is not measured.
+
+        The task itself changes at the ends of decisions; before an episode it is at its start.
+        """
+        if self.unmeasured(now_s):
+            return None
+        poses = {name: pose for name, track in self._tracks.items() if (pose := track.newest) is not None}
+        scene = scene_of([poses[name] for name in self.robots], [poses[name] for name in self.bodies])
+        found = jax.device_get(self._signals(self.task, scene))
+        values = {
+            robot: {name: value[..., i, 0] for name, value in found.items()} for i, robot in enumerate(self.robots)
+        }
+        return TaskSample(values, now_s - min(track.newest_s for track in self._tracks.values()))
 
     def advance(self, now_s: float) -> list[DecisionScore]:
         """Return the scores of all decisions that can be scored at ``now_s`` [s], oldest first."""

@@ -15,10 +15,12 @@ import numpy as np
 
 from testudo_deploy.contract.command_types import turns
 from testudo_deploy.contract.contract import Contract
+from testudo_deploy.fleet.fleet import Fleet
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.scenarios.scenario import Scenario, TaskScoring, make_scenario
 
+_DIGITS = 6  # of values in a fleet file
 _KEPT = 400  # number of stored samples, some seconds
 _FUTURE_S = 0.002  # a stamp up to this far in the future is rounding
 _OLDEST_S = 1.0  # a first stamp that is older than this at arrival is on another clock
@@ -151,6 +153,26 @@ def make_task(
             )
         leaves.append(_value(f"{scenario.name}: task: {name}", given[name], leaf))
     return jax.tree_util.tree_unflatten(tree, leaves)
+
+
+def task_of(scenario: Scenario, fleet: Fleet, values: Mapping[str, Any] | None = None) -> Any:
+    """Return the start of the task of a fleet for one world: by ``values``, the fleet file's task, and its goals.
+
+    Raises:
+        TestudoError: as `make_task`.
+    """
+    goals = [robot.goal_world for robot in fleet.robots]
+    return make_task(scenario, goals, {**(fleet.task or {}), **(values or {})})
+
+
+def values_of(task: Any) -> dict[str, Any]:
+    """Return a task without a world axis as numbers and nested lists by name, which `make_task` reads."""
+    paths = jax.tree_util.tree_flatten_with_path(task)[0]
+    return {_name(path): _rounded(np.asarray(leaf).tolist()) for path, leaf in paths}
+
+
+def _rounded(value: Any) -> Any:
+    return [_rounded(item) for item in value] if isinstance(value, list) else round(float(value), _DIGITS)
 
 
 def goals_of(task: Any) -> np.ndarray:

@@ -28,6 +28,7 @@ OFFERED: dict[str, QoSProfile] = {
     "cmd_vel_policy": _profile(1),
     "applied_cmd_vel": _profile(10),
     "peer_state": _profile(100),  # peers request the newest only; a recorder needs all, for the ages in a replay
+    "task": _profile(100),  # as peer_state
     "tick": _profile(100, latched=True),  # a late recorder still gets the first ticks
     "truth": _profile(10),
     "events": _profile(50, latched=True),
@@ -58,6 +59,8 @@ REQUESTED: dict[str, QoSProfile] = {
     "cmd_vel": _profile(1),
     "cmd_vel_policy": _profile(1),
     "peer_state": _profile(1, reliable=False),
+    "task": _profile(1, reliable=False),
+    "score": _profile(10, latched=True),
     "events": _profile(50, latched=True),
     "guard_status": _profile(1, latched=True),
     "mode": _profile(1, latched=True),

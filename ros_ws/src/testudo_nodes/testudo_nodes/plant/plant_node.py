@@ -6,6 +6,7 @@ so that they do not drive before. Tests inject faults: from the start by the par
 `plant_fault`, see `testudo_plant.plant.injected_faults`.
 """
 
+import json
 import sys
 import time
 from dataclasses import replace
@@ -20,11 +21,11 @@ from std_msgs.msg import String
 from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, LEAST_DURATION_S, MOST_DURATION_S, MOST_SEED
-from testudo_deploy.launch.topic_names import EVENTS_TOPIC
+from testudo_deploy.launch.topic_names import EVENTS_TOPIC, SCORE_TOPIC
 from testudo_nodes.common.clock import RealTimeClock, is_lock_step, secure
 from testudo_nodes.common.messages import event_message
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
-from testudo_nodes.common.qos import OFFERED
+from testudo_nodes.common.qos import OFFERED, REQUESTED
 from testudo_nodes.plant.lock_step_server import LockStepServer
 from testudo_nodes.plant.robot_topics import PlantClock, RobotTopics
 from testudo_plant.plant.drone_fleet import DroneOptions
@@ -35,6 +36,7 @@ from testudo_plant.plant.plant import Plant, PlantRobot
 from testudo_plant.run_monitor import RunLimits, RunMonitor
 
 _STEP_S = 0.005
+_ENDS = ("success", "timeout")  # states of the score at the end of a task
 _RECORDER_TIMEOUT_S = 20.0
 
 
@@ -64,7 +66,7 @@ class PlantNode(Node):
         self._plant = self._make_plant(replace(fleet, policy=policy), links, start_s)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
         follows = {robot.name: robot.follows for robot in fleet.robots if robot.follows is not None}
-        self._limits = RunLimits(goals, duration_s, follows=follows)
+        self._limits = RunLimits(goals, duration_s, follows=follows, arrive=fleet.task is None)
         self._monitor: RunMonitor | None = None
         self._waits_for_recorder = (
             recorded and not self._node_clock.in_lock_step
@@ -74,6 +76,9 @@ class PlantNode(Node):
             RobotTopics(self, self._node_clock, self._plant, robot, link)
             for robot, link in zip(fleet.robots, links, strict=True)
         ]
+        self._task_outcome = ""
+        if fleet.task is not None:
+            self._node_clock.subscribe(String, SCORE_TOPIC, self._on_score, REQUESTED["score"])
         self._worst_late_s, self._last_s = 0.0, start_s
         self._cpu = CpuMeter()
         self._begun_s: float | None = None
@@ -139,8 +144,16 @@ class PlantNode(Node):
             self._monitor = RunMonitor(self._limits, now_s)
         for robot in self._robots:
             robot.publish(now_s)
-        for event in self._monitor.watch(self._plant, now_s):
+        events = self._monitor.watch(self._plant, now_s)
+        if self._task_outcome and not self._monitor.outcome:
+            events.append(self._monitor.end(self._plant, now_s, self._task_outcome))
+        for event in events:
             self._publish_event(event)
+
+    def _on_score(self, message: String) -> None:
+        """Note the end of the station's task, which ends the run."""
+        state = json.loads(message.data)["state"]
+        self._task_outcome = state if state in _ENDS else ""
 
     def _publish_event(self, event: dict[str, Any]) -> None:
         """Publish and report an event; in lock-step report the end of a run only after the end of the round."""

@@ -54,6 +54,7 @@ from testudo_nodes.common.qos import OFFERED
 from testudo_nodes.robot.flight_topics import subscribe_vehicle, uses_topics
 from testudo_nodes.robot.lost_robots import subscribe_lost
 from testudo_nodes.robot.subscriptions import Connections, PoseSubscription
+from testudo_nodes.robot.task_topic import subscribe_task
 
 _ACKNOWLEDGE_S = 0.2
 _LOOKS, _LOOK_S = 20, 0.05
@@ -86,8 +87,7 @@ class PolicyNode(LifecycleNode):
         # created here, so that a refused configuration is reported, too
         self._diagnostics = self._node_clock.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
         self._configured: Robot | None = None
-        self._past: Supervisor | None = None
-        """Supervisor of the previous configuration."""
+        self._past: Supervisor | None = None  # of the previous configuration
         self._command: Any = None
         self._ticks: Any = None
         self._poses: list[PoseSubscription] = []
@@ -96,8 +96,7 @@ class PolicyNode(LifecycleNode):
         """Peer messages since the last tick with their times of arrival; if there are too many, the newest."""
         self._refusal: TestudoError | None = None
         self._connections = Connections(self._node_clock, self._on_mismatch)
-        self._flight_order: Any = None
-        """Publisher of orders to the guard of a robot with flight phases."""
+        self._flight_order: Any = None  # publisher of orders to the guard of a robot with flight phases
         self._flight_topics: bool | None = None
         self._braked_for = ""
         self._cpu = CpuMeter()
@@ -219,6 +218,7 @@ class PolicyNode(LifecycleNode):
         self._connections.subscribe(DiagnosticStatus, "guard_status", self._on_guard)
         if not self._node_clock.in_lock_step:
             subscribe_lost(self._connections, robot.loop.declare_lost, self._refuse)
+        subscribe_task(self._connections, robot.loop.task, self._node_clock.now_s, self._refuse)
         peers = fleet.peers(robot.name)
         for peer in peers:
             self._connections.subscribe(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)

@@ -1,4 +1,4 @@
-"""Runs the task of a fleet on measured poses and scores the run as training does.
+"""Runs the task of a fleet on measured poses, scores the run as training does, and sends the robots their signals.
 
 The logic is in `testudo_sim.online_task`; this node connects it to ROS.
 """
@@ -18,8 +18,8 @@ from std_msgs.msg import String, UInt8MultiArray
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
+from testudo_deploy.admission.fleet_admission import load_policy
 from testudo_deploy.contract.messages import TickRecord
-from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import record_topic, recorded_pose, shared_odometry
 from testudo_deploy.launch.fleet_topics import body_topic
@@ -32,6 +32,7 @@ from testudo_nodes.common.messages import envelope_bytes, status_values
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
 from testudo_nodes.station.markers_node import marker_array
+from testudo_nodes.station.task_topics import TaskTopics
 from testudo_sim.online_task.online_task import (
     ACTIVE,
     START_ON,
@@ -43,7 +44,7 @@ from testudo_sim.online_task.online_task import (
     waiting_values,
     waits_for,
 )
-from testudo_sim.online_task.task_state import Pose, make_task, scoring_of
+from testudo_sim.online_task.task_state import Pose, scoring_of, task_of
 
 _STEP_S = 0.05
 _GOALS_PERIOD_S = 1.0
@@ -74,14 +75,15 @@ class TaskNode(Node):
             raise TestudoError(f"parameter start_on: {found}")
         secure(self, self._node_clock, fleet, backend_of(self))
         spec = fleet.robots[0].spec
-        contract = PolicyArtefact.load(policy, robot=spec, sha256=fleet.policy_sha256).contract
+        contract = load_policy(fleet, spec, policy).contract
         jax.config.update("jax_platforms", "cpu")  # too little computation for an accelerator
         scoring = scoring_of(contract, spec)
-        task = make_task(scoring.scenario, [robot.goal_world for robot in fleet.robots], values)
+        task = task_of(scoring.scenario, fleet, values)
         self._live, self._frame = OnlineTask(scoring, fleet.names, task), fleet.frame
         self._modes: dict[str, str] = {}
         self._waits, self._goals_due_s = True, 0.0
         self._connect(fleet.robots)
+        self._sends = None if fleet.task is None else TaskTopics(self, self._node_clock, self._live, contract)
         self._cpu = CpuMeter()
 
     def close(self) -> None:
@@ -148,6 +150,7 @@ class TaskNode(Node):
 
     def _on_restart(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self._waits, self._goals_due_s = True, 0.0
+        self._live.rewind()
         response.success, response.message = True, "a new episode begins once all robots are ready"
         return response
 
@@ -161,6 +164,8 @@ class TaskNode(Node):
                 if score.outcome:
                     report_status("task_finished", finish_values(self._live, score))
                     self.get_logger().info(f"{score.outcome} after {score.decision} decisions")
+        if self._sends is not None:
+            self._sends.publish()
         if now_s >= self._goals_due_s:
             self._goals_due_s = now_s + _GOALS_PERIOD_S
             self._publish_goals()

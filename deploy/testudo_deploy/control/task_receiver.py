@@ -1,0 +1,131 @@
+"""The signals of the task that a robot receives from the station, and an upper bound of their age.
+
+The age is bounded as that of peer messages, without a shared clock: a message names the robot's own announcement that
+the station had heard, so that it was sent after that moment; the age of the station's measurements is added. Values
+that are too old, of another contract, or not those of the contract, brake the robot.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from testudo_deploy.contract.contract import Signal
+from testudo_deploy.contract.messages import EnvelopeError, TaskMessage, Vector
+from testudo_deploy.contract.task_values import task_arrays, values_for
+
+OLDEST_TASK_S = 0.4
+"""Oldest age of any signal of the task [s], also where the contract names a longer one or none: the station renews all
+values many times in this time, and one that does not has failed."""
+_STALE_ECHO_S = 5.0  # an answer to an older announcement is refused
+
+
+@dataclass(frozen=True)
+class TaskReading:
+    """The newest values of the task."""
+
+    values: Mapping[str, Vector]  # by signal, as in `TaskMessage`, neighbours by slot
+    arrays: Mapping[str, np.ndarray]  # the same, component first: (C,), (C, K)
+    bound_s: float  # robot's clock: no value is older than now - bound_s
+    epoch: str
+    sequence: int
+    contract: str
+
+
+class TaskReceiver:
+    """Takes the task messages for one robot."""
+
+    def __init__(
+        self, signals: Sequence[Signal], contract: str, *, robot: str, epoch: str, peers: Sequence[str]
+    ) -> None:
+        """Begin without a message.
+
+        Args:
+            signals: that the robot takes from the task; without any it needs no message.
+            contract: `Contract.task_hash` of its policy.
+            robot: its name.
+            epoch: of its announcements.
+            peers: by slot.
+        """
+        self.signals = tuple(signals)
+        self._contract, self._robot, self._epoch, self._peers = contract, robot, epoch, tuple(peers)
+        ages = [OLDEST_TASK_S if one.max_age_s is None else one.max_age_s for one in self.signals]
+        self.limit_s = min([OLDEST_TASK_S, *ages])
+        """Oldest age of the values [s]; they come in one message, so that the strictest signal counts."""
+        self._reading: TaskReading | None = None
+        self._last: tuple[str, int] | None = None  # epoch and sequence of the newest message
+        self._retired: set[str] = set()
+        self._fault = ""
+        self.refused = 0
+        """Number of refused messages."""
+
+    @property
+    def reading(self) -> TaskReading | None:
+        """Return the newest values, however old; None if there are none to use."""
+        return self._reading
+
+    def hear(self, message: TaskMessage, received_s: float) -> bool:
+        """Take a message; False if it is refused. Another contract or wrong values also end the use of the last one."""
+        if not self.signals or message.robot != self._robot:
+            return self._refuse()
+        if message.contract != self._contract:
+            return self._refuse(
+                f"task_contract: found {message.contract[:12]} at the task node, expected {self._contract[:12]}"
+            )
+        if not self._is_next(message, received_s):
+            return self._refuse()
+        try:
+            values = values_for(self.signals, message, self._peers)
+        except EnvelopeError as error:
+            return self._refuse(f"task_stale: {error}")
+        if self._last is not None and self._last[0] != message.epoch:
+            self._retired.add(self._last[0])
+        self._last, self._fault = (message.epoch, message.sequence), ""
+        self._reading = TaskReading(
+            values,
+            task_arrays(self.signals, values, len(self._peers)),
+            message.echo[1] - message.sample_age_s,
+            message.epoch,
+            message.sequence,
+            message.contract,
+        )
+        return True
+
+    def _is_next(self, message: TaskMessage, received_s: float) -> bool:
+        """Return whether a message answers a recent announcement and is newer than the last one.
+
+        A new process of the task node may begin only once the values of the present one are too old.
+        """
+        epoch, stamp_s, _ = message.echo
+        if epoch != self._epoch or not received_s - _STALE_ECHO_S < stamp_s <= received_s:
+            return False
+        if self._last is None:
+            return True
+        if message.epoch == self._last[0]:
+            return message.sequence > self._last[1]
+        return message.epoch not in self._retired and bool(self.fault(received_s))
+
+    def _refuse(self, fault: str = "") -> bool:
+        self.refused += 1
+        if fault:
+            self._fault, self._reading = fault, None
+        return False
+
+    def forget(self) -> None:
+        """Forget the values, whose times are of another clock."""
+        self._reading = None
+
+    def age_s(self, now_s: float) -> float | None:
+        """Return the upper bound of the age of the values [s]; None if there are none to use."""
+        return None if self._reading is None else now_s - self._reading.bound_s
+
+    def fault(self, now_s: float) -> str:
+        """Return why the robot must brake, ``code: details``; empty if it may use the values or needs none."""
+        if not self.signals or self._fault:
+            return self._fault
+        age_s = self.age_s(now_s)
+        if age_s is None:
+            return "task_stale: no message of the task node has been received"
+        if not 0 <= age_s <= self.limit_s:
+            return f"task_stale: the values of the task are {age_s:.2f} s old, at most {self.limit_s:g} s"
+        return ""
