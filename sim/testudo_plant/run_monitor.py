@@ -94,7 +94,7 @@ class RunMonitor:
         end_s = arrived_s if self.outcome == "arrived" and arrived_s is not None else now_s
         return {
             "time_s": 0.0 if self._start_s is None else end_s - self._start_s,
-            "distance_m": dict(distances),
+            "distance_m": dict(distances) if self._rules.arrive else {},
             "contacts": len(plant.contacts),
             "separation_m": closest.distance_m if closest else None,
             "closest": [closest.first, closest.second] if closest else [],

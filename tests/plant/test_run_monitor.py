@@ -9,11 +9,11 @@ SPEC = load_robot("gritsbot_x")
 STEP_S = 0.005
 
 
-def make(*, duration_s=20.0, starts=((-0.3, 0.0), (-0.3, 0.5)), goal_x=0.0):
+def make(*, duration_s=20.0, starts=((-0.3, 0.0), (-0.3, 0.5)), goal_x=0.0, arrive=True):
     robots = [PlantRobot(f"r{k}", SPEC, start, 0.0) for k, start in enumerate(starts)]
     plant = Plant(robots, Arena((-1.6, -1.0), (1.6, 1.0)), seed=0, spread=0.0)
     goals = {robot.name: (goal_x, robot.initial_position_world[1]) for robot in robots}
-    return plant, RunMonitor(RunLimits(goals, duration_s, start_patience_s=3.0), 0.0)
+    return plant, RunMonitor(RunLimits(goals, duration_s, start_patience_s=3.0, arrive=arrive), 0.0)
 
 
 def play(plant, referee, until_s, command):
@@ -88,3 +88,13 @@ def test_contacts_and_drivers_that_brake_are_told_once():
         ("r1", "dead_man"),
     ]
     assert all(event["since_s"] <= 2.0 + 0.1 + 2 * STEP_S for event in drivers)
+
+
+def test_a_run_of_a_task_ends_with_the_task_and_not_where_the_robots_stand():
+    plant, referee = make(goal_x=-0.3, arrive=False)
+    events = play(plant, referee, 3.0, lambda *_: 0.0)
+    assert kinds(events) == ["started"]
+    assert referee.outcome == ""
+    end = referee.end(plant, 3.0, "success")
+    assert (end["event"], end["outcome"], end["distance_m"], end["contacts"]) == ("finished", "success", {}, 0)
+    assert kinds(play(plant, referee, 0.1, lambda *_: 0.0)) == []

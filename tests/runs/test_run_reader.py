@@ -207,7 +207,7 @@ def test_messages_that_no_robot_could_use_are_left_out_and_told(folder, tmp_path
     assert len(run.ticks["r0"]) == 20
     text = "\n".join(run.warnings)
     assert "/r0/odom: r0: odometry: found frames" in text
-    assert "/r0/tick: testudo/tick/6: unreadable" in text
+    assert "/r0/tick: testudo/tick/7: unreadable" in text
     assert "/r0/odom: a message cannot be decoded" in text
     assert not run.complete
 

@@ -54,8 +54,8 @@ def up(
 ) -> int:
     """Drive a fleet over ROS 2 on this machine, with the plant in place of robots, and record the run.
 
-    Ends when all robots have been at their goals for 1 s, at the time-out, or at Ctrl-C; the exit status is 0 only if
-    all arrived without a contact.
+    Ends when all robots have been at their goals for 1 s, or the task of the fleet file ends, at the time-out, or at
+    Ctrl-C; the exit status is 0 only if all arrived, or the task succeeded, without a contact.
 
     Example:
         testudo up --policy policy.onnx --fleet fleet.yaml
@@ -192,11 +192,11 @@ class _Display:
 def _headline(state: FleetRunState) -> Text:
     if not state.started:
         return Text(f"starting {len(state.robots)} robots (ROS_DOMAIN_ID={state.domain_id}) ...")
-    far = max(state.distance_m.values(), default=0.0)
+    far = max(state.distance_m.values(), default=None)
+    way = "" if far is None else f"farthest from goal {far:.2f} m   "
     apart = f"{state.separation_m:.3f} m" if math.isfinite(state.separation_m) else "-"
     return Text(
-        f"{state.time_s:5.1f} s   farthest from goal {far:.2f} m   contacts {state.contacts}   "
-        f"smallest separation {apart}",
+        f"{state.time_s:5.1f} s   {way}contacts {state.contacts}   smallest separation {apart}",
         style="red" if state.contacts else "",
     )
 

@@ -110,8 +110,8 @@ def check_robot(
         if signal.name not in known:
             raise PolicyContractError(
                 f"{where}.signals[{index}].name: found {signal.name!r}, which is not available on this "
-                f"robot; known are {', '.join(known)}; the policy of {contract.scenario!r} needs a task node: write "
-                "its fleet file, which has `task`, with `testudo export`"
+                f"robot; known are {', '.join(known)}; the policy of {contract.scenario!r} needs it from a task "
+                "node: write its fleet file, which has `task`, with `testudo export`"
             )
 
 

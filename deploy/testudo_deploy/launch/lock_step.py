@@ -20,7 +20,7 @@ from testudo_hardware.errors import TestudoError
 START_S = 1.0  # simulated time at the start; some tools read a stamp of zero as "the newest"
 ANSWER_TIMEOUT_S = 20.0  # a node that does not answer for this time, in real time, ends the run
 START_TIMEOUT_S = 40.0  # the same before the first round: processes need some seconds to start
-OPTIONAL_NODES = ("recorder", "task")  # nodes that control does not need
+OPTIONAL_NODES = ("recorder", "task")  # nodes that control does not need; the task where it sends no signals
 OPTIONAL_TIMEOUT_S = 5.0
 """After this time, in real time, the run continues without an optional node that does not answer."""
 STAGE_TOPIC, DONE_TOPIC, CLOCK_TOPIC = "/lock_step/turn", "/lock_step/done", "/clock"

@@ -74,7 +74,8 @@ def _robot(view: RobotView) -> list[Marker]:
     if view.record is not None and view.status:
         made += _tube(view, view.record, space)
         made += _velocities(view, view.record)
-        made += _goal_line(view, view.position_world, view.record.goal_world)
+        if not view.record.task_contract:  # of such a robot the goal of the record is its start
+            made += _goal_line(view, view.position_world, view.record.goal_world)
     return made
 
 

@@ -201,7 +201,7 @@ class Robot:
             "late_ticks": pacer.late_ticks,
             "missed_ticks": pacer.missed_ticks,
             "worst_late_s": pacer.worst_late_s,
-            "refused_messages": self.refused_messages,
+            "refused_messages": self.refused_messages + loop.task.refused,
             "refused_poses": loop.refused_poses,
             "refused_peer_messages": loop.refused_peer_messages,
         }
@@ -236,7 +236,9 @@ class Robot:
                 "worst_late_s": diagnostic_text(pacer.worst_late_s),
                 "interventions": diagnostic_text(self.interventions),
                 "refused_poses": diagnostic_text(self.loop.refused_poses),
-                "refused_messages": diagnostic_text(self.refused_messages + self.loop.refused_peer_messages),
+                "refused_messages": diagnostic_text(
+                    self.refused_messages + self.loop.refused_peer_messages + self.loop.task.refused
+                ),
             },
         )
 

@@ -140,8 +140,8 @@ def _checked_goal(recording: TeamRecording, artefact: PolicyArtefact, goal: np.n
     other = sorted({signal.name for signal in contract.signals} - known)
     if other:
         raise TestudoError(
-            f"{artefact.path}: needs {', '.join(other)}, which no run records; expected a policy "
-            "that reads only the robots' own signals and goals"
+            f"{artefact.path}: needs {', '.join(other)} of a task, which a counterfactual does not run; expected a "
+            "policy that reads only the robots' own signals and goals"
         )
     if goal is None:
         raise TestudoError(

@@ -121,7 +121,7 @@ def test_a_value_of_a_wrong_type_is_refused_here_and_not_in_the_control_loop(mes
 
 def test_another_schema_is_refused(message, make_loop):
     record = make_loop().loop.tick(1.0)
-    with pytest.raises(EnvelopeError, match="testudo/tick/6"):
+    with pytest.raises(EnvelopeError, match="testudo/tick/7"):
         TickRecord.decode(message.encode())
     with pytest.raises(EnvelopeError, match="testudo/peer/5"):
         PeerMessage.decode(record.encode())
@@ -129,7 +129,7 @@ def test_another_schema_is_refused(message, make_loop):
 
 def test_a_recorded_tick_of_the_third_version_had_no_deadlock_rule(make_loop):
     record = make_loop().loop.tick(1.0)
-    data = record.encode().replace(b"testudo/tick/6", b"testudo/tick/3").replace(b',"deadlock_memory":[]', b"")
+    data = record.encode().replace(b"testudo/tick/7", b"testudo/tick/3").replace(b',"deadlock_memory":[]', b"")
     assert TickRecord.decode(data, recorded=True) == record
     with pytest.raises(EnvelopeError, match="expected schema"):
         TickRecord.decode(data)

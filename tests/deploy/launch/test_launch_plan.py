@@ -12,6 +12,8 @@ from testudo_deploy.fleet.link_topics import ROBOT_TOPICS
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_deploy.launch.fleet_topics import process_interfaces, topics
 from testudo_deploy.launch.launch_plan import ProcessPlan, plan, ros_arguments, with_button
+from testudo_deploy.launch.signed_topics import signed_topics
+from testudo_deploy.launch.topic_names import SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import load_link
 
@@ -45,6 +47,23 @@ def test_the_plan_is_emergency_stop_recorder_plant_station_and_guard_and_policy_
 
 def test_the_plan_of_one_fleet_is_always_the_same(fleet):
     assert plan(fleet, run_folder=None) == plan(fleet, run_folder=None)
+
+
+def test_a_task_starts_its_node_and_its_topics_are_known_signed_and_recorded(fleet, tmp_path):
+    tasked = replace(fleet, task={})
+    processes = {process.label: process for process in plan(tasked, run_folder=tmp_path / "run")}
+    assert "task" in processes
+    assert [process.name for process in plan(tasked, run_folder=None, watch=("task",))].count("task") == 1
+    node, robot, plant = (process_interfaces(processes[label], tasked) for label in ("task", "r1/policy", "plant"))
+    sent = {f"/{name}/task" for name in tasked.names}
+    assert sent <= node.publishes
+    assert "/r1/peer_state" in node.subscribes
+    assert sent & robot.subscribes == {"/r1/task"}
+    assert SCORE_TOPIC in plant.subscribes  # the run ends with the task
+    assert sent <= {topic.name for topic in topics(tasked)}
+    assert sent <= signed_topics(tasked, "hw")
+    assert not sent & {topic.name for topic in topics(fleet)}
+    assert SCORE_TOPIC not in process_interfaces(processes["plant"], fleet).subscribes
 
 
 def test_real_robots_need_no_plant_and_recording_can_be_left_out(fleet):

@@ -25,6 +25,7 @@ from testudo_policies.exporting.packaging import closed_loops, make_contract, wr
 from testudo_policies.exporting.parity import call_step
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.training_run import load_parameters
+from testudo_sim.online_task.task_state import task_of
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -206,6 +207,20 @@ def test_a_seed_beyond_the_held_out_ones_is_refused(seed, components, tiny_expor
     with pytest.raises(TestudoError, match=f"--seed: found {seed}, expected 0 to"):
         write_fleet(components, tiny_export, tmp_path / "fleet.yaml", seed)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_fleet_file_of_a_task_holds_its_start_and_no_goals(tmp_path):
+    components = build(replace(TINY, scenario="foraging", team_size=3))
+    report = SimpleNamespace(path=tmp_path / "policy.onnx", sha256="0" * 64)
+    path = write_fleet(components, report, tmp_path / "fleet.yaml", 0)
+    fleet, scenario = load_fleet(path), components.environment.scenario
+    assert "goal" not in path.read_text()
+    first = scenario.start(jax.random.key(HELD_OUT_SEED), 3)
+    made = task_of(scenario, fleet)
+    for name, value in vars(first.task).items():
+        assert np.allclose(getattr(made, name)[..., 0], value, atol=1e-6), name
+    place = np.array([robot.initial_position_world for robot in fleet.robots]).T
+    assert np.allclose(place, first.position_world, atol=1e-4)
 
 
 def test_an_own_robot_in_space_is_named_relative_to_the_file(tmp_path):

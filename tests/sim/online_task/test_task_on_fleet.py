@@ -136,7 +136,7 @@ def test_the_fleet_file_holds_the_task_and_no_goals(fleet):
 
 
 def test_without_a_task_such_a_policy_is_refused(fleet):
-    with pytest.raises(PolicyContractError, match=r"found .level., which is not .* needs a task node"):
+    with pytest.raises(PolicyContractError, match=r"found .level., which is not .* needs it from a task node"):
         checked_safety_contracts(replace(fleet, task=None))
     with pytest.raises(FleetError, match="goal: missing"):
         parse_fleet(fleet.file.read_text().partition("task:")[0], fleet.file)

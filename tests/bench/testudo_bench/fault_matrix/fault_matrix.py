@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testudo_bench.fault_matrix.faults import file_faults, guard_faults, peer_faults, process_faults, robot_faults
+from testudo_bench.fault_matrix.faults import (
+    file_faults,
+    guard_faults,
+    peer_faults,
+    process_faults,
+    robot_faults,
+    task_faults,
+)
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
 from testudo_deploy.commands.report import BenchResult
@@ -21,11 +28,12 @@ ROWS: tuple[FaultRow, ...] = tuple(
             *process_faults.ROWS,
             *file_faults.ROWS,
             *guard_faults.ROWS,
+            *task_faults.ROWS,
         ),
         key=lambda row: row.number,
     )
 )
-_ORDER = ("none", "driving", "tracked", "pursued", "weak", "recorded", "run")
+_ORDER = ("none", "driving", "tasked", "tracked", "pursued", "weak", "recorded", "run")
 _ONCE = ("none", "run", "weak", "pursued", "recorded")  # Fleets that are started anew for each repetition
 
 
@@ -149,7 +157,8 @@ def _harness(kind: str, folder: Path) -> Iterator[FleetHarness]:
         options["plant"] = robot_faults.WEAK
     # the pursuer commands its robot from outside, as a vendor's driver without keys permits
     keyed = kind != "pursued"
-    fleet = write_fleet(folder, tracking=kind in ("tracked", "pursued"), fast=kind == "weak", keyed=keyed)
+    tracking, tasked = kind in ("tracked", "pursued"), kind == "tasked"
+    fleet = write_fleet(folder, tracking=tracking, fast=kind == "weak", keyed=keyed, tasked=tasked)
     with FleetHarness(folder, fleet, **options) as harness:
         yield harness
 

@@ -35,7 +35,13 @@ class LockStepServer(LockStepClock):
     """The clock of the plant in lock-step: one round at every tick of any robot."""
 
     def __init__(
-        self, node: Node, nodes: Sequence[str], periods_s: Iterable[float], on_stalled: Callable[[str], None]
+        self,
+        node: Node,
+        nodes: Sequence[str],
+        periods_s: Iterable[float],
+        on_stalled: Callable[[str], None],
+        *,
+        optional: Sequence[str] = OPTIONAL_NODES,
     ) -> None:
         """Begin when every node is ready.
 
@@ -44,6 +50,7 @@ class LockStepServer(LockStepClock):
             nodes: labels of the nodes in lock-step.
             periods_s: control periods of the robots [s].
             on_stalled: called once, with a sentence, if the run cannot continue.
+            optional: labels of nodes without which it continues.
 
         Raises:
             TestudoError: a node has no stage.
@@ -51,7 +58,7 @@ class LockStepServer(LockStepClock):
         """
         super().__init__(node)
         self._rounds, self._times_s, self._on_stalled = Rounds(nodes), round_times_s(periods_s), on_stalled
-        self._begun = False
+        self._begun, self._optional = False, tuple(optional)
         self._on_end: Callable[[], None] | None = None
         self._ended = False
         self._stages = node.create_publisher(UInt8MultiArray, STAGE_TOPIC, lock_step_profile())
@@ -103,7 +110,7 @@ class LockStepServer(LockStepClock):
         if self._ended or not self._rounds.missing or (not self._begun and waited_s < START_TIMEOUT_S):
             return
         for label in self._rounds.missing:
-            if label in OPTIONAL_NODES and waited_s > OPTIONAL_TIMEOUT_S:
+            if label in self._optional and waited_s > OPTIONAL_TIMEOUT_S:
                 self._node.get_logger().warning(f"lock-step: {label} does not answer: the run continues without it")
                 self._rounds.drop(label)
         if self._rounds.missing and waited_s > ANSWER_TIMEOUT_S:

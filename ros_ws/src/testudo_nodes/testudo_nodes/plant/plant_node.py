@@ -21,6 +21,7 @@ from std_msgs.msg import String
 from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, LEAST_DURATION_S, MOST_DURATION_S, MOST_SEED
+from testudo_deploy.launch.lock_step import OPTIONAL_NODES
 from testudo_deploy.launch.topic_names import EVENTS_TOPIC, SCORE_TOPIC
 from testudo_nodes.common.clock import RealTimeClock, is_lock_step, secure
 from testudo_nodes.common.messages import event_message
@@ -93,7 +94,9 @@ class PlantNode(Node):
         if not lock_step:
             return RealTimeClock(self)
         periods_s = {robot.spec.control_period_s for robot in fleet.robots}
-        return LockStepServer(self, nodes.split(), periods_s, self._on_stalled)
+        # robots need the task node where it sends their signals
+        optional = [label for label in OPTIONAL_NODES if label != "task" or fleet.task is None]
+        return LockStepServer(self, nodes.split(), periods_s, self._on_stalled, optional=optional)
 
     def _make_plant(self, fleet: Fleet, links: list[LinkEmulation], start_s: float) -> Plant:
         """Return the world by the parameters, with the faults of the start."""

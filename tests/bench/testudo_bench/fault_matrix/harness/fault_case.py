@@ -40,7 +40,7 @@ class FaultRow:
     inject: Callable[[Any], FaultFinding | None]
     """Injects the fault once into a `FleetHarness`, or without a fleet into a folder; None if the machine stalled."""
     fleet: str = "driving"
-    """Kind of fleet that the fault needs: driving, tracked, pursued, weak, recorded, run, or none."""
+    """Kind of fleet that the fault needs: driving, tasked, tracked, pursued, weak, recorded, run, or none."""
 
 
 def brakes(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from testudo_bench.fault_matrix.harness.faulty_policy import VARIABLE
+from testudo_bench.fault_matrix.harness.faulty_task import SUFFIX
 from testudo_bench.fault_matrix.harness.relay_observer import Observer, relayed_topic
 from testudo_deploy.commands.security import add_key
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -59,10 +60,12 @@ def write_fleet(
     arena: Arena | None = None,
     keyed: bool = True,
     slower: float = 1.0,
+    tasked: bool = False,
 ) -> Fleet:
     """Write robot, policy and fleet file into a folder, with a fleet key if ``keyed``, and return the fleet.
 
-    ``slower`` multiplies control period, dead-man time and oldest age of a pose: the fleet needs less of the machine.
+    With ``tasked`` the task node sends the goals. ``slower`` multiplies control period, dead-man time and oldest age of
+    a pose: the fleet needs less of the machine.
 
     Goals are far away, or on a wall of the arena. Every robot drives along x = y: the policy limits each axis alone,
     so this direction gives top speed.
@@ -85,7 +88,7 @@ def write_fleet(
         )
         for k in range(count)
     )
-    fleet = _saved(folder, policy, robots, tracking=tracking)
+    fleet = _saved(folder, policy, robots, tracking=tracking, task={} if tasked else None)
     if not keyed:
         return fleet
     add_key(fleet)
@@ -123,9 +126,16 @@ def write_swap(folder: Path, *, count: int, turn_rad: float, robot: str = "") ->
     return _saved(folder, policy, tuple(robots))
 
 
-def _saved(folder: Path, policy: Path, robots: tuple[FleetRobot, ...], *, tracking: bool = False) -> Fleet:
+def _saved(
+    folder: Path,
+    policy: Path,
+    robots: tuple[FleetRobot, ...],
+    *,
+    tracking: bool = False,
+    task: dict[str, Any] | None = None,
+) -> Fleet:
     file = folder / "fleet.yaml"
-    save_fleet(Fleet(file, policy, PolicyArtefact.load(policy).sha256, robots, tracking), file)
+    save_fleet(Fleet(file, policy, PolicyArtefact.load(policy).sha256, robots, tracking, task=task), file)
     return load_fleet(file)
 
 
@@ -169,6 +179,11 @@ class FleetHarness:
     def __exit__(self, *_: object) -> None:
         self.processes.stop()
         self.observer.close()
+
+    @property
+    def task_fault_file(self) -> Path:
+        """Return the file of requests to the task node, see `faulty_task`."""
+        return Path(f"{self._fault_file}{SUFFIX}")
 
     @property
     def tick_s(self) -> float:
@@ -215,6 +230,7 @@ class FleetHarness:
         """
         self.observer.pass_everything()
         self._fault_file.unlink(missing_ok=True)
+        self.task_fault_file.unlink(missing_ok=True)
         for name in self.fleet.names:
             self.bring_up(name)
         for name in self.fleet.names:
@@ -298,6 +314,8 @@ class FleetHarness:
     def _rewired(self, process: ProcessPlan, plant: Mapping[str, ParameterValue]) -> ProcessPlan:
         if process.label == "plant":
             return replace(process, parameters={**process.parameters, **_PLANT, **plant})
+        if process.name == "task":
+            return replace(process, module="testudo_bench.fault_matrix.harness.faulty_task")
         if process.name != "policy" or process.namespace not in self._receivers:
             return process
         name = process.namespace
