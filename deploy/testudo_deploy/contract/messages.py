@@ -228,7 +228,7 @@ class TickRecord(Envelope):
     task_values: dict[str, Vector] = field(default_factory=dict)
     """Task signals that the policy read, by name, as in `TaskMessage` with the slots of `neighbour_names`; empty in a
     tick without a decision, without a task node, and before testudo/tick/7."""
-    task_age_s: float | None = None  # upper bound; None without a message of the task node
+    task_age_s: float = 0.0  # upper bound; 0 without a message of the task node
     task_epoch: str = ""  # of that message
     task_sequence: int = -1
     task_contract: str = ""

@@ -19,7 +19,7 @@ def task_arrays(signals: Sequence[Signal], values: Mapping[str, Vector], slots: 
     if set(values) != set(names):
         wrong = sorted(set(values) ^ set(names))
         raise EnvelopeError(f"task: found {'unknown' if wrong[0] in values else 'no'} signal {wrong[0]}")
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for signal in signals:
         shape = tuple(slots if axis == NEIGHBOURS else int(axis) for axis in signal.shape)
         numbers = np.array(values[signal.name], float)

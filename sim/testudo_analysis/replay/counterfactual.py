@@ -76,17 +76,18 @@ def counterfactual_variants(
 ) -> list[CounterfactualVariant]:
     """Return the variants: with the policy of the run or another, or with the recorded commands.
 
-    ``commands`` uses the recorded commands even if there is a policy; ``shield`` is for variants with and without the
-    shield, else only without.
+    ``commands`` uses the recorded commands even if there is a policy; a run whose task is more than goals has none that
+    can be simulated, so its commands are used. ``shield`` is for variants with and without the shield, else only
+    without.
 
     Raises:
         TestudoError: the policy file is invalid.
     """
-    artefact, name = None, "commands"
+    artefact, name, run = None, "commands", recording.run
     if not commands and policy is not None:
         artefact, name = PolicyArtefact.load(policy), policy.name
-    elif not commands and recording.run is not None and recording.contract is not None:
-        artefact, name = PolicyArtefact.load(recording.run.policy_path), "policy"
+    elif not commands and run is not None and recording.contract is not None and run.fleet.task is None:
+        artefact, name = PolicyArtefact.load(run.policy_path), "policy"
     made = [CounterfactualVariant(f"{name}, shield", artefact, shielded=True)] if shield else []
     return [*made, CounterfactualVariant(f"{name}, no shield", artefact, shielded=False)]
 

@@ -23,7 +23,8 @@ class RobotSummary:
 
     robot: str
     arrived_s: float | None
-    """Time from the first tick until the robot stays within the tolerance; None without arrival."""
+    """Time from the first tick until the robot stays within the tolerance; None without arrival. In a run whose task
+    is more than goals, until the task succeeded."""
     goal_distance_m: float  # distance to the goal at the end
     path_m: float
     ticks: int
@@ -157,6 +158,9 @@ def _robot(section: FleetSection, name: str, begin_s: float) -> RobotSummary:
     if len(distance) and (not len(outside) or outside[-1] + 1 < len(distance)):
         first = outside[-1] + 1 if len(outside) else 0
         arrived = max(0.0, float(track.stamp_s[first]) - begin_s)
+    if run.fleet.task is not None:
+        ends = [event.stamp_s for event in run.events if event.values.get("outcome") == "success"]
+        arrived = ends[0] - begin_s if ends else None
     durations = np.percentile([tick.duration_s for tick in ticks], (50, 99))
     return RobotSummary(
         name,

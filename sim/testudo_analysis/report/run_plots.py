@@ -169,8 +169,9 @@ def _draw_path(axes: Axes, section: FleetSection, name: str, colour: str, view: 
     start, goal = ((place[view[0]], place[view[1]]) for place in places)
     radius = robot.spec.body_radius_m
     axes.add_patch(Circle(start, radius, fill=False, edgecolor=colour, lw=1.3))
-    axes.add_patch(Circle(goal, section.tolerance_m, facecolor=colour, alpha=0.12, edgecolor="none"))
-    axes.plot(*goal, marker="x", color=colour, markersize=7, markeredgewidth=1.8)
+    if section.run.fleet.task is None:
+        axes.add_patch(Circle(goal, section.tolerance_m, facecolor=colour, alpha=0.12, edgecolor="none"))
+        axes.plot(*goal, marker="x", color=colour, markersize=7, markeredgewidth=1.8)
     above, offset = (start[0], start[1] + radius), {"xytext": (0, 2), "textcoords": "offset points"}
     axes.annotate(name, above, color=colour, weight="bold", ha="center", va="bottom", **offset)
     if not len(track.stamp_s):

@@ -69,7 +69,8 @@ def prepare_run(
             pose = truth if seen == "truth" and len(truth.stamp_s) else own
             measured[name] = {"pose": pose.velocity, "odometry": own.velocity}
     team = prepare(recording, robot_type, measured=measured)
-    goals = {robot.name: robot.goal_world for robot in run.fleet.robots}
+    has_goals = run.fleet.task is None  # else the task node sends what the robots drive to
+    goals = {robot.name: robot.goal_world if has_goals else None for robot in run.fleet.robots}
     robots = tuple(replace(robot, goal_world=goals[robot.name]) for robot in team.robots)
     return replace(team, robots=robots, run=run, start_s=start_of(run))
 

@@ -122,7 +122,7 @@ def test_records_before_tasks_are_read(drive):
     values = {key: value for key, value in values.items() if not key.startswith("task_")}
     data = json.dumps(values | {"schema": "testudo/tick/6"}).encode()
     record = TickRecord.decode(data, recorded=True)
-    assert (record.task_values, record.task_age_s, record.task_contract) == ({}, None, "")
+    assert (record.task_values, record.task_age_s, record.task_contract) == ({}, 0.0, "")
 
 
 def test_the_fleet_file_holds_the_task_and_no_goals(fleet):
