@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours, check_poses, check_task
-from testudo_analysis.replay.reinference_checks import TOLERANCE, Reinference, RobotCheck
-from testudo_analysis.replay.tick_replay import TickReplay
+from testudo_analysis.replay.reinference_checks import TOLERANCE, FieldErrors, Reinference, RobotCheck
+from testudo_analysis.replay.tick_replay import FIELDS, TASK_FIELDS, TickReplay
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, motion_model
@@ -50,7 +50,8 @@ def reinfer_robot(
     announced: Mapping[str, Announcements],
 ) -> RobotCheck:
     """Compare the commands of one robot; see `reinfer`."""
-    rerun, ticks = TickReplay(artefact, model), ticks_in_order(run.ticks[name])
+    errors = FieldErrors(FIELDS if run.fleet.task is None else FIELDS | TASK_FIELDS)
+    rerun, ticks = TickReplay(artefact, model, errors), ticks_in_order(run.ticks[name])
     for record in ticks:
         rerun.take(record)
     robot = run.fleet.robot(name)
@@ -82,9 +83,10 @@ ALTERABLE = (
     "neighbour_control_point_world",
     "neighbour_age_s",
     "hidden_before",
-    "task_values",
 )
-"""Inputs that `alter` can change."""
+"""Inputs that `alter` can change in every run."""
+TASK_ALTERABLE = ("task_values",)
+"""Further ones of a run whose task node sends signals."""
 
 _WINDOW_TICKS = 40  # ticks on each side of the changed one that `mutations_detected` infers again
 
@@ -112,13 +114,15 @@ def alter(
 
     The tick is the decision in the middle of the first robot that has one.
 
-    ``run`` is not changed; ``field`` is one of `ALTERABLE`, and ``amount`` is added to its first number, in its unit.
+    ``run`` is not changed; ``field`` is one of `ALTERABLE` or `TASK_ALTERABLE`, and ``amount`` is added to its first
+    number, in its unit.
 
     Raises:
         TestudoError: the field cannot be altered, or no tick has it.
     """
-    if field not in ALTERABLE:
-        raise TestudoError(f"alter: field: found {field!r}, expected one of {', '.join(ALTERABLE)}")
+    known = (*ALTERABLE, *TASK_ALTERABLE)
+    if field not in known:
+        raise TestudoError(f"alter: field: found {field!r}, expected one of {', '.join(known)}")
     for name, ticks in run.ticks.items():
         usable = [
             k
@@ -143,11 +147,11 @@ def mutations_detected(
     """
     model, announced = model_of(artefact), announcements_of(run)
     found = []
-    for field in ALTERABLE:
+    for field in (*ALTERABLE, *TASK_ALTERABLE):
         try:
             altered, name, sequence = alter(run, field, amount)
         except TestudoError:
-            continue  # a policy without memory has no hidden state
+            continue  # a policy without memory has no hidden state, a task of goals no signals
         near = [tick for tick in altered.ticks[name] if abs(tick.sequence - sequence) <= _WINDOW_TICKS]
         window = replace(altered, ticks={name: tuple(near)})
         check = reinfer_robot(window, name, artefact, model, announced)

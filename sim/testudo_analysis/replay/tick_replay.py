@@ -36,7 +36,6 @@ FIELDS = {
     "estimate": "measured pose rolled through the pending commands",
     "control point": "stopping point of the recorded estimate",
     "neighbours": "a recorded announcement of the peer",
-    "task": "a recorded message of the task node: values and age",
     "schedule": "decision period: 0 as expected, 1 otherwise",
     "memory": "hidden state after the previous tick",
     "nominal": "policy on the recorded inputs, held between decisions; velocity, yaw rate and way-point",
@@ -46,6 +45,8 @@ FIELDS = {
     "sent": "actuator command of that shield and yaw rate within its limits; zero when braked",
 }
 """Compared quantities, and their references."""
+TASK_FIELDS = {"task": "a recorded message of the task node: values and age"}
+"""Further ones of a run whose task node sends signals."""
 
 AFTER_A_LOSS = "held command after a lost tick"
 _BRAKED_BY_SHIELD = "shield_braked"
