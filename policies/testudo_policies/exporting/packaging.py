@@ -163,9 +163,12 @@ def held_out_episodes(components: TrainingComponents, seed: int) -> HeldOutEpiso
     scene = environment.scene(worlds)
     place = scene.robots.position_world
     goals = environment.scenario.signals(worlds.task, scene).get("goal_world", place)
-    crossing = crossing_paths(environment, worlds)
     return HeldOutEpisodes(
-        *map(np.asarray, (place, scene.robots.yaw, goals)), jax.tree.map(np.asarray, worlds.task), np.asarray(crossing)
+        np.asarray(place),
+        np.asarray(scene.robots.yaw),
+        np.asarray(goals),
+        jax.tree.map(np.asarray, worlds.task),
+        np.asarray(crossing_paths(environment, worlds)),
     )
 
 
