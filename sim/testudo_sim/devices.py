@@ -14,6 +14,7 @@ import jax
 
 from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState
 from testudo_deploy.shield.deadlock_resolution import DeadlockState, ResolvedVelocity
+from testudo_deploy.shield.passage_order import PassageState
 from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace
 from testudo_deploy.shield.right_of_way import RightOfWay
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult
@@ -99,5 +100,6 @@ for _type in (
     ShieldResult,
     StoppingPoint,
     RightOfWay,
+    PassageState,
 ):
     jax.tree_util.register_dataclass(_type)

@@ -8,13 +8,16 @@ import numpy as np
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.deadlock_resolution import DeadlockState, initial_deadlock_state, resolve_deadlock
 from testudo_deploy.shield.geometry import turned_right
+from testudo_deploy.shield.passage_order import PassageState
+from testudo_deploy.shield.passages import passages
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.right_of_way import RightOfWay
 from testudo_deploy.shield.velocity_projection import PeerTable
 
 Memory = tuple[float, ...]
-_WAY = len(fields(RightOfWay))
-_PLAIN = len(fields(DeadlockState)) - 1
+_WAY, _PASSAGE = len(fields(RightOfWay)), len(fields(PassageState))
+_PLAIN = len(fields(DeadlockState)) - 2
+_STATE = _PLAIN + _WAY + _PASSAGE
 
 
 class DeadlockResolver:
@@ -22,17 +25,18 @@ class DeadlockResolver:
 
     def __init__(self, parameters: ProjectionParameters, arena: Arena | None, period_s: float, dimension: int) -> None:
         self._parameters, self._arena, self._period_s, self._dimension = parameters, arena, period_s, dimension
+        self._passages = passages(arena, parameters.separation_m, parameters.wall_m)
         self.reset()
 
     @property
     def memory(self) -> Memory:
         """Return the memory after the newest tick.
 
-        Progress, free share, turn [rad], blocked time [s], the state of the right of way, and the velocity (D,) [m/s]
-        that the rule gave to the shield.
+        Progress, free share, turn [rad], blocked time [s], the states of the right of way and of the order in
+        passages, and the velocity (D,) [m/s] that the rule gave to the shield.
         """
-        *plain, way = astuple(self._state)
-        return tuple(float(value) for value in (*plain, *way, *self._resolved))
+        *plain, way, passage = astuple(self._state)
+        return tuple(float(value) for value in (*plain, *way, *passage, *self._resolved))
 
     def reset(self) -> None:
         """Begin anew, as after a brake."""
@@ -41,9 +45,10 @@ class DeadlockResolver:
 
     def restore(self, memory: Memory, moved_world: Memory) -> None:
         """Continue from the memory of a recorded tick, and the velocity (D,) [m/s] that its shield allowed."""
-        values = [np.array(value) for value in memory[: _PLAIN + _WAY]]
+        values = [np.array(value) for value in memory[:_STATE]]
         progress, free, turn_rad, stuck_s = values[:_PLAIN]
-        self._state = DeadlockState(progress, free, turn_rad, stuck_s, RightOfWay(*values[_PLAIN:]))
+        way, passage = RightOfWay(*values[_PLAIN : _PLAIN + _WAY]), PassageState(*values[_PLAIN + _WAY :])
+        self._state = DeadlockState(progress, free, turn_rad, stuck_s, way, passage)
         self._moved = np.array(moved_world, float)
 
     def resolved(
@@ -56,6 +61,7 @@ class DeadlockResolver:
         found, self._state = resolve_deadlock(
             self._parameters,
             self._arena,
+            self._passages,
             self._state,
             control_point_world,
             table,
@@ -77,12 +83,12 @@ class DeadlockResolver:
 
 
 def is_former(memory: Memory) -> bool:
-    """Return whether a memory is of testudo/tick/5 or before: of a rule that only turned, without right of way."""
-    return len(memory) == _PLAIN
+    """Return whether a memory is of a former rule: one that only turned, or one without an order in passages."""
+    return len(memory) < _STATE + 2
 
 
 def resolved_by(memory: Memory, nominal_world: np.ndarray) -> np.ndarray:
     """Return the velocity (D,) [m/s] that the rule of a recorded tick gave to the shield."""
-    if is_former(memory):
+    if len(memory) == _PLAIN:
         return turned_right(nominal_world, np.array(memory[2]))
-    return np.array(memory[_PLAIN + _WAY :])
+    return np.array(memory[-nominal_world.shape[0] :])

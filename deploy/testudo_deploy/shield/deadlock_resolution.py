@@ -11,6 +11,14 @@ from dataclasses import dataclass, replace
 
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.geometry import dot, turned_right, z_scaled
+from testudo_deploy.shield.passage_driving import passage_velocity, without_those_that_wait
+from testudo_deploy.shield.passage_order import (
+    PassageState,
+    initial_passage_state,
+    nearest_passage,
+    passage_order,
+)
+from testudo_deploy.shield.passages import Passage
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.right_of_way import (
     WANTS_SHARE,
@@ -20,7 +28,7 @@ from testudo_deploy.shield.right_of_way import (
     initial_right_of_way,
 )
 from testudo_deploy.shield.velocity_projection import RECENT_S, PeerTable, extrapolated
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion.motion_state import TINY, length
 
 BLOCKED_SHARE = 0.3  # below this share of the wanted speed a robot counts as blocked
@@ -41,11 +49,14 @@ class DeadlockState:
     turn_rad: Array  # angle by which it turns its nominal velocity to the right
     stuck_s: Array  # time for which it has been blocked although its nominal velocity is not zero
     way: RightOfWay
+    passage: PassageState
 
 
 def initial_deadlock_state(like: Array) -> DeadlockState:
     """Return the state of robots that are not blocked, in the shape (...) of ``like``."""
-    return DeadlockState(1 + 0 * like, 1 + 0 * like, 0 * like, 0 * like, initial_right_of_way(like))
+    return DeadlockState(
+        1 + 0 * like, 1 + 0 * like, 0 * like, 0 * like, initial_right_of_way(like), initial_passage_state(like)
+    )
 
 
 def is_deadlocked(memory: DeadlockState) -> Array:
@@ -68,6 +79,7 @@ class ResolvedVelocity:
 def resolve_deadlock(
     shield: ProjectionParameters,
     arena: Arena | None,
+    passages: tuple[Passage, ...],
     memory: DeadlockState,
     control_point_world: Array,
     neighbours: PeerTable,
@@ -93,6 +105,13 @@ def resolve_deadlock(
         first,
         heard if neighbours.untrusted is None else heard & ~neighbours.untrusted,
     )
+    order, in_passage = None, memory.passage
+    if passages:
+        frame, near = nearest_passage(passages, control_point_world, shield.separation_m)
+        if not known_false(near):
+            known = (control_point_world, traffic, nominal_world, shield.peer_speed_m_s, period_s)
+            order, in_passage = passage_order(frame, memory.passage, *known)
+            traffic = without_those_that_wait(traffic, order)
     wanted, replaced, way = give_way(
         shield,
         arena,
@@ -103,9 +122,22 @@ def resolve_deadlock(
         memory.progress < BLOCKED_SHARE,
         period_s,
     )
+    announced = xp.where(replaced, wanted, nominal_world)
+    if order is not None and not known_false(order.takes_part):
+        inside, takes_part = (
+            passage_velocity(shield, arena, order, control_point_world, traffic, nominal_world),
+            order.takes_part,
+        )
+        wanted = xp.where(takes_part, inside.velocity_world, wanted)
+        announced = xp.where(takes_part, inside.announced_world, announced)
+        replaced = xp.where(takes_part, inside.is_final, replaced)
+        begin = initial_right_of_way(way.blocked_s)
+        way = RightOfWay(
+            *(xp.where(takes_part, new, old) for new, old in zip(vars(begin).values(), vars(way).values(), strict=True))
+        )
     turned, after = _turned(shield, memory, offset, wanted, moved_world, period_s)
-    found = ResolvedVelocity(xp.where(replaced, wanted, turned), xp.where(replaced, wanted, nominal_world))
-    return found, replace(after, way=way)
+    found = ResolvedVelocity(xp.where(replaced, wanted, turned), announced)
+    return found, replace(after, way=way, passage=in_passage)
 
 
 def _turned(
@@ -134,7 +166,7 @@ def _turned(
     change = xp.where(progress < BLOCKED_SHARE, step, xp.where(free > FREE_SHARE, 0 * free - step, 0.0))
     turn = xp.where(wants, xp.clip(memory.turn_rad + change, 0.0, LARGEST_TURN_RAD), 0.0)
     stuck_s = xp.where(wants & (progress < BLOCKED_SHARE), memory.stuck_s + period_s, 0.0)
-    return turned_right(nominal_world, turn), DeadlockState(progress, free, turn, stuck_s, memory.way)
+    return turned_right(nominal_world, turn), DeadlockState(progress, free, turn, stuck_s, memory.way, memory.passage)
 
 
 def _free_share(shield: ProjectionParameters, offset: Array, velocity: Array) -> Array:

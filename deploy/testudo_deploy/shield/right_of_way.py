@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from testudo_deploy.shield.arena import Arena, clearance
+from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.geometry import dot, turned_right
+from testudo_deploy.shield.passages import beyond_walls
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion.motion_state import TINY, length
@@ -25,8 +26,9 @@ DETOURS_AFTER_S = 0.4  # one that need not give way tries other directions
 _GIVES_WAY_FOR_S = 0.4  # time for which a robot gives way after it no longer has to
 _DIRECTIONS = 16
 _STEEPEST_RAD = math.radians(50)  # largest turn to the right of robots that meet
-_PARKED_SHARE = 0.25  # a robot that wants less than this share of its speed stands where it wants to be
+PARKED_SHARE = 0.25  # a robot that wants less than this share of its speed stands where it wants to be
 _HELD_SHARE = 0.3  # a peer that moves at less than this share of what it wants is held up
+SLOW_SHARE = 0.7  # share of its speed at which a robot gives way
 WANTS_SHARE = 0.05  # below this share of its speed a robot wants nothing
 _AGAINST, _HEAD_ON = -0.2, -0.7  # cosines below which two wanted directions are against each other, and head-on
 # lengths in separations of two control points
@@ -68,7 +70,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class _Lanes:
+class Lanes:
     """The lanes of the peers, from where they are into the direction that they want; slots (K, ...)."""
 
     ahead: Array  # (D, K, ...): unit vector
@@ -96,9 +98,9 @@ def give_way(
     xp = array_namespace(nominal_world)
     unit, speed = shield.separation_m, length(nominal_world)
     zero, ahead = 0 * speed, nominal_world / (speed + TINY)
-    lanes = _lanes(shield, traffic)
+    lanes = lanes_of(shield, traffic)
     cosine = dot(ahead[:, None, ...], lanes.ahead)
-    parked = speed < _PARKED_SHARE * shield.peer_speed_m_s
+    parked = speed < PARKED_SHARE * shield.peer_speed_m_s
     holds_up = lanes.wants & lanes.held & lanes.is_inside & (lanes.distance_m < _HELD_UP * unit)
     comes = lanes.wants & ~traffic.first & lanes.is_inside & (lanes.distance_m < _NEAR * unit) & (cosine < _AGAINST)
     blocked = xp.where(parked, xp.any(holds_up, axis=0), stalls)
@@ -121,18 +123,19 @@ def give_way(
         return wanted, replaces, after
     kept_free = replace(lanes, wants=(passing | against) & gives[None, ...])
     eager = xp.where(gives, _YIELDING + zero, _EAGER + zero)
-    best = _best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager)
-    return xp.where(replaces, 0.7 * shield.peer_speed_m_s * best, wanted), replaces, after
+    best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager)
+    return xp.where(replaces, SLOW_SHARE * shield.peer_speed_m_s * best, wanted), replaces, after
 
 
-def _lanes(shield: ProjectionParameters, traffic: Traffic) -> _Lanes:
+def lanes_of(shield: ProjectionParameters, traffic: Traffic) -> Lanes:
+    """Return the lanes of all peers."""
     xp = array_namespace(traffic.offset_world)
     wanted = length(traffic.wanted_world)
     ahead, distance = traffic.wanted_world / (wanted + TINY), length(traffic.offset_world)
     towards = -dot(traffic.offset_world, ahead)
     beside = xp.sqrt(xp.maximum(distance**2 - towards**2, 0 * distance))
     fastest = xp.minimum(wanted, shield.peer_speed_m_s + 0 * wanted)
-    return _Lanes(
+    return Lanes(
         ahead,
         (wanted > WANTS_SHARE * shield.peer_speed_m_s) & traffic.present,
         length(traffic.moving_world) < _HELD_SHARE * fastest,
@@ -142,7 +145,7 @@ def _lanes(shield: ProjectionParameters, traffic: Traffic) -> _Lanes:
     )
 
 
-def _keeps_right(unit: float, traffic: Traffic, lanes: _Lanes, ahead: Array, cosine: Array) -> Array:
+def _keeps_right(unit: float, traffic: Traffic, lanes: Lanes, ahead: Array, cosine: Array) -> Array:
     """Return by how much [rad] a robot turns to the right, so that those who come its way pass on its left."""
     xp = array_namespace(ahead)
     if lanes.wants.shape[0] == 0:
@@ -158,12 +161,12 @@ def _keeps_right(unit: float, traffic: Traffic, lanes: _Lanes, ahead: Array, cos
     return xp.minimum(angle, _STEEPEST_RAD + 0 * angle)
 
 
-def _best_direction(
+def best_direction(
     shield: ProjectionParameters,
     arena: Arena | None,
     point_world: Array,
     traffic: Traffic,
-    lanes: _Lanes,
+    lanes: Lanes,
     ahead: Array,
     eager: Array,
 ) -> Array:
@@ -187,7 +190,7 @@ def _best_direction(
     close = xp.where(traffic.present[None, ...], xp.maximum(_ROOM * unit - distance, 0 * distance), 0 * distance)
     cost = cost + xp.sum(in_lanes + _PEER_COST * close, axis=1) / unit
     if arena is not None:
-        cost = cost + _WALL_COST / unit * _beyond_walls(shield, arena, point_world[:, None, ...] + step)
+        cost = cost + _WALL_COST / unit * beyond_walls(shield.wall_m, arena, point_world[:, None, ...] + step)
     best = xp.argmin(cost, axis=0)[None, ...]
     chosen = xp.reshape(xp.arange(compass.shape[1]), (-1,) + (1,) * (point_world.ndim - 1)) == best
     return xp.stack([xp.sum(xp.where(chosen, compass[d, ...], 0 * cost), axis=0) for d in range(size)])
@@ -208,7 +211,7 @@ def _is_narrow(shield: ProjectionParameters, arena: Arena | None, point_world: A
         offset = xp.asarray(unit * places, dtype=point_world.dtype)
         offset = xp.reshape(offset, (*offset.shape, *(1,) * (point_world.ndim - 1)))
         point = xp.reshape(point_world, (point_world.shape[0], *(1,) * (places.ndim - 1), *point_world.shape[1:]))
-        return _beyond_walls(shield, arena, point + offset) <= 0.1 * unit
+        return beyond_walls(shield.wall_m, arena, point + offset) <= 0.1 * unit
 
     centres, sides = _places(point_world.shape[0])
     free = is_free(sides)  # (C, axis, side, ...)
@@ -232,16 +235,6 @@ def _places(size: int) -> tuple[np.ndarray, np.ndarray]:
     centres = np.concatenate([np.zeros((size, 1)), *(reach * around for reach in _LOOKS)], axis=1)
     beside = _BESIDE * np.stack([towards(4, math.pi / 4), -towards(4, math.pi / 4)], axis=-1)
     return centres, centres[:, :, None, None] + beside[:, None]
-
-
-def _beyond_walls(shield: ProjectionParameters, arena: Arena, place_world: Array) -> Array:
-    """Return by how much [m] places (D, ...) are too near to walls and obstacles."""
-    xp = array_namespace(place_world)
-    low, high = (xp.reshape(side, (-1,) + (1,) * (place_world.ndim - 1)) for side in arena.corners(place_world))
-    room = xp.min(xp.minimum(place_world - low, high - place_world), axis=0)
-    for obstacle in arena.obstacles:
-        room = xp.minimum(room, clearance(obstacle, place_world)[0])
-    return xp.maximum(shield.wall_m - room, 0 * room)
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from testudo_deploy.shield.deadlock_resolution import (
     initial_deadlock_state,
     resolve_deadlock,
 )
+from testudo_deploy.shield.passages import passages
 from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs, reserved_at_rest
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
@@ -213,7 +214,8 @@ def _nominal(
     place, table, period_s = stop.position_world, state.table, team.model.spec.control_period_s
     first, before = lower_priority(nominal_world.shape[1], table.age_s), state.deadlock
     known = (before, place, table, first, nominal_world, state.moved_world, period_s)
-    found, deadlock = resolve_deadlock(team.shield, team.arena, *known)
+    narrow = passages(team.arena, team.shield.separation_m, team.shield.wall_m)
+    found, deadlock = resolve_deadlock(team.shield, team.arena, narrow, *known)
     place = team.physics.scene(state.physics).robots.position_world
     offset = place[:, :-1] - place[:, -1:]
     distance = length(offset)

@@ -19,6 +19,8 @@ from testudo_deploy.shield.deadlock_resolution import (
     is_deadlocked,
     resolve_deadlock,
 )
+from testudo_deploy.shield.passage_order import PassageState, initial_passage_state
+from testudo_deploy.shield.passages import Passage
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.right_of_way import RightOfWay, initial_right_of_way
 from testudo_deploy.shield.velocity_projection import PeerTable
@@ -40,10 +42,10 @@ def turned(vector):
     return -np.arctan2(vector[1], vector[0])
 
 
-def resolved(memory, place, table, wish, moved, arena=None):
+def resolved(memory, place, table, wish, moved, arena=None, passages=()):
     """Return the velocity for the shield and the memory of one tick; every peer has a lower priority."""
     first = table.valid | True
-    found, memory = resolve_deadlock(SHIELD, arena, memory, place, table, first, wish, moved, PERIOD_S)
+    found, memory = resolve_deadlock(SHIELD, arena, passages, memory, place, table, first, wish, moved, PERIOD_S)
     return found.velocity_world, memory
 
 
@@ -85,7 +87,12 @@ def test_it_turns_back_when_its_way_is_free():
 def test_it_keeps_its_turn_while_the_way_is_not_free():
     """It gets on, beside the one in its way: to turn back would end before it again."""
     memory = DeadlockState(
-        np.array(1.0), np.array(0.5), np.array(0.6), np.array(0.0), initial_right_of_way(np.array(0.0))
+        np.array(1.0),
+        np.array(0.5),
+        np.array(0.6),
+        np.array(0.0),
+        initial_right_of_way(np.array(0.0)),
+        initial_passage_state(np.array(0.0)),
     )
     # so far away that the rows leave 0.45 of the wish, turned back a little
     towards = np.linalg.norm(WISH) * np.cos(0.6 - np.radians(20))
@@ -118,7 +125,7 @@ def test_who_keeps_to_its_right_announces_where_it_wants_to_go():
     peer = near(3 * SHIELD.separation_m)
     peer = replace(peer, wanted_world=-WISH[:, None])
     memory = initial_deadlock_state(np.array(0.0))
-    found, _ = resolve_deadlock(SHIELD, None, memory, np.zeros(2), peer, peer.valid, WISH, WISH, PERIOD_S)
+    found, _ = resolve_deadlock(SHIELD, None, (), memory, np.zeros(2), peer, peer.valid, WISH, WISH, PERIOD_S)
     assert turned(found.velocity_world) > 0.1
     assert found.wanted_world == pytest.approx(WISH)
 
@@ -135,6 +142,7 @@ def test_the_wish_keeps_its_length_and_height(seed, size):
         rng.uniform(0, LARGEST_TURN_RAD, count),
         rng.uniform(0, 9, count),
         initial_right_of_way(np.zeros(count)),
+        initial_passage_state(np.zeros(count)),
     )
     wish, moved = rng.uniform(-0.3, 0.3, (2, size, count))
     table = PeerTable(
@@ -166,16 +174,20 @@ def test_all_libraries_agree(asarray):
     ]
     wants = rng.uniform(-0.3, 0.3, (2, slots, count))
     way = [rng.uniform(0, 1, count), rng.uniform(-0.3, 0.3, count).clip(0), rng.integers(0, 2, count) * 1.0]
+    passed = [rng.uniform(-0.5, 0.5, count), rng.uniform(0, 20, count)]
+    passages = tuple(Passage((x, 0.0), (1.0, 0.0), 0.3, 0.1) for x in (-0.5, 0.5))
     door = Arena((-1.0, -1.0), (1.0, 1.0), (Block((0.0, 0.6), (0.05, 0.4), 0.0), Block((0.0, -0.6), (0.05, 0.4), 0.0)))
 
     def run(convert):
-        state = DeadlockState(*map(convert, memory), RightOfWay(*map(convert, way)))
+        state = DeadlockState(
+            *map(convert, memory), RightOfWay(*map(convert, way)), PassageState(*map(convert, passed))
+        )
         peers = PeerTable(*map(convert, table), wanted_world=convert(wants))
-        return resolved(state, convert(place), peers, convert(wish), convert(moved), door)
+        return resolved(state, convert(place), peers, convert(wish), convert(moved), door, passages)
 
     (expected, after), (found, again) = run(np.asarray), run(asarray)
     assert np.asarray(found) == pytest.approx(expected, abs=1e-5)
-    for name, value in (*vars(after).items(), *vars(after.way).items()):
-        if name != "way":
-            known = getattr(again.way if hasattr(again.way, name) else again, name)
-            assert np.asarray(known) == pytest.approx(value, abs=1e-5)
+    for expected, known in ((after, again), (after.way, again.way), (after.passage, again.passage)):
+        for name, value in vars(expected).items():
+            if name not in ("way", "passage"):
+                assert np.asarray(getattr(known, name)) == pytest.approx(value, abs=1e-5)

@@ -146,7 +146,8 @@ def next_place(stage: CompiledStage, goal_world: jax.Array, position_world: jax.
     side = jnp.sign(goal_world[0])
     beyond = JAMB_M + stage.wall_m + 0.05
     inside = door_half_m(stage.apart_m, stage.wall_m) - stage.wall_m
-    before = side * x < beyond
+    # beside the door, on the side of its goal, the robot has passed it
+    before = (side * x < beyond) & ((jnp.abs(y) < inside) | (side * x < 0))
     at_door = (jnp.abs(y) < 0.8 * inside) | (jnp.abs(x) < beyond - 0.1)
     along = jnp.where(at_door, side * (beyond + 0.1), -side * beyond)
     return jnp.where(before, jnp.stack([along, 0 * y, *goal_world[2:]]), goal_world), before

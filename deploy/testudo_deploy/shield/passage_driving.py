@@ -1,0 +1,61 @@
+"""What a robot wants in a narrow passage: to follow it, to wait beside the way out of others, or to back out."""
+
+from dataclasses import dataclass, replace
+
+from testudo_deploy.shield.arena import Arena
+from testudo_deploy.shield.passage_order import PassageOrder
+from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.right_of_way import SLOW_SHARE, Traffic, best_direction, lanes_of
+from testudo_hardware.arrays import Array, array_namespace, known_false
+
+
+@dataclass(frozen=True)
+class PassageVelocity:
+    """What a robot (...) that takes part in the order of a passage wants; (D, ...) [m/s]."""
+
+    velocity_world: Array
+    is_final: Array  # (...) bool: it is not turned
+    announced_world: Array  # the way through, whether it drives or waits
+
+
+def without_those_that_wait(traffic: Traffic, order: PassageOrder) -> Traffic:
+    """Return the traffic in which peers that must wait want nothing, so that nobody gives way to them."""
+    xp = array_namespace(traffic.wanted_world)
+    kept = xp.where(order.peer_waits[None, ...], xp.zeros_like(traffic.wanted_world), traffic.wanted_world)
+    return replace(traffic, wanted_world=kept)
+
+
+def passage_velocity(
+    shield: ProjectionParameters,
+    arena: Arena | None,
+    order: PassageOrder,
+    point_world: Array,
+    traffic: Traffic,
+    nominal_world: Array,
+) -> PassageVelocity:
+    """Return what robots want that take part in the order; ``traffic`` is `without_those_that_wait`."""
+    xp = array_namespace(nominal_world)
+    top = shield.peer_speed_m_s
+    way = top * order.through_world
+    drives = order.speed_share * xp.where(order.follows, way, nominal_world)
+    if not known_false(order.waits):
+        drives = xp.where(order.waits, SLOW_SHARE * top * _aside(shield, arena, order, point_world, traffic), drives)
+    velocity = xp.where(order.backs_out, SLOW_SHARE * top * order.out_world, drives)
+    return PassageVelocity(velocity, order.follows | order.waits, way)
+
+
+def _aside(
+    shield: ProjectionParameters, arena: Arena | None, order: PassageOrder, point_world: Array, traffic: Traffic
+) -> Array:
+    """Return the unit vector (D, ...), or zero, out of the lanes of others and of the way out of the passage."""
+    xp = array_namespace(point_world)
+    ahead = shield.peer_speed_m_s * order.comes_ahead_world[:, None, ...] + 0 * order.comes_from_world
+    nobody = order.comes & ~order.comes
+    offset = xp.concat([traffic.offset_world, order.comes_from_world], axis=1)
+    still = xp.concat([traffic.moving_world, 0 * ahead], axis=1)
+    wanted = xp.concat([traffic.wanted_world, ahead], axis=1)
+    first = xp.concat([traffic.first, nobody])
+    lanes = lanes_of(shield, Traffic(offset, still, wanted, first, xp.concat([traffic.present, order.comes])))
+    bodies = Traffic(offset, still, wanted, first, xp.concat([traffic.present, nobody]))
+    aimless = 0 * order.speed_share  # it only leaves the lanes
+    return best_direction(shield, arena, point_world, bodies, lanes, order.through_world, aimless)

@@ -1,0 +1,270 @@
+"""Order in narrow passages: one direction at a time has the way, and who has it not waits beside the way out.
+
+Every robot computes the direction from the map, and from the announced places and wanted velocities of all: the same
+facts for all, without a station. Those of the direction that has the way queue by their distance. One inside without
+the way backs out. A robot that wants through announces the velocity that leads there, so that others can tell.
+"""
+
+from dataclasses import dataclass
+
+from testudo_deploy.shield.passages import Passage
+from testudo_deploy.shield.right_of_way import PARKED_SHARE, Traffic
+from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.motion.motion_state import TINY, length
+
+# lengths in separations of two control points
+_REACH = 5.0  # how far from the middle of a passage robots come under its order
+_MOUTH = 0.15  # the mouth is this far outside of the narrow places
+_AIMS_INSIDE = 0.7  # nearer to the mouth a robot aims at the middle of the passage
+_FOLLOWS = 1.2  # nearer to the mouth it follows the passage, whatever its policy wants in detail
+_MISS = 0.5  # a wanted direction that passes the mouth at this distance leads through the passage
+_TIE = 0.3  # of two that differ by less in their way, the one along the axis is first
+_EXIT = 0.8  # so far outside of the mouth a robot that comes out still uses the passage
+_STANDS, _RUNS = 0.5, 1.0  # by how much a robot is farther from the mouth than the one before it, to stand and to run
+_LANE, _LANE_AHEAD = 1.1, 3.0  # half the width, and the length, of the lane of one that is before it in the queue
+_BESIDE = 0.3  # a robot this far beside the narrow places is still inside
+_INWARD, _OUTWARD = 0.25, 0.3  # cosines to the axis of a wanted direction into the passage, and out of it
+_KEEPS_S = 0.5  # a robot wants through for so long after its nominal velocity led there
+_PATIENCE_S = (
+    15.0  # who has waited for longer takes the way when nobody comes against it: a head of a queue may be stuck
+)
+_FAR_M = 1e3
+
+
+@dataclass(frozen=True)
+class PassageState:
+    """State of the rule; batch (...)."""
+
+    through_s: Array  # time for which the robot still wants through; negative against the axis
+    waited_s: Array  # time for which its direction has not had the way
+
+
+def initial_passage_state(like: Array) -> PassageState:
+    """Return the state of robots that want through no passage, in the shape (...) of ``like``."""
+    return PassageState(0 * like, 0 * like)
+
+
+@dataclass(frozen=True)
+class PassageOrder:
+    """What the order asks of a robot (...); peers in slots (K, ...)."""
+
+    takes_part: Array  # bool: it wants through
+    waits: Array  # bool: it is outside, and must let others pass or go before it
+    backs_out: Array  # bool: it is inside and has not the way
+    follows: Array  # bool: it is so near that it follows the passage
+    through_world: Array  # (D, ...): unit vector of the way through
+    out_world: Array  # (D, ...): unit vector of the way back
+    speed_share: Array  # share of its speed that the queue leaves
+    peer_waits: Array  # (K, ...) bool: what the peer wants has to wait
+    comes: Array  # (K, ...) bool: the peer comes out, or may, on the robot's side
+    comes_from_world: Array  # (D, K, ...) [m]: from the robot to the place where it comes out
+    comes_ahead_world: Array  # (D, ...): unit vector
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A passage; batch (...). The first coordinate is along its axis, the second across."""
+
+    x: Array
+    y: Array
+    axis_x: Array
+    axis_y: Array
+    half_length_m: Array
+    half_width_m: Array
+    unit_m: float  # separation
+
+    @property
+    def mouth_m(self) -> Array:
+        return self.half_length_m + _MOUTH * self.unit_m
+
+    def place(self, point_world: Array) -> tuple[Array, Array]:
+        return self.vector(point_world[0, ...] - self.x, point_world[1, ...] - self.y)
+
+    def vector(self, x: Array, y: Array) -> tuple[Array, Array]:
+        return x * self.axis_x + y * self.axis_y, y * self.axis_x - x * self.axis_y
+
+    def direction_world(self, along: Array, across: Array) -> Array:
+        xp = array_namespace(along)
+        x, y = along * self.axis_x - across * self.axis_y, along * self.axis_y + across * self.axis_x
+        return xp.stack([x, y]) / (xp.sqrt(x**2 + y**2) + TINY)
+
+
+@dataclass(frozen=True)
+class _Robots:
+    """Robots in the frame of a passage: the robot itself (...), or its peers (K, ...)."""
+
+    along_m: Array
+    across_m: Array
+    ahead_along: Array  # wanted direction, a unit vector
+    ahead_across: Array
+    wants: Array  # bool
+    inside: Array  # bool
+    side: Array  # 1 or -1
+    to_mouth_m: Array  # on its side
+    leads: Array  # bool: the wanted direction leads through the passage
+
+    @property
+    def towards(self) -> Array:
+        """Return the direction, 1 or -1, in which one that wants through passes."""
+        xp = array_namespace(self.side)
+        back = xp.where(self.ahead_along > 0, -xp.ones_like(self.side), xp.ones_like(self.side))
+        return -xp.where(self.inside, back, self.side)
+
+
+def passage_order(
+    frame: _Frame,
+    state: PassageState,
+    point_world: Array,
+    traffic: Traffic,
+    nominal_world: Array,
+    top_m_s: float,
+    period_s: float,
+) -> tuple[PassageOrder, PassageState]:
+    """Return the order in the passage of ``frame`` and the new state; positions are (2, ...) [m]."""
+    xp = array_namespace(nominal_world)
+    me = _seen(frame, point_world, nominal_world, top_m_s)
+    peers = _seen(frame, point_world[:, None, ...] + traffic.offset_world, traffic.wanted_world, top_m_s)
+    zero, present = 0 * me.along_m, traffic.present
+    through_s = _through_s(frame, state, me, period_s)
+    through = xp.sign(through_s)
+    peer_through = xp.where(peers.leads & present, peers.towards, 0 * peers.side)
+    way, against = _way(frame, me, through, peers, peer_through, present)
+    takes_part = through != 0
+    waited_s = xp.where(takes_part & (way != through), state.waited_s + period_s, zero)
+    has_way = (way == through) | ((waited_s > _PATIENCE_S) & ~against)
+    unclear = xp.any(present & peers.inside & (peer_through == 0), axis=0)
+    alike = present & ~peers.inside & (peer_through == through) & (peers.side == me.side)
+    before = alike & (peers.to_mouth_m < me.to_mouth_m)
+    hinders = xp.any(before & _is_in_lane(frame, me, peers), axis=0)
+    waits = takes_part & ~me.inside & (~has_way | unclear | hinders)
+    ahead_m = xp.where(before, me.to_mouth_m - peers.to_mouth_m, _FAR_M)
+    gap = (xp.min(ahead_m, axis=0) if ahead_m.shape[0] else zero + _FAR_M) / frame.unit_m
+    share = xp.clip((gap - _STANDS) / (_RUNS - _STANDS), 0.0, 1.0)
+    against_way = present & ~peers.inside & (peer_through != 0) & (peer_through != way)
+    side_mouth = me.side * frame.mouth_m
+    from_along = xp.where(peers.inside, peers.along_m, side_mouth) - me.along_m
+    axis = xp.stack([frame.axis_x, frame.axis_y])
+    across = xp.stack([-frame.axis_y, frame.axis_x])
+    order = PassageOrder(
+        takes_part,
+        waits,
+        takes_part & me.inside & ~has_way,
+        me.inside | (me.to_mouth_m < _FOLLOWS * frame.unit_m),
+        _way_through(frame, me, through),
+        frame.direction_world(-through, -me.across_m / frame.unit_m),
+        xp.where(me.inside, 1.0, share),
+        against_way | (alike & ~before & waits),
+        present & (peers.inside | ((peer_through == way) & (way == me.side))),
+        axis[:, None, ...] * from_along - across[:, None, ...] * me.across_m,
+        me.side * axis,
+    )
+    return order, PassageState(through_s, waited_s)
+
+
+def nearest_passage(passages: tuple[Passage, ...], point_world: Array, unit_m: float) -> tuple[_Frame, Array]:
+    """Return the passage that is nearest to points (2, ...) [m], and whether its order reaches them (...)."""
+    xp = array_namespace(point_world)
+    zero = 0 * point_world[0, ...]
+    found, nearest = None, zero + _FAR_M
+    for passage in passages:
+        x, y = passage.centre_world
+        distance = length(point_world[:2, ...] - xp.stack([zero + x, zero + y]))
+        values = (*passage.centre_world, *passage.axis_world, passage.half_length_m, passage.half_width_m)
+        values = tuple(zero + value for value in values)
+        if found is None:
+            found, nearest = values, distance
+        else:
+            found = tuple(xp.where(distance < nearest, new, old) for new, old in zip(values, found, strict=True))
+            nearest = xp.minimum(nearest, distance)
+    return _Frame(*found, unit_m), nearest < _REACH * unit_m
+
+
+def _seen(frame: _Frame, point_world: Array, wanted_world: Array, top_m_s: float) -> _Robots:
+    xp = array_namespace(point_world)
+    along, across = frame.place(point_world)
+    speed = length(wanted_world)
+    ahead_along, ahead_across = frame.vector(*(wanted_world[d, ...] / (speed + TINY) for d in (0, 1)))
+    side = xp.where(along < 0, -xp.ones_like(along), xp.ones_like(along))
+    inside = (xp.abs(along) < frame.half_length_m) & (xp.abs(across) < frame.half_width_m + _BESIDE * frame.unit_m)
+    to_along = side * frame.mouth_m - along
+    to_mouth = xp.sqrt(to_along**2 + across**2)
+    wants = speed > PARKED_SHARE * top_m_s
+    misses = xp.abs(to_along * ahead_across + across * ahead_along)
+    aims = (to_along * ahead_along - across * ahead_across > 0) & (misses < _MISS * frame.unit_m)
+    aims = aims & (xp.abs(along) > frame.half_length_m)
+    aims = xp.where(to_mouth < _AIMS_INSIDE * frame.unit_m, -side * ahead_along > _INWARD, aims)
+    near = along**2 + across**2 < (_REACH * frame.unit_m) ** 2
+    leads = xp.where(inside, xp.abs(ahead_along) > _INWARD, aims) & wants & near
+    return _Robots(along, across, ahead_along, ahead_across, wants, inside, side, to_mouth, leads)
+
+
+def _through_s(frame: _Frame, state: PassageState, me: _Robots, period_s: float) -> Array:
+    """Return how long [s] the robot still wants through, with the sign of its direction.
+
+    Near the mouth it keeps to it until it has passed, or its nominal velocity points away: what a policy wants in
+    detail changes there.
+    """
+    xp = array_namespace(me.along_m)
+    zero = 0 * me.along_m
+    direction = xp.sign(state.through_s)
+    passed = (direction != 0) & (direction * me.along_m > frame.half_length_m)
+    stays = (me.inside | (me.to_mouth_m < _FOLLOWS * frame.unit_m)) & me.wants
+    stays = stays & (-direction * me.ahead_along < _OUTWARD)
+    rest_s = xp.maximum(xp.abs(state.through_s) - xp.where(stays, zero, zero + period_s), zero)
+    return xp.where(passed, zero, xp.where(me.leads, me.towards * _KEEPS_S, direction * rest_s))
+
+
+def _way(
+    frame: _Frame, me: _Robots, through: Array, peers: _Robots, peer_through: Array, present: Array
+) -> tuple[Array, Array]:
+    """Return the direction that has the way (...), 1 or -1, and whether robots inside come against ``through``.
+
+    The direction of those inside, and of those who come out; if they differ, that of the one that is farthest on its
+    way. With nobody inside it is the direction of the one that is nearest to its mouth.
+    """
+    xp = array_namespace(through)
+
+    def users(robots: _Robots, leads: Array) -> tuple[Array, Array]:
+        reach = frame.mouth_m + _EXIT * frame.unit_m
+        out = ~robots.inside & (leads == 0) & robots.wants
+        out = out & (xp.abs(robots.along_m) < reach) & (xp.abs(robots.across_m) < _EXIT * frame.unit_m)
+        return robots.inside | out, xp.where(out, robots.side, leads)
+
+    (peers_in, peer_way), (me_in, my_way) = users(peers, peer_through), users(me, through)
+
+    def least(peer: Array, own: Array) -> Array:
+        return xp.minimum(own, xp.min(peer, axis=0)) if peer.shape[0] else own
+
+    def deepest(direction: int) -> Array:
+        peer = xp.where(present & peers_in & (peer_way == direction), -direction * peers.along_m, _FAR_M)
+        return least(peer, xp.where(me_in & (my_way == direction), -direction * me.along_m, _FAR_M))
+
+    def head(direction: int) -> Array:
+        peer = xp.where(present & ~peers_in & (peer_way == direction), peers.to_mouth_m, _FAR_M)
+        return least(peer, xp.where(~me_in & (my_way == direction), me.to_mouth_m, _FAR_M))
+
+    tie = _TIE * frame.unit_m
+    in_plus, in_minus = deepest(1), deepest(-1)
+    nobody = (in_plus == _FAR_M) & (in_minus == _FAR_M)
+    plus = xp.where(nobody, head(1) < head(-1) + tie, in_plus < in_minus + tie)
+    against = xp.where(through > 0, in_minus < _FAR_M, in_plus < _FAR_M)
+    return xp.where(plus, xp.ones_like(through), -xp.ones_like(through)), against
+
+
+def _is_in_lane(frame: _Frame, me: _Robots, peers: _Robots) -> Array:
+    """Return whether the robot is in the lanes of peers (K, ...), from where they are into what they want."""
+    xp = array_namespace(me.along_m)
+    along, across = me.along_m - peers.along_m, me.across_m - peers.across_m
+    towards = along * peers.ahead_along + across * peers.ahead_across
+    beside = xp.abs(along * peers.ahead_across - across * peers.ahead_along)
+    return (towards > 0) & (towards < _LANE_AHEAD * frame.unit_m) & (beside < _LANE * frame.unit_m)
+
+
+def _way_through(frame: _Frame, me: _Robots, through: Array) -> Array:
+    """Return the unit vector (2, ...) to the mouth, near it to the middle, and inside along the axis."""
+    xp = array_namespace(through)
+    near = me.to_mouth_m < _AIMS_INSIDE * frame.unit_m
+    outside = xp.where(near, -me.along_m, -through * frame.mouth_m - me.along_m)
+    along = xp.where(me.inside, through, outside)
+    across = xp.where(me.inside, -me.across_m / frame.unit_m, -me.across_m)
+    return frame.direction_world(along, across)

@@ -1,0 +1,113 @@
+"""Narrow passages of the map: free places between walls and obstacles where two robots cannot pass each other.
+
+Found once on a grid, from what the contract knows: the arena, its obstacles, and the margins of layer 1. A passage is a
+straight group of narrow places that robots pass along one axis. Groups that are bent are left out.
+"""
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from testudo_deploy.shield.arena import Arena, clearance
+from testudo_hardware.arrays import Array, array_namespace
+
+_CELL = 1 / 8  # size of a grid cell, in separations
+_LARGEST_GRID = 400  # cells along one side
+_AXES = 8  # directions in which the width is measured, over half a turn
+_STEPS = 12  # in which a free way is measured
+_OPEN = 1.2  # how far a passage is open along its axis from each of its places, in separations
+_STRAIGHT = 0.5  # a straight group fills at least this share of its box
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A straight passage; the axis points to the side of larger x, or of larger y where x is equal."""
+
+    centre_world: tuple[float, float]  # [m]
+    axis_world: tuple[float, float]  # unit vector
+    half_length_m: float
+    half_width_m: float  # of the places where a control point can be
+
+
+def beyond_walls(wall_m: float, arena: Arena, place_world: Array) -> Array:
+    """Return by how much [m] places (D, ...) are nearer than ``wall_m`` to walls and obstacles."""
+    xp = array_namespace(place_world)
+    low, high = (xp.reshape(side, (-1,) + (1,) * (place_world.ndim - 1)) for side in arena.corners(place_world))
+    room = xp.min(xp.minimum(place_world - low, high - place_world), axis=0)
+    for obstacle in arena.obstacles:
+        room = xp.minimum(room, clearance(obstacle, place_world)[0])
+    return xp.maximum(wall_m - room, 0 * room)
+
+
+@functools.lru_cache(maxsize=32)
+def passages(arena: Arena | None, separation_m: float, wall_m: float) -> tuple[Passage, ...]:
+    """Return the passages of a flat map, for robots that keep these distances from each other and from walls [m]."""
+    if arena is None or len(arena.low_world) != 2 or not arena.obstacles:
+        return ()
+    low, high = np.array(arena.low_world), np.array(arena.high_world)
+    cell = max(_CELL * separation_m, float(np.max(high - low)) / _LARGEST_GRID)
+    count = np.maximum(np.ceil((high - low) / cell).astype(int), 1)
+    x, y = (low[d] + (np.arange(count[d]) + 0.5) * (high - low)[d] / count[d] for d in (0, 1))
+    grid = np.stack(np.meshgrid(x, y, indexing="ij"))
+    # only beside walls and obstacles a place can be narrow
+    beside = (beyond_walls(wall_m, arena, grid) <= 0) & (beyond_walls(wall_m + separation_m, arena, grid) > 0)
+    narrow, angle = np.zeros(beside.shape, bool), np.zeros(beside.shape)
+    narrow[beside], angle[beside] = _narrow(arena, grid[:, beside], separation_m, wall_m)
+    found = (_passage(grid, angle, cells, cell) for cells in _groups(narrow))
+    return tuple(passage for passage in found if passage is not None)
+
+
+def _narrow(arena: Arena, place: np.ndarray, separation_m: float, wall_m: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return which free places (2, n) are narrow, and the angle [rad] of the axis along which robots pass there."""
+    reaches = separation_m * np.linspace(0.0, _OPEN, _STEPS + 1)[1:]
+    turns = math.pi * np.arange(2 * _AXES) / _AXES
+    way = np.full((2 * _AXES, place.shape[1]), reaches[-1])  # free way in each direction
+    for k, turn in enumerate(turns):
+        step = np.array([[math.cos(turn)], [math.sin(turn)]])
+        for reach in reaches[::-1]:
+            way[k] = np.where(beyond_walls(wall_m, arena, place + reach * step) > 0, reach, way[k])
+    width = way[:_AXES] + way[_AXES:]
+    is_open = np.minimum(way[:_AXES], way[_AXES:]) >= reaches[-1]
+    width = np.where(np.roll(is_open, -_AXES // 2, axis=0), width, np.inf)
+    best = np.argmin(width, axis=0)
+    return np.min(width, axis=0) < separation_m, turns[best] + math.pi / 2
+
+
+def _groups(narrow: np.ndarray) -> list[np.ndarray]:
+    """Return the connected groups of places, each as indices (2, n)."""
+    left = narrow.copy()
+    groups = []
+    for start in zip(*np.nonzero(narrow), strict=True):
+        if not left[start]:
+            continue
+        left[start] = False
+        group, edge = [start], [start]
+        while edge:
+            i, j = edge.pop()
+            for near in ((i + a, j + b) for a in (-1, 0, 1) for b in (-1, 0, 1)):
+                inside = 0 <= near[0] < left.shape[0] and 0 <= near[1] < left.shape[1]
+                if inside and left[near]:
+                    left[near] = False
+                    group.append(near)
+                    edge.append(near)
+        groups.append(np.array(group).T)
+    return groups
+
+
+def _passage(grid: np.ndarray, angle: np.ndarray, cells: np.ndarray, cell: float) -> Passage | None:
+    """Return the passage of a group of places (2, n); None if it is bent."""
+    places, turn = grid[:, cells[0], cells[1]], angle[cells[0], cells[1]]
+    # the mean axis: angles of axes repeat after half a turn
+    mean = math.atan2(np.mean(np.sin(2 * turn)), np.mean(np.cos(2 * turn))) / 2
+    axis = np.array([math.cos(mean), math.sin(mean)])
+    if round(axis[0], 6) < 0 or (round(axis[0], 6) == 0 and axis[1] < 0):
+        axis = -axis
+    along, across = axis @ places, axis[0] * places[1] - axis[1] * places[0]
+    size = [float(np.max(values) - np.min(values)) + cell for values in (along, across)]
+    if cells.shape[1] * cell**2 < _STRAIGHT * size[0] * size[1]:
+        return None
+    middle = [(np.max(values) + np.min(values)) / 2 for values in (along, across)]
+    centre = middle[0] * axis + middle[1] * np.array([-axis[1], axis[0]])
+    return Passage((float(centre[0]), float(centre[1])), (float(axis[0]), float(axis[1])), size[0] / 2, size[1] / 2)

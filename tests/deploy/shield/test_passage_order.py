@@ -1,0 +1,238 @@
+"""Order in passages: one direction has the way, by facts that are the same for all; the others wait or back out."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testudo_deploy.control.deadlock_resolver import DeadlockResolver
+from testudo_deploy.shield.arena import Arena, Block
+from testudo_deploy.shield.passage_driving import passage_velocity, without_those_that_wait
+from testudo_deploy.shield.passage_order import PassageState, initial_passage_state, nearest_passage, passage_order
+from testudo_deploy.shield.passages import passages
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.right_of_way import Traffic
+from testudo_deploy.shield.velocity_projection import PeerTable
+from testudo_hardware.spec import load_robot
+
+PERIOD_S, TOP = 0.05, 0.2
+SHIELD = projection_parameters(load_robot("gritsbot_x"))
+UNIT = SHIELD.separation_m
+HALF = SHIELD.wall_m + 0.25 * UNIT
+DOOR = Arena(
+    (-2.0, -2.0),
+    (2.0, 2.0),
+    tuple(Block((0.0, side * (1.0 + HALF / 2)), (0.1, 1.0 - HALF / 2), 0.0) for side in (-1, 1)),
+)
+PASSAGES = passages(DOOR, UNIT, SHIELD.wall_m)
+(PASSAGE,) = PASSAGES
+MOUTH = PASSAGE.half_length_m + 0.15 * UNIT
+NEW = initial_passage_state(np.array(0.0))
+
+
+def to_the_door(place, direction):
+    """Return the velocity of a robot that wants through, as it announces it."""
+    target = np.array([-direction * MOUTH, 0.0]) if abs(place[0]) > PASSAGE.half_length_m else place + [direction, 0]
+    return TOP * (target - place) / np.linalg.norm(target - place)
+
+
+def ordered(places, wanted, index, state=NEW):
+    """Return what the order says to one of the robots, from what all announce."""
+    places, wanted = np.array(places, float).T, np.array(wanted, float).T
+    others = [k for k in range(places.shape[1]) if k != index]
+    place = places[:, index]
+    traffic = Traffic(
+        places[:, others] - place[:, None],
+        0 * wanted[:, others],
+        wanted[:, others],
+        np.array([index < k for k in others], bool),
+        np.ones(len(others), bool),
+    )
+    frame, near = nearest_passage(PASSAGES, place, UNIT)
+    assert near
+    order, after = passage_order(frame, state, place, traffic, wanted[:, index], TOP, PERIOD_S)
+    return order, after, traffic
+
+
+def goes(order):
+    """Return whether the robot has the way."""
+    return bool(order.takes_part & ~order.waits & ~order.backs_out)
+
+
+def crowd(seed):
+    """Return places on both sides of the door, and the directions in which the robots want through."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 7))
+    direction = rng.choice([-1, 1], count)
+    # only places from which the mouth is not yet in reach, where all are told apart
+    distance, angle = rng.uniform(0.75 * UNIT, 3 * UNIT, count), rng.uniform(-1.3, 1.3, count)
+    x = -direction * (MOUTH + distance * np.cos(angle))
+    return np.stack([x, distance * np.sin(angle)], axis=1), direction
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_exactly_one_direction_has_the_way_and_all_agree_on_it(seed):
+    """Each robot judges by itself; those that go have one direction, and the head of its queue is not told to stand."""
+    places, direction = crowd(seed)
+    wanted = [to_the_door(*robot) for robot in zip(places, direction, strict=True)]
+    orders = [ordered(places, wanted, index)[0] for index in range(len(places))]
+    assert all(order.takes_part for order in orders)
+    going = {int(d) for d, order in zip(direction, orders, strict=True) if goes(order)}
+    assert len(going) == 1
+    (way,) = going
+    mine = [k for k in range(len(places)) if direction[k] == way]
+    head = min(mine, key=lambda k: np.hypot(abs(places[k][0]) - MOUTH, places[k][1]))
+    assert goes(orders[head])
+    assert orders[head].speed_share == 1
+    assert all(order.waits for d, order in zip(direction, orders, strict=True) if d != way)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_names_do_not_matter(seed):
+    places, direction = crowd(seed)
+    wanted = np.array([to_the_door(*robot) for robot in zip(places, direction, strict=True)])
+    shuffled = np.random.default_rng(seed).permutation(len(places))
+    before = [ordered(places, wanted, index)[0] for index in range(len(places))]
+    after = [ordered(places[shuffled], wanted[shuffled], index)[0] for index in range(len(places))]
+    for index, old in enumerate(shuffled):
+        for name in ("waits", "backs_out", "speed_share", "through_world"):
+            assert getattr(after[index], name) == pytest.approx(getattr(before[old], name))
+
+
+def test_the_nearer_side_goes_first_and_of_two_alike_the_one_along_the_axis():
+    def both(left, right):
+        places = [(-left, 0.0), (right, 0.0)]
+        wanted = [(TOP, 0.0), (-TOP, 0.0)]
+        return [goes(ordered(places, wanted, index)[0]) for index in (0, 1)]
+
+    assert both(2.0 * UNIT, 3.0 * UNIT) == [True, False]
+    assert both(3.0 * UNIT, 2.0 * UNIT) == [False, True]
+    assert both(2.1 * UNIT, 2.0 * UNIT) == [True, False]
+
+
+def test_who_is_inside_or_comes_out_keeps_the_way():
+    """Right beside the door stands one that would be nearer."""
+    other, back = (-MOUTH - 1.3 * UNIT, 0.0), (TOP, 0.0)
+    for place in ((0.1, 0.0), (-MOUTH - 0.1 * UNIT, 0.05)):
+        wanted = [(-TOP, 0.0), back]
+        assert not goes(ordered([place, other], wanted, 1)[0])
+
+
+def test_of_two_that_meet_inside_the_one_that_is_less_far_backs_out():
+    places, wanted = [(-0.15, 0.0), (0.02, 0.0)], [(TOP, 0.0), (-TOP, 0.0)]
+    less, _, _ = ordered(places, wanted, 0)
+    more, _, _ = ordered(places, wanted, 1)
+    assert (less.backs_out, more.backs_out) == (True, False)
+    assert less.out_world == pytest.approx([-1, 0])
+    assert goes(more)
+
+
+def test_one_that_stands_inside_is_waited_for():
+    order, _, _ = ordered([(-3 * UNIT, 0.0), (0.0, 0.0)], [(TOP, 0.0), (0.0, 0.0)], 0)
+    assert order.waits
+
+
+def test_a_queue_keeps_its_distance():
+    def share(gap):
+        places = [(-MOUTH - 2 * UNIT, 0.0), (-MOUTH, -(2 + gap) * UNIT)]
+        return ordered(places, [to_the_door(np.array(p), 1) for p in places], 1)[0].speed_share
+
+    assert share(0.3) == 0
+    assert 0.2 < share(0.75) < 0.8
+    assert share(1.1) == 1
+
+
+def test_who_is_in_the_lane_of_the_one_before_it_makes_room():
+    """It stands beside the wall, nearer to the line to the mouth than robots can pass each other."""
+    places = [(-MOUTH - 1.0 * UNIT, 0.0), (-MOUTH, 1.05 * UNIT)]
+    wanted = [to_the_door(np.array(p), 1) for p in places]
+    order, _, traffic = ordered(places, wanted, 1)
+    assert order.waits
+    kept = without_those_that_wait(traffic, order)
+    found = passage_velocity(SHIELD, DOOR, order, np.array(places[1]), kept, np.array(wanted[1]))
+    assert found.velocity_world[1] > 0.04
+    assert goes(ordered(places, wanted, 0)[0])
+
+
+def test_one_that_waits_leaves_the_way_out_and_announces_where_it_wants_to_go():
+    place, other = np.array([3 * UNIT, 0.1]), (-MOUTH, 0.0)
+    wanted = [to_the_door(place, -1), (TOP, 0.0)]
+    order, _, traffic = ordered([place, other], wanted, 0)
+    assert order.waits
+    kept = without_those_that_wait(traffic, order)
+    found = passage_velocity(SHIELD, DOOR, order, place, kept, np.array(wanted[0]))
+    assert found.velocity_world[1] > 0.05
+    assert found.announced_world == pytest.approx(wanted[0])
+    aside = np.array([2 * UNIT, 1.3 * UNIT])
+    wanted = [to_the_door(aside, -1), (TOP, 0.0)]
+    order, _, traffic = ordered([aside, other], wanted, 0)
+    found = passage_velocity(SHIELD, DOOR, order, aside, without_those_that_wait(traffic, order), np.array(wanted[0]))
+    assert np.linalg.norm(found.velocity_world) < 0.8 * TOP
+    assert order.waits
+
+
+def test_what_one_that_waits_wants_is_nobodys_lane():
+    order, _, traffic = ordered([(-MOUTH, 0.0), (3 * UNIT, 0.0)], [(TOP, 0.0), (-TOP, 0.0)], 0)
+    assert not order.waits
+    assert without_those_that_wait(traffic, order).wanted_world == pytest.approx(0)
+
+
+def test_patience_ends_and_only_when_nobody_comes_against_it():
+    state = PassageState(np.array(-0.5), np.array(100.0))
+    far = [(3 * UNIT, 0.0), (-2 * UNIT, 0.0)]
+    assert goes(ordered(far, [(-TOP, 0.0), (TOP, 0.0)], 0, state)[0])
+    inside = [(3 * UNIT, 0.0), (0.0, 0.0)]
+    assert not goes(ordered(inside, [(-TOP, 0.0), (TOP, 0.0)], 0, state)[0])
+
+
+@pytest.mark.parametrize(
+    ("place", "wanted"),
+    [
+        ((-2 * UNIT, 0.0), (-TOP, 0.0)),  # it leaves
+        ((-2 * UNIT, 0.0), (0.0, TOP)),  # it passes by
+        ((-2 * UNIT, 0.0), (0.1 * TOP, 0.0)),  # it is where it wants to be
+        ((-2 * UNIT, 3 * UNIT), (TOP, 0.0)),  # against the wall
+    ],
+)
+def test_who_does_not_want_through_takes_no_part(place, wanted):
+    order, after, _ = ordered([place], [wanted], 0)
+    assert not order.takes_part
+    assert after.through_s == after.waited_s == 0
+
+
+def test_the_way_is_kept_near_the_mouth_until_it_is_passed():
+    """What a policy wants in detail changes there."""
+    along = np.array([-MOUTH - 0.5 * UNIT, 0.2 * UNIT])
+    state = PassageState(np.array(0.5), np.array(0.0))
+    order, after, _ = ordered([along], [(0.0, TOP)], 0, state)
+    assert order.takes_part
+    assert after.through_s == 0.5
+    order, after, _ = ordered([(PASSAGE.half_length_m + 0.01, 0.0)], [(TOP, 0.0)], 0, after)
+    assert not order.takes_part
+    assert after.through_s == 0
+
+
+def test_a_robot_goes_on_exactly_from_its_recorded_memory():
+    """The memory is the whole of what replay needs."""
+    table = PeerTable(
+        np.array([[-0.4], [0.0]]),
+        np.zeros((2, 1)),
+        np.array([0.05]),
+        np.array([True]),
+        None,
+        None,
+        np.array([[TOP], [0]]),
+    )
+    point, nominal, first = np.array([3 * UNIT, 0.02]), np.array([-TOP, 0.0]), np.array([True])
+    one, other = (DeadlockResolver(SHIELD, DOOR, PERIOD_S, 2) for _ in range(2))
+    for _ in range(20):
+        found = one.resolved(point, table, first, nominal)
+        one.moved(0.5 * found)
+    assert abs(math.atan2(found[1], -found[0])) > 0.5  # it waits, aside
+    other.restore(one.memory, 0.5 * found)
+    assert other.resolved(point, table, first, nominal) == pytest.approx(one.resolved(point, table, first, nominal))
+    assert other.memory == one.memory
