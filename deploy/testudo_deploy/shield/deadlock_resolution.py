@@ -8,11 +8,13 @@ can move, and back towards its goal as soon as that direction is free. In narrow
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.geometry import dot, turned_right, z_scaled
-from testudo_deploy.shield.passage_driving import passage_velocity, without_those_that_wait
+from testudo_deploy.shield.passage_driving import Wants, passage_velocity, without_those_that_wait
 from testudo_deploy.shield.passage_order import (
+    PassageOrder,
     PassageState,
     initial_passage_state,
     nearest_passage,
@@ -112,32 +114,29 @@ def resolve_deadlock(
             known = (control_point_world, traffic, nominal_world, shield.peer_speed_m_s, period_s)
             order, in_passage = passage_order(frame, memory.passage, *known)
             traffic = without_those_that_wait(traffic, order)
-    wanted, replaced, way = give_way(
-        shield,
-        arena,
-        memory.way,
-        control_point_world,
-        traffic,
-        nominal_world,
-        memory.progress < BLOCKED_SHARE,
-        period_s,
-    )
-    announced = xp.where(replaced, wanted, nominal_world)
+    place, stalls = (control_point_world, traffic, nominal_world), memory.progress < BLOCKED_SHARE
+    wanted, replaced, way = give_way(shield, arena, memory.way, *place, stalls, period_s)
+    wants = Wants(wanted, replaced, xp.where(replaced, wanted, nominal_world))
     if order is not None and not known_false(order.takes_part):
-        inside, takes_part = (
-            passage_velocity(shield, arena, order, control_point_world, traffic, nominal_world),
-            order.takes_part,
-        )
-        wanted = xp.where(takes_part, inside.velocity_world, wanted)
-        announced = xp.where(takes_part, inside.announced_world, announced)
-        replaced = xp.where(takes_part, inside.is_final, replaced)
-        begin = initial_right_of_way(way.blocked_s)
-        way = RightOfWay(
-            *(xp.where(takes_part, new, old) for new, old in zip(vars(begin).values(), vars(way).values(), strict=True))
-        )
-    turned, after = _turned(shield, memory, offset, wanted, moved_world, period_s)
-    found = ResolvedVelocity(xp.where(replaced, wanted, turned), announced)
+        wants, way = _in_order(order, passage_velocity(shield, arena, order, *place), wants, way)
+    turned, after = _turned(shield, memory, offset, wants.velocity_world, moved_world, period_s)
+    found = ResolvedVelocity(xp.where(wants.is_final, wants.velocity_world, turned), wants.announced_world)
     return found, replace(after, way=way, passage=in_passage)
+
+
+def _in_order(order: PassageOrder, ordered: Wants, otherwise: Wants, way: RightOfWay) -> tuple[Wants, RightOfWay]:
+    """Return what robots want where the order of a passage counts, and the right of way, which rests there.
+
+    One that gives way to all leaves its goal in the passage, and must not be the first to return.
+    """
+    xp = array_namespace(order.takes_part)
+    counts = order.takes_part & (way.to_all == 0)
+
+    def chosen(one: Any, other: Any) -> list[Array]:
+        pairs = zip(vars(one).values(), vars(other).values(), strict=True)
+        return [xp.where(counts, ordered, plain) for ordered, plain in pairs]
+
+    return Wants(*chosen(ordered, otherwise)), RightOfWay(*chosen(initial_right_of_way(way.blocked_s), way))
 
 
 def _turned(

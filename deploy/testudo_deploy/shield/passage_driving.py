@@ -7,15 +7,16 @@ from testudo_deploy.shield.passage_order import PassageOrder
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.right_of_way import SLOW_SHARE, Traffic, best_direction, lanes_of
 from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.motion.motion_state import length
 
 
 @dataclass(frozen=True)
-class PassageVelocity:
-    """What a robot (...) that takes part in the order of a passage wants; (D, ...) [m/s]."""
+class Wants:
+    """What robots want; (D, ...) [m/s]."""
 
     velocity_world: Array
-    is_final: Array  # (...) bool: it is not turned
-    announced_world: Array  # the way through, whether it drives or waits
+    is_final: Array  # (...) bool: it is not turned to the right
+    announced_world: Array  # to the peers: in a passage the way through, whether they drive or wait
 
 
 def without_those_that_wait(traffic: Traffic, order: PassageOrder) -> Traffic:
@@ -32,16 +33,17 @@ def passage_velocity(
     point_world: Array,
     traffic: Traffic,
     nominal_world: Array,
-) -> PassageVelocity:
+) -> Wants:
     """Return what robots want that take part in the order; ``traffic`` is `without_those_that_wait`."""
     xp = array_namespace(nominal_world)
     top = shield.peer_speed_m_s
-    way = top * order.through_world
+    speed = length(nominal_world)  # slow near a goal in the passage
+    way = xp.minimum(speed, top + 0 * speed) * order.through_world
     drives = order.speed_share * xp.where(order.follows, way, nominal_world)
     if not known_false(order.waits):
         drives = xp.where(order.waits, SLOW_SHARE * top * _aside(shield, arena, order, point_world, traffic), drives)
     velocity = xp.where(order.backs_out, SLOW_SHARE * top * order.out_world, drives)
-    return PassageVelocity(velocity, order.follows | order.waits, way)
+    return Wants(velocity, order.follows | order.waits, way)
 
 
 def _aside(

@@ -132,7 +132,7 @@ def passage_order(
     takes_part = through != 0
     waited_s = xp.where(takes_part & (way != through), state.waited_s + period_s, zero)
     has_way = (way == through) | ((waited_s > _PATIENCE_S) & ~against)
-    unclear = xp.any(present & peers.inside & (peer_through == 0), axis=0)
+    unclear = xp.any(present & peers.inside & peers.wants & (peer_through == 0), axis=0)
     alike = present & ~peers.inside & (peer_through == through) & (peers.side == me.side)
     before = alike & (peers.to_mouth_m < me.to_mouth_m)
     hinders = xp.any(before & _is_in_lane(frame, me, peers), axis=0)

@@ -34,7 +34,9 @@ NEW = initial_passage_state(np.array(0.0))
 
 def to_the_door(place, direction):
     """Return the velocity of a robot that wants through, as it announces it."""
-    target = np.array([-direction * MOUTH, 0.0]) if abs(place[0]) > PASSAGE.half_length_m else place + [direction, 0]
+    target = (
+        np.array([-direction * MOUTH, 0.0]) if abs(place[0]) > PASSAGE.half_length_m else np.add(place, (direction, 0))
+    )
     return TOP * (target - place) / np.linalg.norm(target - place)
 
 
@@ -131,9 +133,11 @@ def test_of_two_that_meet_inside_the_one_that_is_less_far_backs_out():
     assert goes(more)
 
 
-def test_one_that_stands_inside_is_waited_for():
-    order, _, _ = ordered([(-3 * UNIT, 0.0), (0.0, 0.0)], [(TOP, 0.0), (0.0, 0.0)], 0)
-    assert order.waits
+def test_one_inside_that_wants_neither_way_is_waited_for_and_one_that_stands_there_is_asked_to_leave():
+    """A parked robot gives way to those that come near."""
+    places = [(-3 * UNIT, 0.0), (0.0, 0.0)]
+    assert ordered(places, [(TOP, 0.0), (0.0, TOP)], 0)[0].waits
+    assert goes(ordered(places, [(TOP, 0.0), (0.0, 0.0)], 0)[0])
 
 
 def test_a_queue_keeps_its_distance():
