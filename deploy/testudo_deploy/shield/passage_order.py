@@ -91,7 +91,7 @@ class _Frame:
 
 @dataclass(frozen=True)
 class _Robots:
-    """Robots in the frame of a passage: the robot itself (...), or its peers (K, ...)."""
+    """Robots in the frame of a passage: one (...), or several (K, ...)."""
 
     along_m: Array
     across_m: Array
@@ -102,6 +102,10 @@ class _Robots:
     side: Array  # 1 or -1
     to_mouth_m: Array  # on its side
     leads: Array  # bool: the wanted direction leads through the passage
+
+    def at(self, slot: int | slice) -> "_Robots":
+        """Return some of (K, ...)."""
+        return _Robots(*(value[slot, ...] for value in vars(self).values()))
 
     @property
     def towards(self) -> Array:
@@ -122,13 +126,21 @@ def passage_order(
 ) -> tuple[PassageOrder, PassageState]:
     """Return the order in the passage of ``frame`` and the new state; positions are (2, ...) [m]."""
     xp = array_namespace(nominal_world)
-    me = _seen(frame, point_world, nominal_world, top_m_s)
-    peers = _seen(frame, point_world[:, None, ...] + traffic.offset_world, traffic.wanted_world, top_m_s)
+    offset, wanted = traffic.offset_world, traffic.wanted_world
+    here = (0 * nominal_world)[:, None, ...]
+    robots = _seen(
+        frame,
+        point_world[:, None, ...] + xp.concat([here, offset], axis=1),
+        xp.concat([nominal_world[:, None, ...], wanted], axis=1),
+        top_m_s,
+    )
+    me, peers = robots.at(0), robots.at(slice(1, None))
     zero, present = 0 * me.along_m, traffic.present
     through_s = _through_s(frame, state, me, period_s)
     through = xp.sign(through_s)
     peer_through = xp.where(peers.leads & present, peers.towards, 0 * peers.side)
-    way, against = _way(frame, me, through, peers, peer_through, present)
+    counted = xp.concat([xp.ones_like(me.inside)[None, ...], present])
+    way, against = _way(frame, robots, xp.concat([through[None, ...], peer_through]), counted)
     takes_part = through != 0
     waited_s = xp.where(takes_part & (way != through), state.waited_s + period_s, zero)
     has_way = (way == through) | ((waited_s > _PATIENCE_S) & ~against)
@@ -214,41 +226,31 @@ def _through_s(frame: _Frame, state: PassageState, me: _Robots, period_s: float)
     return xp.where(passed, zero, xp.where(me.leads, me.towards * _KEEPS_S, direction * rest_s))
 
 
-def _way(
-    frame: _Frame, me: _Robots, through: Array, peers: _Robots, peer_through: Array, present: Array
-) -> tuple[Array, Array]:
-    """Return the direction that has the way (...), 1 or -1, and whether robots inside come against ``through``.
+def _way(frame: _Frame, robots: _Robots, leads: Array, counted: Array) -> tuple[Array, Array]:
+    """Return the direction that has the way (...), 1 or -1, and whether others inside come against the first robot.
 
-    The direction of those inside, and of those who come out; if they differ, that of the one that is farthest on its
-    way. With nobody inside it is the direction of the one that is nearest to its mouth.
+    ``leads`` (K, ...) is the direction in which each wants through, or zero. The way is that of those inside, and of
+    those who come out; if they differ, that of the one that is farthest on its way. With nobody inside it is the
+    direction of the one that is nearest to its mouth.
     """
-    xp = array_namespace(through)
+    xp = array_namespace(leads)
+    reach = frame.mouth_m + _EXIT * frame.unit_m
+    out = ~robots.inside & (leads == 0) & robots.wants
+    out = out & (xp.abs(robots.along_m) < reach) & (xp.abs(robots.across_m) < _EXIT * frame.unit_m)
+    direction = xp.where(out, robots.side, leads)
+    uses = robots.inside | out
+    plus, minus = counted & (direction == 1), counted & (direction == -1)
 
-    def users(robots: _Robots, leads: Array) -> tuple[Array, Array]:
-        reach = frame.mouth_m + _EXIT * frame.unit_m
-        out = ~robots.inside & (leads == 0) & robots.wants
-        out = out & (xp.abs(robots.along_m) < reach) & (xp.abs(robots.across_m) < _EXIT * frame.unit_m)
-        return robots.inside | out, xp.where(out, robots.side, leads)
+    def least(which: Array, value: Array) -> Array:
+        return xp.min(xp.where(which, value, _FAR_M), axis=0)
 
-    (peers_in, peer_way), (me_in, my_way) = users(peers, peer_through), users(me, through)
-
-    def least(peer: Array, own: Array) -> Array:
-        return xp.minimum(own, xp.min(peer, axis=0)) if peer.shape[0] else own
-
-    def deepest(direction: int) -> Array:
-        peer = xp.where(present & peers_in & (peer_way == direction), -direction * peers.along_m, _FAR_M)
-        return least(peer, xp.where(me_in & (my_way == direction), -direction * me.along_m, _FAR_M))
-
-    def head(direction: int) -> Array:
-        peer = xp.where(present & ~peers_in & (peer_way == direction), peers.to_mouth_m, _FAR_M)
-        return least(peer, xp.where(~me_in & (my_way == direction), me.to_mouth_m, _FAR_M))
-
-    tie = _TIE * frame.unit_m
-    in_plus, in_minus = deepest(1), deepest(-1)
+    in_plus, in_minus = least(plus & uses, -robots.along_m), least(minus & uses, robots.along_m)
+    head_plus, head_minus = least(plus & ~uses, robots.to_mouth_m), least(minus & ~uses, robots.to_mouth_m)
+    tie, one = _TIE * frame.unit_m, xp.ones_like(in_plus)
     nobody = (in_plus == _FAR_M) & (in_minus == _FAR_M)
-    plus = xp.where(nobody, head(1) < head(-1) + tie, in_plus < in_minus + tie)
-    against = xp.where(through > 0, in_minus < _FAR_M, in_plus < _FAR_M)
-    return xp.where(plus, xp.ones_like(through), -xp.ones_like(through)), against
+    is_plus = xp.where(nobody, head_plus < head_minus + tie, in_plus < in_minus + tie)
+    against = xp.where(leads[0, ...] > 0, in_minus < _FAR_M, in_plus < _FAR_M)
+    return xp.where(is_plus, one, -one), against
 
 
 def _is_in_lane(frame: _Frame, me: _Robots, peers: _Robots) -> Array:
