@@ -111,7 +111,8 @@ def resolve_deadlock(
     if passages:
         frame, near = nearest_passage(passages, control_point_world, shield.separation_m)
         if not known_false(near):
-            known = (control_point_world, traffic, nominal_world, shield.peer_speed_m_s, period_s)
+            unheard = neighbours.valid & ~traffic.present
+            known = (control_point_world, traffic, unheard, nominal_world, shield.peer_speed_m_s, period_s)
             order, in_passage = passage_order(frame, memory.passage, *known)
             traffic = without_those_that_wait(traffic, order)
     place, stalls = (control_point_world, traffic, nominal_world), memory.progress < BLOCKED_SHARE

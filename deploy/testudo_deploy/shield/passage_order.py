@@ -120,11 +120,15 @@ def passage_order(
     state: PassageState,
     point_world: Array,
     traffic: Traffic,
+    unheard: Array,
     nominal_world: Array,
     top_m_s: float,
     period_s: float,
 ) -> tuple[PassageOrder, PassageState]:
-    """Return the order in the passage of ``frame`` and the new state; positions are (2, ...) [m]."""
+    """Return the order in the passage of ``frame`` and the new state; positions are (2, ...) [m].
+
+    ``unheard`` (K, ...) bool are bodies of which only the place is known, perhaps an old one.
+    """
     xp = array_namespace(nominal_world)
     offset, wanted = traffic.offset_world, traffic.wanted_world
     here = (0 * nominal_world)[:, None, ...]
@@ -144,7 +148,8 @@ def passage_order(
     takes_part = through != 0
     waited_s = xp.where(takes_part & (way != through), state.waited_s + period_s, zero)
     has_way = (way == through) | ((waited_s > _PATIENCE_S) & ~against)
-    unclear = xp.any(present & peers.inside & peers.wants & (peer_through == 0), axis=0)
+    unclear = unheard | (present & peers.wants & (peer_through == 0))
+    unclear = xp.any(unclear & peers.inside, axis=0)
     alike = present & ~peers.inside & (peer_through == through) & (peers.side == me.side)
     before = alike & (peers.to_mouth_m < me.to_mouth_m)
     hinders = xp.any(before & _is_in_lane(frame, me, peers), axis=0)

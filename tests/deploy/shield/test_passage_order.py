@@ -40,7 +40,7 @@ def to_the_door(place, direction):
     return TOP * (target - place) / np.linalg.norm(target - place)
 
 
-def ordered(places, wanted, index, state=NEW):
+def ordered(places, wanted, index, state=NEW, silent=False):
     """Return what the order says to one of the robots, from what all announce."""
     places, wanted = np.array(places, float).T, np.array(wanted, float).T
     others = [k for k in range(places.shape[1]) if k != index]
@@ -50,11 +50,11 @@ def ordered(places, wanted, index, state=NEW):
         0 * wanted[:, others],
         wanted[:, others],
         np.array([index < k for k in others], bool),
-        np.ones(len(others), bool),
+        np.full(len(others), not silent),
     )
     frame, near = nearest_passage(PASSAGES, place, UNIT)
     assert near
-    order, after = passage_order(frame, state, place, traffic, wanted[:, index], TOP, PERIOD_S)
+    order, after = passage_order(frame, state, place, traffic, ~traffic.present, wanted[:, index], TOP, PERIOD_S)
     return order, after, traffic
 
 
@@ -138,6 +138,12 @@ def test_one_inside_that_wants_neither_way_is_waited_for_and_one_that_stands_the
     places = [(-3 * UNIT, 0.0), (0.0, 0.0)]
     assert ordered(places, [(TOP, 0.0), (0.0, TOP)], 0)[0].waits
     assert goes(ordered(places, [(TOP, 0.0), (0.0, 0.0)], 0)[0])
+
+
+def test_one_that_is_silent_is_waited_for_where_it_may_be_inside_and_has_no_say_elsewhere():
+    wanted = [(TOP, 0.0), (-TOP, 0.0)]
+    assert ordered([(-3 * UNIT, 0.0), (0.0, 0.0)], wanted, 0, silent=True)[0].waits
+    assert goes(ordered([(-3 * UNIT, 0.0), (2 * UNIT, 0.0)], wanted, 0, silent=True)[0])
 
 
 def test_a_queue_keeps_its_distance():
