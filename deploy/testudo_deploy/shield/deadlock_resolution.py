@@ -8,7 +8,6 @@ can move, and back towards its goal as soon as that direction is free. In narrow
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.geometry import dot, turned_right, z_scaled
@@ -133,11 +132,22 @@ def _in_order(order: PassageOrder, ordered: Wants, otherwise: Wants, way: RightO
     xp = array_namespace(order.takes_part)
     counts = order.takes_part & (way.to_all == 0)
 
-    def chosen(one: Any, other: Any) -> list[Array]:
-        pairs = zip(vars(one).values(), vars(other).values(), strict=True)
-        return [xp.where(counts, ordered, plain) for ordered, plain in pairs]
+    def chosen(one: Array, other: Array) -> Array:
+        return xp.where(counts, one, other)
 
-    return Wants(*chosen(ordered, otherwise)), RightOfWay(*chosen(initial_right_of_way(way.blocked_s), way))
+    rests = initial_right_of_way(way.blocked_s)
+    return (
+        Wants(
+            chosen(ordered.velocity_world, otherwise.velocity_world),
+            chosen(ordered.is_final, otherwise.is_final),
+            chosen(ordered.announced_world, otherwise.announced_world),
+        ),
+        RightOfWay(
+            chosen(rests.blocked_s, way.blocked_s),
+            chosen(rests.gives_way_s, way.gives_way_s),
+            chosen(rests.to_all, way.to_all),
+        ),
+    )
 
 
 def _turned(

@@ -182,18 +182,15 @@ def nearest_passage(passages: tuple[Passage, ...], point_world: Array, unit_m: f
     """Return the passage that is nearest to points (2, ...) [m], and whether its order reaches them (...)."""
     xp = array_namespace(point_world)
     zero = 0 * point_world[0, ...]
-    found, nearest = None, zero + _FAR_M
+    values, nearest = [zero] * 6, zero + _FAR_M
     for passage in passages:
         x, y = passage.centre_world
         distance = length(point_world[:2, ...] - xp.stack([zero + x, zero + y]))
-        values = (*passage.centre_world, *passage.axis_world, passage.half_length_m, passage.half_width_m)
-        values = tuple(zero + value for value in values)
-        if found is None:
-            found, nearest = values, distance
-        else:
-            found = tuple(xp.where(distance < nearest, new, old) for new, old in zip(values, found, strict=True))
-            nearest = xp.minimum(nearest, distance)
-    return _Frame(*found, unit_m), nearest < _REACH * unit_m
+        numbers = (x, y, *passage.axis_world, passage.half_length_m, passage.half_width_m)
+        values = [xp.where(distance < nearest, new, old) for new, old in zip(numbers, values, strict=True)]
+        nearest = xp.minimum(nearest, distance)
+    x, y, axis_x, axis_y, half_length, half_width = values
+    return _Frame(x, y, axis_x, axis_y, half_length, half_width, unit_m), nearest < _REACH * unit_m
 
 
 def _seen(frame: _Frame, point_world: Array, wanted_world: Array, top_m_s: float) -> _Robots:

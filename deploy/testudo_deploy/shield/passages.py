@@ -46,11 +46,11 @@ def passages(arena: Arena | None, separation_m: float, wall_m: float) -> tuple[P
     """Return the passages of a flat map, for robots that keep these distances from each other and from walls [m]."""
     if arena is None or len(arena.low_world) != 2 or not arena.obstacles:
         return ()
-    low, high = np.array(arena.low_world), np.array(arena.high_world)
-    cell = max(_CELL * separation_m, float(np.max(high - low)) / _LARGEST_GRID)
-    count = np.maximum(np.ceil((high - low) / cell).astype(int), 1)
-    x, y = (low[d] + (np.arange(count[d]) + 0.5) * (high - low)[d] / count[d] for d in (0, 1))
-    grid = np.stack(np.meshgrid(x, y, indexing="ij"))
+    sides = [(low, high - low) for low, high in zip(arena.low_world, arena.high_world, strict=True)]
+    cell = max(_CELL * separation_m, max(size for _, size in sides) / _LARGEST_GRID)
+    counts = [max(math.ceil(size / cell), 1) for _, size in sides]
+    index = np.indices((counts[0], counts[1]))
+    grid = np.stack([low + (index[d] + 0.5) * size / counts[d] for d, (low, size) in enumerate(sides)])
     # only beside walls and obstacles a place can be narrow
     beside = (beyond_walls(wall_m, arena, grid) <= 0) & (beyond_walls(wall_m + separation_m, arena, grid) > 0)
     narrow, angle = np.zeros(beside.shape, bool), np.zeros(beside.shape)
@@ -77,21 +77,17 @@ def _narrow(arena: Arena, place: np.ndarray, separation_m: float, wall_m: float)
 
 def _groups(narrow: np.ndarray) -> list[np.ndarray]:
     """Return the connected groups of places, each as indices (2, n)."""
-    left = narrow.copy()
-    groups = []
-    for start in zip(*np.nonzero(narrow), strict=True):
-        if not left[start]:
-            continue
-        left[start] = False
-        group, edge = [start], [start]
+    left = {(int(i), int(j)) for i, j in np.argwhere(narrow)}
+    groups: list[np.ndarray] = []
+    while left:
+        edge = [left.pop()]
+        group = [*edge]
         while edge:
             i, j = edge.pop()
-            for near in ((i + a, j + b) for a in (-1, 0, 1) for b in (-1, 0, 1)):
-                inside = 0 <= near[0] < left.shape[0] and 0 <= near[1] < left.shape[1]
-                if inside and left[near]:
-                    left[near] = False
-                    group.append(near)
-                    edge.append(near)
+            near = {(i + a, j + b) for a in (-1, 0, 1) for b in (-1, 0, 1)} & left
+            left -= near
+            group += near
+            edge += near
         groups.append(np.array(group).T)
     return groups
 
