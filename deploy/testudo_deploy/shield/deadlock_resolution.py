@@ -39,6 +39,7 @@ STUCK_S = 5.0  # a robot that is blocked for longer counts as deadlocked
 TURN_RATE_RAD_S = math.radians(60)
 LARGEST_TURN_RAD = math.radians(70)
 _LOOK_RAD = math.radians(20)
+_IN_ORDER_S = 1.0  # peers heard less long ago count in the order of a passage, which changes slowly
 
 
 @dataclass(frozen=True)
@@ -98,21 +99,21 @@ def resolve_deadlock(
     xp = array_namespace(nominal_world)
     offset = z_scaled(extrapolated(neighbours, shield.hold_s) - control_point_world[:, None, ...], shield.height_ratio)
     announced = neighbours.wanted_world
-    heard = neighbours.valid & (neighbours.age_s < RECENT_S)  # what a silent peer wanted says nothing of now
     traffic = Traffic(
         offset,
         z_scaled(neighbours.control_velocity_world, shield.height_ratio),
         z_scaled(0 * offset if announced is None else announced, shield.height_ratio),
         first,
-        heard if neighbours.untrusted is None else heard & ~neighbours.untrusted,
+        _trusted(neighbours) & (neighbours.age_s < RECENT_S),  # what a silent peer wanted says nothing of now
     )
     order, in_passage = None, memory.passage
     if passages:
         frame, near = nearest_passage(passages, control_point_world, shield.separation_m)
         if not known_false(near):
-            unheard = neighbours.valid & ~traffic.present
-            known = (control_point_world, traffic, unheard, nominal_world, shield.peer_speed_m_s, period_s)
-            order, in_passage = passage_order(frame, memory.passage, *known)
+            heard = _trusted(neighbours) & (neighbours.age_s < _IN_ORDER_S)
+            unheard = neighbours.valid & ~heard
+            known = (replace(traffic, present=heard), unheard, nominal_world, shield.peer_speed_m_s, period_s)
+            order, in_passage = passage_order(frame, memory.passage, control_point_world, *known)
             traffic = without_those_that_wait(traffic, order)
     place, stalls = (control_point_world, traffic, nominal_world), memory.progress < BLOCKED_SHARE
     wanted, replaced, way = give_way(shield, arena, memory.way, *place, stalls, period_s)
@@ -122,6 +123,10 @@ def resolve_deadlock(
     turned, after = _turned(shield, memory, offset, wants.velocity_world, moved_world, period_s)
     found = ResolvedVelocity(xp.where(wants.is_final, wants.velocity_world, turned), wants.announced_world)
     return found, replace(after, way=way, passage=in_passage)
+
+
+def _trusted(neighbours: PeerTable) -> Array:
+    return neighbours.valid if neighbours.untrusted is None else neighbours.valid & ~neighbours.untrusted
 
 
 def _in_order(order: PassageOrder, ordered: Wants, otherwise: Wants, way: RightOfWay) -> tuple[Wants, RightOfWay]:

@@ -71,8 +71,13 @@ def _narrow(arena: Arena, place: np.ndarray, separation_m: float, wall_m: float)
     width = way[:_AXES] + way[_AXES:]
     is_open = np.minimum(way[:_AXES], way[_AXES:]) >= reaches[-1]
     width = np.where(np.roll(is_open, -_AXES // 2, axis=0), width, np.inf)
-    best = np.argmin(width, axis=0)
-    return np.min(width, axis=0) < separation_m, turns[best] + math.pi / 2
+    least = np.min(width, axis=0)
+    # the middle of the axes across that are as short; angles of axes repeat after half a turn
+    twice = 2 * turns[:_AXES, None]
+    sine, cosine = (
+        np.sum(np.where(width <= least + 1e-9, part, 0.0), axis=0) for part in (np.sin(twice), np.cos(twice))
+    )
+    return least < separation_m, np.arctan2(sine, cosine) / 2 + math.pi / 2
 
 
 def _groups(narrow: np.ndarray) -> list[np.ndarray]:
@@ -88,14 +93,13 @@ def _groups(narrow: np.ndarray) -> list[np.ndarray]:
             left -= near
             group += near
             edge += near
-        groups.append(np.array(group).T)
+        groups.append(np.array(sorted(group)).T)
     return groups
 
 
 def _passage(grid: np.ndarray, angle: np.ndarray, cells: np.ndarray, cell: float) -> Passage | None:
     """Return the passage of a group of places (2, n); None if it is bent."""
     places, turn = grid[:, cells[0], cells[1]], angle[cells[0], cells[1]]
-    # the mean axis: angles of axes repeat after half a turn
     mean = math.atan2(np.mean(np.sin(2 * turn)), np.mean(np.cos(2 * turn))) / 2
     axis = np.array([math.cos(mean), math.sin(mean)])
     if round(axis[0], 6) < 0 or (round(axis[0], 6) == 0 and axis[1] < 0):
