@@ -72,7 +72,6 @@ class ControlLoop:
         goal_world: tuple[float, ...],
         epoch: str,
         untrusted: Mapping[str, float] | None = None,
-        takes_task: bool = False,
         pose_max_age_s: float | None = None,
         stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -88,8 +87,8 @@ class ControlLoop:
         self._deadlock = DeadlockResolver(contract.shield, contract.arena, contract.control_period_s, spec.dimension)
         self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
         self._contract_hash = contract.contract_hash
-        wanted = contract.task_signals if takes_task else ()  # all that the robot does not have by itself
-        self.task = TaskReceiver(wanted, contract.task_hash, robot=robot, epoch=epoch, peers=peers)
+        self.task = TaskReceiver((), contract.task_hash, robot=robot, epoch=epoch, peers=peers)
+        """Of a task of goals, it takes no messages; replaced by `TaskReceiver.of` where a task node sends signals."""
         self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension, tuple(stated))
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s

@@ -7,10 +7,11 @@ that are too old, of another contract, or not those of the contract, brake the r
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from testudo_deploy.contract.contract import Signal
+from testudo_deploy.contract.contract import Contract, Signal
 from testudo_deploy.contract.messages import EnvelopeError, TaskMessage, Vector
 from testudo_deploy.contract.task_values import task_arrays, values_for
 
@@ -58,6 +59,11 @@ class TaskReceiver:
         self._fault = ""
         self.refused = 0
         """Number of refused messages."""
+
+    @classmethod
+    def of(cls, contract: Contract, *, robot: str, epoch: str, peers: Sequence[str]) -> Self:
+        """Return the receiver of all signals of a contract that a robot does not have by itself."""
+        return cls(contract.task_signals, contract.task_hash, robot=robot, epoch=epoch, peers=peers)
 
     @property
     def reading(self) -> TaskReading | None:

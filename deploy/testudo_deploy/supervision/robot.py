@@ -11,6 +11,7 @@ from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, FlightPhase, TickPacer
+from testudo_deploy.control.task_receiver import TaskReceiver
 from testudo_deploy.fleet.crazyswarm2_import import check_driver
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.localiser import offset_from_start, switched_on_at
@@ -74,10 +75,11 @@ class Robot:
             goal_world=robot.goal_world,
             epoch=epoch,
             untrusted={one.name: one.untrusted_speed_m_s for one in map(fleet.robot, peers) if one.untrusted},
-            takes_task=fleet.task is not None,
             pose_max_age_s=robot.pose.max_age_s,
             stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter,
         )
+        if fleet.task is not None:
+            self.loop.task = TaskReceiver.of(artefact.contract, robot=name, epoch=epoch, peers=peers)
         self.supervisor = Supervisor(
             now_s=now_s, kind=VehicleKind.FLIGHT if robot.has_flight_phases else VehicleKind.GROUND
         )

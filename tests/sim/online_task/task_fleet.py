@@ -13,6 +13,7 @@ from testudo_deploy.contract.messages import PeerMessage, TaskMessage, TickRecor
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import graph_inputs, graph_outputs
 from testudo_deploy.control.control_loop import ControlLoop
+from testudo_deploy.control.task_receiver import TaskReceiver
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -103,10 +104,11 @@ class Drive:
                 peers=fleet.peers(robot.name),
                 goal_world=robot.goal_world,
                 epoch="one",
-                takes_task=True,
             )
             for robot in fleet.robots
         }
+        for name, loop in self.loops.items():
+            loop.task = TaskReceiver.of(self.contract, robot=name, epoch="one", peers=fleet.peers(name))
         self.states = {
             robot.name: MotionState(
                 np.array(robot.initial_position_world), np.array(robot.initial_yaw), np.zeros(spec.dimension)
