@@ -154,9 +154,6 @@ def passage_order(
     before = alike & (peers.to_mouth_m < me.to_mouth_m)
     hinders = xp.any(before & _is_in_lane(frame, me, peers), axis=0)
     waits = takes_part & ~me.inside & (~has_way | unclear | hinders)
-    ahead_m = xp.where(before, me.to_mouth_m - peers.to_mouth_m, _FAR_M)
-    gap = (xp.min(ahead_m, axis=0) if ahead_m.shape[0] else zero + _FAR_M) / frame.unit_m
-    share = xp.clip((gap - _STANDS) / (_RUNS - _STANDS), 0.0, 1.0)
     against_way = present & ~peers.inside & (peer_through != 0) & (peer_through != way)
     side_mouth = me.side * frame.mouth_m
     from_along = xp.where(peers.inside, peers.along_m, side_mouth) - me.along_m
@@ -169,7 +166,7 @@ def passage_order(
         me.inside | (me.to_mouth_m < _FOLLOWS * frame.unit_m),
         _way_through(frame, me, through),
         frame.direction_world(-through, -me.across_m / frame.unit_m),
-        xp.where(me.inside, 1.0, share),
+        _speed_share(frame, me, peers, before),
         against_way | (alike & ~before & waits),
         present & (peers.inside | ((peer_through == way) & (way == me.side))),
         axis[:, None, ...] * from_along - across[:, None, ...] * me.across_m,
@@ -253,6 +250,14 @@ def _way(frame: _Frame, robots: _Robots, leads: Array, counted: Array) -> tuple[
     is_plus = xp.where(nobody, head_plus < head_minus + tie, in_plus < in_minus + tie)
     against = xp.where(leads[0, ...] > 0, in_minus < _FAR_M, in_plus < _FAR_M)
     return xp.where(is_plus, one, -one), against
+
+
+def _speed_share(frame: _Frame, me: _Robots, peers: _Robots, before: Array) -> Array:
+    """Return the share of its speed (...) that keeps a robot behind those ``before`` it (K, ...) in the queue."""
+    xp = array_namespace(me.to_mouth_m)
+    ahead_m = xp.where(before, me.to_mouth_m - peers.to_mouth_m, _FAR_M)
+    gap = (xp.min(ahead_m, axis=0) if ahead_m.shape[0] else 0 * me.to_mouth_m + _FAR_M) / frame.unit_m
+    return xp.where(me.inside, 1.0, xp.clip((gap - _STANDS) / (_RUNS - _STANDS), 0.0, 1.0))
 
 
 def _is_in_lane(frame: _Frame, me: _Robots, peers: _Robots) -> Array:
