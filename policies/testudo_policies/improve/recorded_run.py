@@ -132,9 +132,8 @@ def _central(
     task = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (*x.shape[:-1], len(state))), make_task(environment.scenario, cast(Any, goals))
     )
-    world: Any = SimpleNamespace(
-        team=SimpleNamespace(physics=motion, announced=[jnp.concatenate([stop.position_world, velocities])]), task=task
-    )
+    team = SimpleNamespace(physics=motion, announced=[jnp.concatenate([stop.position_world, velocities])], links=None)
+    world: Any = SimpleNamespace(team=team, task=task)
     found = critic_features(agent, environment, behaviour, world, flat(own))
     return jax.tree.map(lambda x: x.reshape(len(state), count, *x.shape[1:]), found)
 

@@ -1,6 +1,8 @@
 """What worlds are drawn from: intervals of the robot, histories as long as needed, messages lost."""
 
 import dataclasses
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
@@ -27,9 +30,11 @@ def test_lost_messages_are_as_many_as_the_loss_says():
     drawn = draw_parameters(jax.random.split(jax.random.key(1), 4000), spec, Channels())
     for loss in (0.0, 0.25, 1.0):
         parameters = dataclasses.replace(drawn, message_loss=jnp.full(4000, loss, jnp.float32))
-        announced = jnp.zeros((2, 4, 2, 4000))
-        heard = team_module._hear(team, announced, parameters, jax.random.key(0))
-        assert float(jnp.mean(heard.valid)) == pytest.approx(1 - loss, abs=0.02 if 0 < loss < 1 else 0)
+        announced, slots = jnp.zeros((2, 4, 2, 4000)), jnp.zeros((2, 1, 2, 4000))
+        unheard = PeerTable(slots, slots, slots[0], slots[0] > 0)
+        state: Any = SimpleNamespace(parameters=parameters, table=unheard, links=None)
+        _, table = team_module._heard(team, state, announced, jax.random.key(0))
+        assert float(jnp.mean(table.valid)) == pytest.approx(1 - loss, abs=0.02 if 0 < loss < 1 else 0)
 
 
 def test_histories_are_as_long_as_delays_and_ages_ask_for():
