@@ -6,17 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.policies.proven_file import trained_and_proven
 from tests.policies.quick import TINY
 
-from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.waypoint_tracking import WaypointTracking
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.evaluation.evaluation import evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
-from testudo_policies.exporting.packaging import make_contract, package_policy
+from testudo_policies.exporting.packaging import make_contract
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.training_run import load_parameters, train_run
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -80,13 +79,9 @@ def test_learning_raises_the_return():
 def test_what_was_trained_is_what_the_file_commands(tmp_path):
     """Parity over random inputs and loops, the test vector, the robot's own loader, and the same team in simulation."""
     components = build(CHOOSING)
-    assert train_run(components, tmp_path / "run").finished
-    report = package_policy(components, load_parameters(components, tmp_path / "run"), tmp_path / "policy.onnx", [])
-    assert report.parity.max_error <= 1e-5
-    artefact = PolicyArtefact.load(report.path, robot=ROBOT, sha256=report.sha256)
-    assert artefact.replay_error <= 1e-5
+    _, paths = trained_and_proven(components, ROBOT, tmp_path)
     found = []
-    for path in (report.path, tmp_path / "run"):
+    for path in paths:
         tested = load_policy_under_test(path)
         environment = tested.environment(2)
         assert environment.team.tracking == components.environment.team.tracking

@@ -6,16 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.policies.proven_file import trained_and_proven
 from tests.policies.quick import TINY
 
-from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
-from testudo_policies.exporting.packaging import make_contract, package_policy
+from testudo_policies.exporting.packaging import make_contract
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.training_run import load_parameters, train_run
 from testudo_sim.online_task.task_state import scoring_of
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.goal_scenario import GoalTask
@@ -114,13 +113,9 @@ def test_the_contract_says_which_type_it_is():
 def test_what_was_trained_is_what_the_file_commands(tmp_path):
     """Parity over random inputs and loops, the test vector, the robot's own loader, and drones in simulation."""
     components = build(TURNING)
-    assert train_run(components, tmp_path / "run").finished
-    report = package_policy(components, load_parameters(components, tmp_path / "run"), tmp_path / "policy.onnx", [])
-    assert report.parity.max_error <= 1e-5
-    artefact = PolicyArtefact.load(report.path, robot=DRONE, sha256=report.sha256)
-    assert artefact.replay_error <= 1e-5
+    artefact, paths = trained_and_proven(components, DRONE, tmp_path)
     assert np.array(artefact.contract.test_vector.outputs["command"]).shape[1] == 4
-    for path in (report.path, tmp_path / "run"):
+    for path in paths:
         tested = load_policy_under_test(path)
         environment = tested.environment(2)
         assert environment.team.yaw_rate_limit == DRONE.yaw_rate_limit_rad_s
