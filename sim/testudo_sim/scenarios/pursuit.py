@@ -74,11 +74,11 @@ class Pursuit(RobotariumTask):
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """See `Scenario.start`: as many targets as robots; beliefs are as far off as their covariance says."""
         where, turn, targets, moves, guess = jax.random.split(key, 5)
-        low, high = (np.array(side) / self.step_m for side in (self.arena.low_world, self.arena.high_world))
-        place = jax.random.uniform(targets, (2, team_size), minval=low[:, None], maxval=high[:, None])
+        low, high = self._walls
+        place = jax.random.uniform(targets, (2, team_size), minval=low, maxval=high)
         velocity = _START_SPEED * jax.random.uniform(moves, (2, team_size), minval=-1.0)
         off = jnp.sqrt(START_VARIANCE) * jax.random.normal(guess, (2, team_size))
-        mean = jnp.concatenate([jnp.clip(place + off, low[:, None], high[:, None]), 0 * velocity])
+        mean = jnp.concatenate([jnp.clip(place + off, low, high), 0 * velocity])
         covariance = START_VARIANCE * jnp.broadcast_to(jnp.eye(4)[..., None], (4, 4, team_size))
         task = PursuitTask(place, velocity, mean, covariance, jnp.zeros(team_size))
         return StartState(self.places(where, team_size), self.yaws(turn, team_size), task)
@@ -145,6 +145,12 @@ class Pursuit(RobotariumTask):
             self.step_m * aim, scene.robots.position_world, self.step_m, self.spec.control_point_speed_m_s
         )
 
+    @property
+    def _walls(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and upper corner (2, 1) of the arena."""
+        low, high = (np.array(side)[:, None] / self.step_m for side in (self.arena.low_world, self.arena.high_world))
+        return low, high
+
     def _moved(self, task: PursuitTask, push: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return places and velocities (2, M, E) of the targets after a decision; the walls reflect them."""
         root = np.linalg.cholesky(_DENSITY * acceleration_noise(DECISION_S).astype(float)).astype(np.float32)
@@ -153,9 +159,7 @@ class Pursuit(RobotariumTask):
         place, velocity = state[:2], state[2:]
         speed = jnp.sqrt(jnp.sum(velocity**2, axis=0) + 1e-12)
         velocity = velocity * jnp.minimum(1.0, _TARGET_SPEED / speed)
-        low, high = (
-            (np.array(side) / self.step_m)[:, None, None] for side in (self.arena.low_world, self.arena.high_world)
-        )
+        low, high = (side[..., None] for side in self._walls)
         inside = jnp.clip(place, low, high)
         return inside, jnp.where(inside == place, velocity, -velocity)
 

@@ -1,4 +1,4 @@
-"""Memory of the deadlock rule in recorded ticks: what earlier versions wrote is told apart and still read."""
+"""Memory of the deadlock rule in recorded ticks: records of earlier versions are recognised and still read."""
 
 import numpy as np
 import pytest
