@@ -16,6 +16,15 @@ from testudo_hardware.errors import TestudoError
 Vector = tuple[float, ...]
 SegmentEnds = tuple[Vector, Vector]  # both ends (D,) [m] of a reserved segment, see `shield/reservations.py`
 Echo = tuple[str, float, int]  # epoch, stamp and sequence of a message, on its sender's clock
+_STALE_ECHO_S = 5.0
+
+
+def is_recent(echo: Echo, received_s: float) -> bool:
+    """Return whether an echo that a robot receives at ``received_s`` bounds an age.
+
+    It names a message that the robot sent at most 5 s before, on its own clock, and not later.
+    """
+    return received_s - _STALE_ECHO_S < echo[1] <= received_s
 
 
 class SuspectedPeer(NamedTuple):

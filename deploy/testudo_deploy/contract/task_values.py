@@ -31,8 +31,8 @@ def task_arrays(signals: Sequence[Signal], values: Mapping[str, Vector], slots: 
     return arrays
 
 
-def values_for(signals: Sequence[Signal], message: TaskMessage, peers: Sequence[str]) -> dict[str, Vector]:
-    """Return the values of a message with the neighbours in the order of ``peers``.
+def arrays_for(signals: Sequence[Signal], message: TaskMessage, peers: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the signals of a message as `task_arrays` does, with the neighbours in the order of ``peers``.
 
     Raises:
         EnvelopeError: it does not have the signals, or is for other peers.
@@ -42,7 +42,7 @@ def values_for(signals: Sequence[Signal], message: TaskMessage, peers: Sequence[
         raise EnvelopeError(f"task: found the peers {', '.join(message.peers)}, expected {', '.join(peers)}")
     order = [message.peers.index(peer) for peer in peers]
     return {
-        signal.name: packed(arrays[signal.name][..., order] if NEIGHBOURS in signal.shape else arrays[signal.name])
+        signal.name: arrays[signal.name][..., order] if NEIGHBOURS in signal.shape else arrays[signal.name]
         for signal in signals
     }
 

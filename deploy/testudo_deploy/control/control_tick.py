@@ -143,7 +143,7 @@ def _task(tick: Tick) -> dict[str, Any]:
     if task is None:
         return {}
     return {
-        "task_values": dict(task.values) if tick.decided else {},
+        "task_values": task.values if tick.decided else {},
         "task_age_s": tick.now_s - task.bound_s,
         "task_epoch": task.epoch,
         "task_sequence": task.sequence,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.contract.messages import Echo, PeerMessage, SuspectedPeer, Vector
+from testudo_deploy.contract.messages import Echo, PeerMessage, SuspectedPeer, Vector, is_recent
 from testudo_deploy.control.failure_detector import FailureDetector, NewestMessage
 from testudo_deploy.shield.geometry import point_distance, z_scaled
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, stays_in_reserved_segments
@@ -16,7 +16,6 @@ from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace
 
-_STALE_ECHO_S = 5.0  # an echo of an older stamp is ignored: the peer stays unheard
 _LARGEST = 1e12  # larger numbers are not measurements
 _ENDED_S = 0.5
 """A process of a peer has ended if it is silent for this time; only then a new one can take its place [s]."""
@@ -96,7 +95,7 @@ class PeerTracker:
         if echo is not None and echo[0] != self._epoch:  # of an earlier process of this robot
             echo = None
         self._newest[message.robot] = NewestMessage(message, received_s, NOTHING_HEARD if echo is None else echo[2])
-        if echo is not None and received_s - _STALE_ECHO_S < echo[1] <= received_s:
+        if echo is not None and is_recent(echo, received_s):  # else the peer stays unheard
             self._heard[message.robot] = _Heard(message, echo[1])
         return True
 

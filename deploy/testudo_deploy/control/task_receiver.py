@@ -12,25 +12,28 @@ from typing import Self
 import numpy as np
 
 from testudo_deploy.contract.contract import Contract, Signal
-from testudo_deploy.contract.messages import EnvelopeError, TaskMessage, Vector
-from testudo_deploy.contract.task_values import task_arrays, values_for
+from testudo_deploy.contract.messages import EnvelopeError, TaskMessage, Vector, is_recent
+from testudo_deploy.contract.task_values import arrays_for, packed
 
 OLDEST_TASK_S = 0.4
 """Oldest age of any signal of the task [s], also where the contract names a longer one or none: the station renews all
 values many times in this time, and one that does not has failed."""
-_STALE_ECHO_S = 5.0  # an answer to an older announcement is refused
 
 
 @dataclass(frozen=True)
 class TaskReading:
     """The newest values of the task."""
 
-    values: Mapping[str, Vector]  # by signal, as in `TaskMessage`, neighbours by slot
-    arrays: Mapping[str, np.ndarray]  # the same, component first: (C,), (C, K)
+    arrays: Mapping[str, np.ndarray]  # by signal, component first: (C,), (C, K), neighbours by slot
     bound_s: float  # robot's clock: no value is older than now - bound_s
     epoch: str
     sequence: int
     contract: str
+
+    @property
+    def values(self) -> dict[str, Vector]:
+        """Return the numbers by signal, as in `TaskMessage`, neighbours by slot."""
+        return {name: packed(array) for name, array in self.arrays.items()}
 
 
 class TaskReceiver:
@@ -81,15 +84,14 @@ class TaskReceiver:
         if not self._is_next(message, received_s):
             return self._refuse()
         try:
-            values = values_for(self.signals, message, self._peers)
+            arrays = arrays_for(self.signals, message, self._peers)
         except EnvelopeError as error:
             return self._refuse(f"task_stale: {error}")
         if self._last is not None and self._last[0] != message.epoch:
             self._retired.add(self._last[0])
         self._last, self._fault = (message.epoch, message.sequence), ""
         self._reading = TaskReading(
-            values,
-            task_arrays(self.signals, values, len(self._peers)),
+            arrays,
             message.echo[1] - message.sample_age_s,
             message.epoch,
             message.sequence,
@@ -102,8 +104,7 @@ class TaskReceiver:
 
         A new process of the task node may begin only once the values of the present one are too old.
         """
-        epoch, stamp_s, _ = message.echo
-        if epoch != self._epoch or not received_s - _STALE_ECHO_S < stamp_s <= received_s:
+        if message.echo[0] != self._epoch or not is_recent(message.echo, received_s):
             return False
         if self._last is None:
             return True

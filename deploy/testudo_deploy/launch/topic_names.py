@@ -10,6 +10,8 @@ MARKERS_TOPIC = "/fleet/markers"
 SCORE_TOPIC = "/task/score"
 """`std_msgs/String` with a JSON object of the schema `SCORE_SCHEMA`, one for each decision of the task."""
 SCORE_SCHEMA = "testudo/score/1"
+SUCCESS, TIMEOUT = "success", "timeout"
+"""States of the score at the end of a task, and outcomes of the run that it ends."""
 GOALS_TOPIC = "/task/goals"
 """`visualization_msgs/MarkerArray` in the frame that the fleet shares: goals, and measured bodies."""
 PEER_TOPIC = "peer_state"  # topic of each robot with its state and reservations for its peers

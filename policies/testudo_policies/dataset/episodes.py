@@ -18,11 +18,12 @@ from testudo_analysis.replay.tick_replay import recorded_table, recorded_task
 from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.contract import Contract, policy_signals, slots_first
 from testudo_deploy.contract.messages import TickRecord
+from testudo_deploy.launch.topic_names import SUCCESS
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import parse_robot
 from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
-from testudo_sim.online_task.online_task import SUCCESS, DecisionScore, OnlineTask
+from testudo_sim.online_task.online_task import DecisionScore, OnlineTask
 from testudo_sim.online_task.task_state import Pose, scoring_of, task_of
 from testudo_sim.physics.scene import Scene
 

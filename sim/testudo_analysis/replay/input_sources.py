@@ -13,7 +13,7 @@ import numpy as np
 from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_deploy.contract.contract import Signal
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TaskMessage, TickRecord
-from testudo_deploy.contract.task_values import values_for
+from testudo_deploy.contract.task_values import arrays_for, packed
 from testudo_deploy.fleet.policy_groups import Follow
 from testudo_hardware.frames import wrap_angle
 from testudo_runs.run_reader import Track
@@ -94,14 +94,14 @@ def check_task(
             unverified += 1
             continue
         try:
-            values = values_for(signals, message, record.neighbour_names)
+            arrays = arrays_for(signals, message, record.neighbour_names)
         except EnvelopeError:
             errors.add("task", record.sequence, None, record.task_age_s)
             continue
         expected, found = [record.stamp_s - (message.echo[1] - message.sample_age_s)], [record.task_age_s]
         if record.decided:
-            for name in values:
-                expected += values[name]
+            for name, array in arrays.items():
+                expected += packed(array)
                 found += record.task_values.get(name, ())
         errors.add("task", record.sequence, expected, found)
         errors.add("task", record.sequence, 0.0, float(message.contract != record.task_contract))

@@ -12,6 +12,7 @@ import numpy as np
 
 from testudo_analysis.report.report_data import FleetSection, FlownRun, ReportVerdict
 from testudo_deploy.launch.fleet_run import FleetRunState
+from testudo_deploy.launch.topic_names import SUCCESS
 from testudo_deploy.shield.geometry import z_scaled
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
@@ -159,7 +160,7 @@ def _robot(section: FleetSection, name: str, begin_s: float) -> RobotSummary:
         first = outside[-1] + 1 if len(outside) else 0
         arrived = max(0.0, float(track.stamp_s[first]) - begin_s)
     if run.fleet.task is not None:
-        ends = [event.stamp_s for event in run.events if event.values.get("outcome") == "success"]
+        ends = [event.stamp_s for event in run.events if event.values.get("outcome") == SUCCESS]
         arrived = ends[0] - begin_s if ends else None
     durations = np.percentile([tick.duration_s for tick in ticks], (50, 99))
     return RobotSummary(

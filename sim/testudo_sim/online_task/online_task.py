@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from testudo_deploy.launch.topic_names import SCORE_SCHEMA
+from testudo_deploy.launch.topic_names import SCORE_SCHEMA, SUCCESS, TIMEOUT
 from testudo_deploy.station.markers import GoalView, Marker, body_marker
 from testudo_hardware.motion import MotionState
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
@@ -21,8 +21,6 @@ from testudo_sim.online_task.task_sender import TaskSample
 from testudo_sim.online_task.task_state import Pose, PoseTrack, goals_of
 from testudo_sim.physics.scene import BodyState, Scene, least_separation
 from testudo_sim.scenarios.scenario import TaskScoring
-
-SUCCESS, TIMEOUT = "success", "timeout"
 
 
 @dataclass(frozen=True)
@@ -126,11 +124,7 @@ class OnlineTask:
         if self.unmeasured(now_s):
             return None
         poses = {name: pose for name, track in self._tracks.items() if (pose := track.newest) is not None}
-        scene = scene_of([poses[name] for name in self.robots], [poses[name] for name in self.bodies])
-        found = jax.device_get(self._signals(self.task, scene))
-        values = {
-            robot: {name: value[..., i, 0] for name, value in found.items()} for i, robot in enumerate(self.robots)
-        }
+        values = self._by_robot(jax.device_get(self._signals(self.task, self._scene(poses))))
         return TaskSample(values, now_s - min(track.newest_s for track in self._tracks.values()))
 
     def advance(self, now_s: float) -> list[DecisionScore]:
@@ -175,16 +169,16 @@ class OnlineTask:
             success=bool(score.success[0]),
             metrics={name: metrics.get(name, 0.0) + float(value[0]) for name, value in score.metrics.items()},
             signals={
-                robot: {name: tuple(value[..., i, 0].tolist()) for name, value in signals.items()}
-                for i, robot in enumerate(self.robots)
+                robot: {name: tuple(value.tolist()) for name, value in named.items()}
+                for robot, named in self._by_robot(signals).items()
             },
             separation_m=float(least_m[0]) if math.isfinite(least_m[0]) else None,
         )
         if first is None:
             return self._ended(decision)
         terms = {
-            name: {term: float(value[i, 0]) for term, value in score.terms.items()}
-            for i, name in enumerate(self.robots)
+            robot: {term: float(value) for term, value in named.items()}
+            for robot, named in self._by_robot(score.terms).items()
         }
         reward = {name: float(score.reward[i, 0]) for i, name in enumerate(self.robots)}
         total = {name: decision.total[name] + reward[name] for name in self.robots}
@@ -200,7 +194,16 @@ class OnlineTask:
         missing = tuple(name for name in self._tracks if name not in poses)
         if missing:
             return None, missing
-        return scene_of([poses[name] for name in self.robots], [poses[name] for name in self.bodies]), ()
+        return self._scene(poses), ()
+
+    def _scene(self, poses: Mapping[str, Pose]) -> Scene:
+        return scene_of([poses[name] for name in self.robots], [poses[name] for name in self.bodies])
+
+    def _by_robot(self, values: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+        """Return the values (..., N, 1) of one world by robot and name."""
+        return {
+            robot: {name: value[..., i, 0] for name, value in values.items()} for i, robot in enumerate(self.robots)
+        }
 
     def _evaluation(
         self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array, number: jax.Array
