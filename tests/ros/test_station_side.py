@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -34,6 +34,7 @@ pytestmark = [
 ]
 PATIENCE_S = 40.0
 SPEED_M_S = 0.1
+ATTEMPTS = 3
 
 
 def station_process(kind, of, **parameters):
@@ -141,35 +142,67 @@ class PlayedFleet:
             executor.spin()
 
 
-@pytest.fixture
-def played(tmp_path):
-    """Return the played fleet, whose way takes a second and a half, with task and markers running."""
-    fleet = make_tiny_fleet(tmp_path, 2, start_x=0.4, goal_x=0.6)
+@contextmanager
+def playing(folder):
+    """Yield the played fleet, whose way takes a second and a half, with task and markers running."""
+    fleet = make_tiny_fleet(folder, 2, start_x=0.4, goal_x=0.6)
     processes = FleetProcesses([station_process("task", fleet), station_process("markers", fleet)])
     robots = PlayedFleet(fleet, processes, 0.15)
-    with processes:
-        yield SimpleNamespace(robots=robots, processes=processes)
-    robots.close()
+    try:
+        with processes:
+            yield SimpleNamespace(robots=robots, processes=processes)
+    finally:
+        robots.close()
 
 
-def test_the_task_is_scored_and_shown_from_the_first_drive_to_success(played):
-    robots = played.robots
+@pytest.fixture
+def played(tmp_path):
+    with playing(tmp_path) as fleet:
+        yield fleet
+
+
+def drive_to_success(robots):
+    """Drive once everything is measured and shown; return the scores of the decisions."""
     robots.wait(lambda: robots.scores, "the task says what it waits for")
     robots.wait(lambda: robots.scores[-1]["waits_for"] == ["r0: armed", "r1: armed"], "all are measured")
     robots.wait(lambda: robots.goals and robots.markers, "goals and markers")
     robots.drive()
     robots.wait(lambda: robots.scores[-1]["state"] == "success", "success")
-    scores = [score for score in robots.scores if score["state"] != "waiting"]
+    return [score for score in robots.scores if score["state"] != "waiting"]
+
+
+def check_run(playing, drive, *checks):
+    """Play until no pose was missing, then check the scores.
+
+    Poses that a stalled machine sends too late leave a decision without reward; such a run is played again.
+    """
+    for _ in range(ATTEMPTS):
+        with playing() as played:
+            scores = drive(played.robots)
+            missing = [score["missing"] for score in scores]
+            if not any(missing):
+                for check in checks:
+                    check(played, scores)
+                return
+    pytest.fail(f"poses were missing in each of {ATTEMPTS} runs, in the last by decision: {missing}")
+
+
+def test_the_task_is_scored_and_shown_from_the_first_drive_to_success(tmp_path):
+    check_run(lambda: playing(tmp_path), drive_to_success, assert_scored, assert_shown)
+
+
+def assert_scored(_, scores):
     assert [score["decision"] for score in scores] == list(range(1, len(scores) + 1))
     first, last = scores[0], scores[-1]
-    assert first["missing"] == []
     # 3.3 cm of the 6.6 cm that a robot can drive in a decision
     assert first["terms"]["r0"]["progress"] == pytest.approx(0.5, abs=0.2)
-    # on a stalled machine a pose comes too late for its decision, which then has no reward and says whose it was
-    assert last["terms"]["r1"]["success"] == 5.0 if not last["missing"] else last["terms"] == {}
+    assert last["terms"]["r1"]["success"] == 5.0
     assert last["signals"]["r1"]["goal_world"] == pytest.approx([0.6, 0.5])
     assert last["times_of_arrival"] == []
-    kinds = []
+
+
+def assert_shown(played, _):
+    robots, kinds = played.robots, []
     robots.wait(
         lambda: (
             kinds.append(played.processes.next_event(0.1))
@@ -185,10 +218,10 @@ def test_the_task_is_scored_and_shown_from_the_first_drive_to_success(played):
     assert {marker.header.frame_id for marker in robots.markers[-1].markers} == {"world"}
 
 
-@pytest.fixture
-def pushed(tmp_path):
-    """Return played robots that push a box; motion capture sees them, and the box once it is told to."""
-    fleet = make_tiny_fleet(tmp_path, 2, start_x=-0.5)
+@contextmanager
+def pushing(folder):
+    """Yield played robots that push a box; motion capture sees them, and the box once it is told to."""
+    fleet = make_tiny_fleet(folder, 2, start_x=-0.5)
     make_tiny_policy(fleet.policy, fleet.robots[0].spec, edit=lambda values: values.update(scenario="push_box"))
     seen = PoseSource("mocap", "room", 0.0, fleet.robots[0].spec.pose_max_age_s)
     robots = tuple(replace(robot, pose=seen) for robot in fleet.robots)
@@ -196,26 +229,37 @@ def pushed(tmp_path):
     process = station_process("task", fleet, task='{"goal_world": [0.4, 0.0]}', start_on="poses")
     processes = FleetProcesses([process])
     robots = PlayedFleet(load_fleet(fleet.file), processes, 0.1)
-    with processes:
-        yield robots
-    robots.close()
+    try:
+        with processes:
+            yield SimpleNamespace(robots=robots, processes=processes)
+    finally:
+        robots.close()
 
 
-def test_a_box_is_waited_for_by_name_and_scored_once_it_is_measured(pushed):
+def push_to_success(robots):
+    """Show the box once it is waited for by name, push it; return the scores of the decisions."""
     wanted = ["box: no pose on /task/box/pose: rewards and success are unknown"]
-    pushed.wait(lambda: pushed.scores and pushed.scores[-1]["waits_for"] == wanted, "only the box is missing")
-    pushed.box_x = 0.25  # 15 cm from its goal, of which it comes 10 cm: 5 cm are within the tolerance
-    pushed.drive()
-    pushed.wait(lambda: pushed.scores[-1]["state"] == "success", "success")
-    scores = [score for score in pushed.scores if score["state"] != "waiting"]
+    robots.wait(lambda: robots.scores and robots.scores[-1]["waits_for"] == wanted, "only the box is missing")
+    robots.box_x = 0.25  # 15 cm from its goal, of which it comes 10 cm: 5 cm are within the tolerance
+    robots.drive()
+    robots.wait(lambda: robots.scores[-1]["state"] == "success", "success")
+    return [score for score in robots.scores if score["state"] != "waiting"]
+
+
+def assert_pushed(pushed, scores):
     # 3.3 cm of the 6.6 cm that a robot can drive in a decision, three times
     assert max(score["terms"]["r0"]["push"] for score in scores) == pytest.approx(1.5, abs=0.3)
     assert scores[-1]["terms"]["r1"]["success"] == 10.0
     assert scores[-1]["signals"]["r0"].keys() == {"goal_world", "box_position_world", "box_quarter_yaw"}
-    pushed.wait(
-        lambda: ("bodies/box", "room") in {(marker.ns, marker.header.frame_id) for marker in pushed.goals[-1].markers},
+    robots = pushed.robots
+    robots.wait(
+        lambda: ("bodies/box", "room") in {(marker.ns, marker.header.frame_id) for marker in robots.goals[-1].markers},
         "the box is shown",
     )
+
+
+def test_a_box_is_waited_for_by_name_and_scored_once_it_is_measured(tmp_path):
+    check_run(lambda: pushing(tmp_path), push_to_success, assert_pushed)
 
 
 def run_status(played, *words):
