@@ -47,6 +47,8 @@ class TrainConfig:
     """Contents of a start file for a share of the worlds (set by `testudo train --starts FILE`)."""
     starts_share: float = field(default=0.5, metadata=OPTIONAL)
     """Share of the worlds that start from `--starts`; the others use the scenario's starts."""
+    failures: float = field(default=0.0, metadata=OPTIONAL)
+    """Probability that a robot fails during an episode: it brakes, half of them for good, the others for 2 to 10 s."""
     memory: int = 32  # units of the GRU; 0 is feed-forward
     width: int = 64  # units of the hidden layers
     seed: int = 0  # random seed of the run

@@ -16,7 +16,7 @@ from testudo_deploy.shield.velocity_projection import ShieldResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.environment import Environment, WorldState, task_random
+from testudo_sim.environment import Environment, WorldState
 from testudo_sim.physics.world_parameters import WorldParameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.scenario import TaskScoring
@@ -63,6 +63,7 @@ class DeployedEnvironment(Environment):
                 channels=channels,
             ),
             spread=environment.spread,
+            failures=environment.failures,
             deployment=DeployedTeam(
                 Shield(model, team.shield, replace(space, hold_ticks=STRIDE * space.hold_ticks), team.arena),
                 stride=STRIDE,
@@ -102,11 +103,13 @@ class DeployedEnvironment(Environment):
             self._faults(keys, parameters),
             begin.velocity,
         )
-        return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32), task_random(keys))
+        return self.world(keys, state, begin.task)
 
-    def tick(self, state: Any, nominal_world: jax.Array, key: jax.Array) -> tuple[DeployedTeamState, ShieldResult]:
+    def tick(
+        self, state: Any, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None
+    ) -> tuple[DeployedTeamState, ShieldResult]:
         """See `Environment.tick`; one simulation step, at which a part of the robots ticks."""
-        return tick_deployed(self.team, self.deployment, state, nominal_world, key)
+        return tick_deployed(self.team, self.deployment, state, nominal_world, key, standing)
 
     def _faults(self, keys: jax.Array, parameters: WorldParameters) -> Faults:
         """Return asynchronous ticks, and messages that take up to the longest time of their world."""

@@ -14,8 +14,9 @@ from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.physics.scene import Scene
 from testudo_sim.physics.world_parameters import WorldParameters, draw_parameters
-from testudo_sim.scenarios.scenario import PEER, Scenario, StartState, TaskScore, TaskScoring
+from testudo_sim.scenarios.scenario import PEER, Scenario, StartState, TaskScore, TaskScoring, absent_robots, either
 from testudo_sim.team.crowd_links import CrowdLinks
+from testudo_sim.team.robot_failures import RobotFailures, draw_failures
 from testudo_sim.team.team_tick import SimulatedTeam, start, tick, true_table, values_by_slot
 
 
@@ -28,6 +29,7 @@ class WorldState:
     task: Any  # state of the scenario
     elapsed: jax.Array  # (E,) int: decisions since the start
     random: jax.Array  # (2, E) integers: the random keys of the course of the task, as plain data
+    failures: RobotFailures | None = None  # of robots in this episode; None where none is drawn
 
 
 @jax.tree_util.register_dataclass
@@ -37,11 +39,13 @@ class StepMetrics:
 
     contacts: jax.Array  # (E,) int: physics steps times touching pairs, robots and walls
     separation_m: jax.Array  # (E,) least distance between the centres of two robots
-    interventions: jax.Array  # (E,) share of robot-ticks in which the shield changed the command without a brake
+    interventions: jax.Array
+    """(E,) share of robot-ticks in which the shield changed the command without a brake; as the next one of the robots
+    that take part."""
     braked: jax.Array  # (E,) share of robot-ticks in which the shield braked
     change_m_s: jax.Array  # (N, E) mean change of the command
     idle: jax.Array
-    """(E,) bool: no robot moved by more than a centimetre, which is a sign of deadlock before success."""
+    """(E,) bool: robots take part, and none moved by more than a centimetre: a sign of deadlock before success."""
     left_out: jax.Array
     """(E,) int: most peers in range at one tick for which robots of a crowd had no slot; 0 where all hear all."""
 
@@ -56,6 +60,8 @@ class StepResult:
     truncated: jax.Array  # (E,) bool: time is up, or the physics diverged (which also counts as contact)
     metrics: StepMetrics
     last: WorldState  # state at the end of the decision, before any restart
+    stood: jax.Array | None = None  # (N, E) bool: robots that took no part in the decision; None: all took part
+    left: jax.Array | None = None  # (N, E) bool: robots that took part in it and take none in the next one
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ class Environment:
     spread: float = 1.0  # share of the robot's intervals that worlds are drawn from
     change_price: float = 0.0  # cost of a command change by the shield of full speed
     facing_price: float = 0.0  # cost per second of a heading at right angles to the goal
+    failures: float = 0.0  # probability that a robot brakes for good, or for a while, during an episode
     contact_cost: float | None = None
     """Reward that a contact costs every robot of its world, which ends the episode; None: contacts are counted only."""
 
@@ -99,7 +106,14 @@ class Environment:
         """Return the start of one world for each key (E,)."""
         begin, parameters = self.draw_start(keys)
         state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
-        return WorldState(state, begin.task, jnp.zeros(keys.shape[0], jnp.int32), task_random(keys))
+        return self.world(keys, state, begin.task)
+
+    def world(self, keys: jax.Array, team: Any, task: Any) -> WorldState:
+        """Return worlds with these keys (E,) at the start of team and task."""
+        elapsed, failures = jnp.zeros(keys.shape[0], jnp.int32), None
+        if self.failures:
+            failures = draw_failures(keys, self.failures, self.team.size, self.horizon, self.decision_s)
+        return WorldState(team, task, elapsed, task_random(keys), failures)
 
     def draw_start(self, keys: jax.Array) -> tuple[StartState, WorldParameters]:
         """Return start and dynamics of one world for each key (E,)."""
@@ -150,7 +164,12 @@ class Environment:
 
     def scene(self, state: WorldState) -> Scene:
         """Return the true state of each world."""
-        return self.team.physics.scene(state.team.physics)
+        scene = self.team.physics.scene(state.team.physics)
+        return scene if state.failures is None else replace(scene, lost=state.failures.lost(state.elapsed))
+
+    def standing(self, state: WorldState) -> jax.Array | None:
+        """Return (N, E) bool: robots that take no part in the decision that begins, and brake; None: all take part."""
+        return either(absent_robots(self.scenario, state.task), _failed(state))
 
     def step(self, state: WorldState, nominal_world: jax.Array, key: jax.Array) -> tuple[WorldState, StepResult]:
         """Hold the nominal velocities (E, N, D) [m/s] for one decision; finished worlds restart.
@@ -159,17 +178,21 @@ class Environment:
         [m].
         """
         tick_key, reset_key = jax.random.split(key)
-        team_state, metrics = self.run_ticks(state.team, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)
+        team_state, metrics = self.run_ticks(state, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)
         ended, score = self.advance(state, team_state, metrics.change_m_s)
         reward, terminated, elapsed = score.reward, score.success, ended.elapsed
         if self.contact_cost is not None:
             touched = metrics.contacts > 0
-            reward, terminated = reward - self.contact_cost * touched, terminated | touched
+            cost = self.contact_cost * touched
+            cost = cost if score.stood is None else jnp.where(score.stood, 0.0, cost)
+            reward, terminated = reward - cost, terminated | touched
         truncated = ((elapsed >= self.horizon) | score.broken) & ~terminated
         fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]))
         done = terminated | truncated
         after_reset = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)
-        return after_reset, StepResult(reward, terminated, truncated, metrics, ended)
+        stands = self.standing(ended)
+        left = None if stands is None or score.stood is None else stands & ~score.stood
+        return after_reset, StepResult(reward, terminated, truncated, metrics, ended, score.stood, left)
 
     def advance(self, state: WorldState, team_state: Any, change_m_s: jax.Array) -> tuple[WorldState, TaskScore]:
         """Return the worlds after a decision, without any restart, and its score.
@@ -177,32 +200,38 @@ class Environment:
         ``team_state`` is that of the team after the ticks of the decision, ``change_m_s`` (N, E) the mean change of its
         commands.
         """
-        before, after = (self.team.physics.scene(s.physics) for s in (state.team, team_state))
+        ended = replace(state, team=team_state, elapsed=state.elapsed + 1)
         keys = jax.vmap(jax.random.fold_in)(jax.random.wrap_key_data(state.random.T), state.elapsed)
-        score = self.scoring.decision(state.task, before, after, change_m_s, keys)
-        return replace(state, team=team_state, task=score.task, elapsed=state.elapsed + 1), score
+        scenes = (self.scene(state), self.scene(ended))
+        score = self.scoring.decision(state.task, *scenes, change_m_s, keys, _failed(state))
+        return replace(ended, task=score.task), score
 
-    def tick(self, state: Any, nominal_world: jax.Array, key: jax.Array) -> tuple[Any, ShieldResult]:
-        """Return the team one simulation step later, and the result of the shield."""
-        return tick(self.team, state, nominal_world, key)
+    def tick(
+        self, state: Any, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None
+    ) -> tuple[Any, ShieldResult]:
+        """Return the team one simulation step later, and the result of the shield; robots ``standing`` (N, E) brake."""
+        return tick(self.team, state, nominal_world, key, standing)
 
-    def run_ticks(self, state: Any, nominal_world: jax.Array, key: jax.Array) -> tuple[Any, StepMetrics]:
-        """Run the ticks of one decision for nominal velocities (D, N, E) [m/s]."""
-        team = self.team
+    def run_ticks(self, state: WorldState, nominal_world: jax.Array, key: jax.Array) -> tuple[Any, StepMetrics]:
+        """Run the ticks of one decision for nominal velocities (D, N, E) [m/s]; return the team after them."""
+        team, standing = self.team, self.standing(state)
+        acting = jnp.ones(nominal_world.shape[1:], bool) if standing is None else ~standing
+
+        def share(robots: jax.Array) -> jax.Array:
+            return jnp.sum(robots & acting, axis=0) / jnp.maximum(jnp.sum(acting, axis=0), 1)
 
         def body(carry: tuple[Any, StepMetrics], tick_key: jax.Array) -> tuple[Any, None]:
             current, total = carry
-            current, result = self.tick(current, nominal_world, tick_key)
+            current, result = self.tick(current, nominal_world, tick_key, standing)
             watch = team.physics.watch(current.physics)
             passed = (result.status == int(ShieldStatus.PASSED)) | (result.status == int(ShieldStatus.BRAKED))
-            touched = jnp.mean(~passed, axis=0)
             return (
                 current,
                 StepMetrics(
                     total.contacts + watch.contacts,
                     jnp.minimum(total.separation_m, watch.separation_m),
-                    total.interventions + touched,
-                    total.braked + jnp.mean(result.status == int(ShieldStatus.BRAKED), axis=0),
+                    total.interventions + share(~passed),
+                    total.braked + share(result.status == int(ShieldStatus.BRAKED)),
                     total.change_m_s + result.change_m_s,
                     total.idle,
                     jnp.maximum(total.left_out, left_out(current)),
@@ -226,16 +255,20 @@ class Environment:
         )
         ticks = self.scenario.decision_ticks
         steps = ticks * self.steps_per_tick
-        (after, total), _ = jax.lax.scan(body, (state, empty), jax.random.split(key, steps))
-        places = [team.physics.scene(s.physics).robots.position_world for s in (state, after)]
+        (after, total), _ = jax.lax.scan(body, (state.team, empty), jax.random.split(key, steps))
+        places = [team.physics.scene(s.physics).robots.position_world for s in (state.team, after)]
         moved = jnp.sqrt(jnp.sum((places[1] - places[0]) ** 2, axis=0))
         return after, replace(
             total,
             interventions=total.interventions / ticks,
             braked=total.braked / ticks,
             change_m_s=total.change_m_s / ticks,
-            idle=jnp.all(moved < 0.01, axis=0),
+            idle=jnp.all((moved < 0.01) | ~acting, axis=0) & jnp.any(acting, axis=0),
         )
+
+
+def _failed(state: WorldState) -> jax.Array | None:
+    return None if state.failures is None else state.failures.stands(state.elapsed)
 
 
 _OWN_AXES = 3  # of a robot's own signal (C, N, E)

@@ -236,7 +236,7 @@ def test_metrics_count_every_tick_and_not_only_the_last():
     environment = dataclasses.replace(environment, team=team)
     # one ahead to the left, the other back: they meet after 1 m and pass each other
     wanted = jnp.zeros((2, 2, WORLDS)).at[1, 0].set(0.18).at[1, 1].set(-0.19)
-    state = jax.jit(environment.reset)(keys_of()).team
+    state = jax.jit(environment.reset)(keys_of())
     after, metrics = jax.jit(environment.run_ticks)(state, wanted, jax.random.key(0))
     place = environment.team.physics.scene(after.physics).robots.position_world
     apart = np.linalg.norm(np.asarray(place[:, 0] - place[:, 1]), axis=0)

@@ -97,7 +97,8 @@ class MultiAgentTeam(MultiAgentEnv):  # pyright: ignore[reportGeneralTypeIssues]
         """Return observations, state, rewards, dones and infos one decision later.
 
         A finished world is reset, or set to ``reset_state``: observations and state are then those after
-        the reset; rewards, dones (with ``__all__``) and infos describe the decision.
+        the reset; rewards, dones (with ``__all__``) and infos describe the decision. A robot that takes no part in the
+        next decision, as it has failed or left the task, is done by itself.
         """
         step_key, reset_key = jax.random.split(typed_key(key))
         observations, after, rewards, dones, infos = self.step_env(step_key, state, actions)
@@ -115,7 +116,9 @@ class MultiAgentTeam(MultiAgentEnv):  # pyright: ignore[reportGeneralTypeIssues]
         velocity = self.view.velocity_world(state, action)
         _, result = self.view.environment.step(state, velocity, typed_key(key))
         done = (result.terminated | result.truncated)[0]
-        dones = dict.fromkeys((*self.agents, "__all__"), done)
+        stands = self.view.environment.standing(result.last)
+        gone = jnp.zeros(self.num_agents, bool) if stands is None else stands[:, 0]
+        dones = self._by_agent(done | gone) | {"__all__": done}
         return (self.get_obs(result.last), result.last, self._by_agent(result.reward[:, 0]), dones, self._infos(result))
 
     def get_obs(self, state: WorldState) -> ByAgent:

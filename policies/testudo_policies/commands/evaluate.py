@@ -1,6 +1,8 @@
 """`testudo evaluate`: held-out episodes, with contacts counted at every simulation step."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,7 +27,7 @@ from testudo_sim.deployed_environment import STRIDE
 from testudo_sim.devices import devices
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice
-from testudo_sim.starts import StartDistribution, load_starts
+from testudo_sim.starts import load_starts
 from testudo_sim.team.batch_policy import BatchPolicy
 
 _LAYERS = {"none": "no shield", "1": "layer 1", "all": "all layers"}
@@ -35,16 +37,25 @@ _COUNTED = (
 )
 
 
+@dataclass(frozen=True)
+class Episodes:
+    """The episodes of an evaluation."""
+
+    episodes: int = 1000  # number of episodes for each team size
+    seed: int = HELD_OUT_SEED  # seed of the first episode; each further episode adds 1
+    starts: Path | None = None
+    """Start file from `testudo incident --save-scenario`; every episode starts from it."""
+    failures: float = 0.0  # probability that a robot fails during an episode: it brakes, for good or for a while
+
+
 def evaluate(
     policy: Annotated[Path, tyro.conf.Positional],
     *,
-    episodes: int = 1000,
     team_size: tuple[int, ...] = (),
-    seed: int = HELD_OUT_SEED,
     layers: Literal["1", "all"] = "1",
     shield: bool = True,
     baselines: bool = True,
-    starts: Path | None = None,
+    chosen: Annotated[Episodes, tyro.conf.arg(name="")] = Episodes(),
     physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
     json: Path | None = None,
 ) -> int:
@@ -60,18 +71,17 @@ def evaluate(
         testudo evaluate runs/mine --team-size 2 4 6 8 --json evaluation.json
         testudo evaluate policy.onnx --layers all --team-size 4 8
         testudo evaluate policy.onnx --physics mjx --episodes 200
+        testudo evaluate policy.onnx --failures 0.1
         testudo evaluate policy.onnx --starts incident.yaml --episodes 200
 
     Args:
         policy: an exported policy.onnx, or the folder of a training run.
-        episodes: number of episodes for each team size.
         team_size: team sizes; default: that of the training.
-        seed: seed of the first episode; each further episode adds 1.
         layers: `all` runs the same episodes with layer 1 alone and as deployed, with all layers.
         shield: `--no-shield` is the negative control: nominal commands pass without the shield.
         baselines: run the same episodes with the hand-written velocities of the scenario, and with the policy before
             its training, under the same shield; `--no-baselines` leaves both out.
-        starts: start file from `testudo incident --save-scenario`; every episode starts from it.
+        chosen: the episodes.
         physics: physics tier of the simulation.
         json: file for the results.
     """
@@ -79,39 +89,29 @@ def evaluate(
     check_output(json)
     console.print(devices().text)
     tested = load_policy_under_test(policy)
-    distribution = None if starts is None else load_starts(starts)
+    distribution = None if chosen.starts is None else load_starts(chosen.starts)
     sizes = team_size or (tested.team_size if distribution is None else distribution.size,)
     if layers == "all" and not shield:
         raise TestudoError("--layers all: found it with --no-shield, which turns all layers off; give one of the two")
-    environments = _environments(tested, sizes, layers, distribution, shield=shield, physics=physics)
+    one = partial(tested.environment, shielded=shield, physics=physics, starts=distribution, failures=chosen.failures)
+    environments = _environments(one, sizes, layers)
     programs = [compiled_programs(environment) for environment in environments]
     results = []
     for name, acting in ({TRAINED: tested.policy} | (_baselines(tested) if baselines else {})).items():
         for environment, compiled in zip(environments, programs, strict=True):
             column = _column(environment.team.size, environment.layers, layers == "all", name, baselines)
-            with counted(console, column, episodes) as done:
-                found = evaluate_policy(environment, acting, tested.memory, episodes, seed, done, compiled)
-            results.append(replace(found, policy=name))
+            with counted(console, column, chosen.episodes) as done:
+                run = (environment, acting, tested.memory, chosen.episodes, chosen.seed, done, compiled)
+                results.append(replace(evaluate_policy(*run), policy=name))
     _show(console, results, f"{environment.scenario.name} on {environment.team.physics.name}")
     write_output(json, [result.to_dict() for result in results], console)
-    return _regression(results, starts, console)
+    return _regression(results, chosen.starts, console)
 
 
-def _environments(
-    tested: PolicyUnderTest,
-    sizes: tuple[int, ...],
-    layers: str,
-    starts: StartDistribution | None,
-    *,
-    shield: bool,
-    physics: PhysicsChoice,
-) -> list[Environment]:
+def _environments(make: Callable[..., Environment], sizes: tuple[int, ...], layers: str) -> list[Environment]:
     """Build all before the first run, so that an invalid team size is refused before any work."""
-    return [
-        tested.environment(size, shielded=shield, all_layers=deployed, physics=physics, starts=starts)
-        for size in sizes
-        for deployed in ((False, True) if layers == "all" else (False,))
-    ]
+    both = (False, True) if layers == "all" else (False,)
+    return [make(size, all_layers=deployed) for size in sizes for deployed in both]
 
 
 def _regression(results: list[Evaluation], starts: Path | None, console: Console) -> int:
@@ -158,6 +158,7 @@ def evaluation_table(results: list[Evaluation], title: str) -> Table:
         "  95 % interval": lambda r: f"{r.success_low:.4f} to {r.success_high:.4f}" if r.has_success else "",
         "return": lambda r: f"{r.mean_return:.2f}",
         **{name: lambda r, name=name: f"{r.metrics[name]:.2f}" for name in results[0].metrics},
+        "chance that a robot fails": lambda r: f"{r.failures:.2f}",
         "contacts": lambda r: f"{r.contacts}",
         "episodes with a contact": lambda r: f"{r.episodes_with_contact}",
         r"least separation \[m]": lambda r: f"{r.minimum_separation_m:.3f}",
@@ -166,6 +167,8 @@ def evaluation_table(results: list[Evaluation], title: str) -> Table:
         r"median time to success \[s]": lambda r: f"{r.time_to_success_s:.1f}",
         "episodes with crossing paths": lambda r: f"{r.crossing_share:.2f}",
     }
+    if not any(result.failures for result in results):
+        rows.pop("chance that a robot fails")
     for name, cell in rows.items():
         table.add_row(name, *(cell(result) for result in results))
     return table

@@ -33,6 +33,7 @@ class _EpisodeOptions:
     seed: int | None
     team_size: int | None
     shield: bool
+    failures: float
     physics: PhysicsChoice
 
 
@@ -44,6 +45,7 @@ def view(
     seed: int | None = None,
     team_size: int | None = None,
     shield: bool = True,
+    failures: float = 0.0,
     physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
     speed: float = 1.0,
     camera: View = "oblique",
@@ -65,6 +67,7 @@ def view(
         seed: seed of the episode; default: first seed of `testudo evaluate`.
         team_size: robots in the episode; default: as in training.
         shield: `--no-shield` passes the episode's nominal commands without the shield.
+        failures: probability that a robot of the episode fails: it brakes, for good or for a while.
         physics: physics tier of the episode.
         speed: playback speed of window and film, as a multiple of real time.
         camera: first camera position.
@@ -82,7 +85,7 @@ def view(
                 raise TestudoError(f"{option} {value}: {source} is a recorded run; remove the option or give a policy")
         animation = _recorded(source, console)
     else:
-        animation = _simulated(source, _EpisodeOptions(seed, team_size, shield, physics), console)
+        animation = _simulated(source, _EpisodeOptions(seed, team_size, shield, failures, physics), console)
     if film is None and html is None and has_display():
         console.print("playing until the window is closed")
         play(animation, speed, camera)
@@ -131,7 +134,7 @@ def _simulated(policy: Path, options: _EpisodeOptions, console: Console) -> Anim
     console.print(devices().text)
     tested = load_policy_under_test(policy)
     size = tested.team_size if options.team_size is None else options.team_size
-    environment = tested.environment(size, shielded=options.shield, physics=options.physics)
+    environment = tested.environment(size, shielded=options.shield, physics=options.physics, failures=options.failures)
     seed = HELD_OUT_SEED if options.seed is None else options.seed
     with console.status("simulating"):
         episode = play_episode(environment, tested.policy, tested.memory, seed)

@@ -50,7 +50,7 @@ class DatasetEpisode:
     state: np.ndarray = field(repr=False)  # (T, S): position, yaw, velocity and goal of each robot, from the tracks
     next_state: np.ndarray = field(repr=False)  # (T, S)
     valid: np.ndarray = field(repr=False)
-    """(T, N) bool: action and reward are both known; where False, one of them is a zero placeholder."""
+    """(T, N) bool: action and reward are known, and the robot takes part; else one of them may be a placeholder."""
     rest_return: float  # return of a team that stands still at the same start for the whole time limit
 
     @property
@@ -205,6 +205,7 @@ def _episode(
         for term in _terms(scores)
     }
     decided = np.array([[found for _, found in row] for row in chosen[:-1]])
+    takes_part = np.array([[name not in score.absent for name in names] for score in scores])
     terminals = np.array([score.outcome == SUCCESS for score in scores])
     truncations = np.zeros(len(scores), bool)
     truncations[-1] = not terminals[-1]
@@ -222,7 +223,7 @@ def _episode(
         truncations,
         state[:-1],
         state[1:],
-        decided & scored[:, None],
+        decided & scored[:, None] & takes_part,
         _rest_return(run, contract, tracks, begin_s),
     )
 

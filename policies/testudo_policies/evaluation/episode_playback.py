@@ -47,7 +47,8 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
     hidden = jnp.zeros((size, memory))
     signals = read(world)
     goals = np.asarray(signals["goal_world"][0]) if "goal_world" in signals else None
-    scenes = [jax.tree.map(lambda x: np.asarray(x)[None], environment.scene(world))]
+    physics = environment.team.physics
+    scenes = [jax.tree.map(lambda x: np.asarray(x)[None], physics.scene(world.team.physics))]
     entities, look = EpisodeEntities.of(environment), jax.jit(environment.task_signals)
     places = [entities.places_world(look(world))[None]]
     success = False
@@ -76,10 +77,10 @@ def _run(
     environment: Environment, world: WorldState, nominal: jax.Array, key: jax.Array
 ) -> tuple[WorldState, Scene, TaskScore]:
     """Run one decision; return the world after it, the scene after each tick (T, ...), and the score."""
-    team = environment.team
+    team, standing = environment.team, environment.standing(world)
 
     def body(current: TeamState, tick_key: jax.Array) -> tuple[TeamState, tuple[Scene, jax.Array]]:
-        current, result = tick(team, current, nominal, tick_key)
+        current, result = tick(team, current, nominal, tick_key, standing)
         return current, (team.physics.scene(current.physics), result.change_m_s)
 
     keys = jax.random.split(key, environment.scenario.decision_ticks)

@@ -52,6 +52,7 @@ class Evaluation:
     policy: str = TRAINED  # TRAINED, UNTRAINED, or HAND_WRITTEN (`Scenario.nominal_world`)
     metrics: Mapping[str, float] = field(default_factory=dict)  # by name: mean sum of an episode
     has_success: bool = True  # false where an episode always lasts to its time limit: its return and metrics count
+    failures: float = 0.0  # probability that a robot failed in an episode, see `Environment.failures`
 
     @property
     def name(self) -> str:
@@ -194,7 +195,7 @@ def _run_batch(
             velocity, hidden = policy(programs.signals(world), hidden)
         nominal = jnp.transpose(jnp.asarray(velocity).reshape(len(rows), size, -1), (2, 1, 0))
         key = jax.random.fold_in(jax.random.key(seed), index)
-        team, metrics = programs.run_ticks(world.team, nominal, key)
+        team, metrics = programs.run_ticks(world, nominal, key)
         world, score = programs.advance(world, team, metrics.change_m_s)
         metrics, score = jax.device_get((metrics, score))
         _add(totals, metrics, score, rows, open_[rows])
@@ -272,6 +273,7 @@ def _summarise(environment: Environment, batches: list[_Batch], first_seed: int)
             for name in batches[0].metrics
         },
         has_success=batches[0].has_success,
+        failures=environment.failures,
     )
 
 

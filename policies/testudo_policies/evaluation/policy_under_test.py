@@ -1,7 +1,7 @@
 """The policy that an evaluation runs: an exported artefact or the newest checkpoint of a training run."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -52,8 +52,14 @@ class PolicyUnderTest:
         all_layers: bool = False,
         physics: PhysicsChoice | None = None,
         starts: StartDistribution | None = None,
+        failures: float = 0.0,
     ) -> Environment:
-        """Return its scenario with the given team size, physics and start states; ``all_layers``: as deployed."""
+        """Return its scenario with the given team size, physics and start states; ``all_layers``: as deployed.
+
+        ``failures`` is the probability that a robot fails during an episode.
+        """
+        if not 0 <= failures <= 1:
+            raise TestudoError(f"--failures: found {failures}, expected 0 to 1")
         if team_size < 2:
             raise TestudoError(f"--team-size: found {team_size}, expected at least 2 robots")
         environment = make_environment(
@@ -68,6 +74,7 @@ class PolicyUnderTest:
             yaw_rate_limit=self.yaw_rate_limit,
             tracking=self.tracking,
         )
+        environment = replace(environment, failures=failures)
         return DeployedEnvironment.of(environment, physics or PhysicsChoice()) if all_layers else environment
 
 

@@ -50,7 +50,8 @@ class RecordedTransitions:
             return jnp.where(done.reshape(*done.shape, *[1] * (values.ndim - 2)), values[:-1], values[1:])
 
         steps = jax.tree.map(lambda x: x[:-1], batch)
-        return cls(steps, hidden, jax.tree.map(after, batch.central), jnp.ones_like(steps.reward))
+        weight = jnp.ones_like(steps.reward) if steps.weight is None else steps.weight
+        return cls(steps, hidden, jax.tree.map(after, batch.central), weight)
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class FineTuner(PPO):
                 self.agent, self.environment, parameters, rollout, rollout_key, config.rollout
             )
             weight = jnp.ones_like(simulated.reward)
+            simulated, batch = with_presence(simulated), with_presence(batch)
             if self.discriminators:
                 motion, known = motions(self.agent, simulated)
                 classifiers, loss = self.discriminators.learn(classifiers, motion, known, classifier_key)
@@ -126,17 +128,17 @@ class FineTuner(PPO):
                 lambda a, b: jnp.concatenate([a, b], axis=1), with_slots(simulated, slots), with_slots(batch, slots)
             )
             parameters = self.agent.observe(parameters, simulated.features)
+        batch = replace(batch, trust=trust)
         advantage = advantages(
             batch.reward,
             batch.value,
             batch.next_value,
-            batch.terminated,
+            batch.ended,
             batch.truncated,
             config.discount,
             config.trace,
-            trust,
+            batch.weight,
         )
-        batch = replace(batch, trust=trust)
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
         done = batch.terminated | batch.truncated
         summary |= {
@@ -157,6 +159,16 @@ class FineTuner(PPO):
             value=self.agent.value(parameters, batch.central),
             next_value=self.agent.value(parameters, recorded.last),
         )
+
+
+def with_presence(batch: Batch) -> Batch:
+    """Return a batch that says of each step whether the robot took part in it, and whether it left after it."""
+    never = jnp.zeros(batch.reward.shape, bool)
+    return replace(
+        batch,
+        stood=never if batch.stood is None else batch.stood,
+        left=never if batch.left is None else batch.left,
+    )
 
 
 def with_slots(batch: Batch, slots: int) -> Batch:

@@ -21,7 +21,7 @@ from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_policies.train_config import Commanded, TrainConfig
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
-from testudo_sim.scenarios.scenario import make_scenario
+from testudo_sim.scenarios.scenario import Scenario, make_scenario
 from testudo_sim.starts import StartDistribution, parse_starts
 from testudo_sim.team.team_tick import SimulatedTeam
 
@@ -31,7 +31,7 @@ _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
     (("decisions", "worlds", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
     (("memory",), 0, math.inf),
     (("seed",), 0, 2**31 - 1),
-    (("discount", "trace", "starts_share"), 0, 1),
+    (("discount", "trace", "starts_share", "failures"), 0, 1),
     (("learning_rate", "clip", "max_gradient"), 1e-9, 1e9),
     (("entropy", "value_weight", "change_price", "facing_price"), 0, 1e9),
 )
@@ -88,9 +88,11 @@ def build(config: TrainConfig) -> TrainingComponents:
         task = cast(Any, task).with_starts(parse_starts(config.starts, "--starts"), config.starts_share)
         # checks the team size by tracing, as in `make_environment`
         jax.eval_shape(lambda key: task.start(key, config.team_size), jax.random.key(0))
+    _check_trainer(config, task)
     environment = replace(
         environment,
         scenario=task,
+        failures=config.failures,
         change_price=config.change_price,
         facing_price=config.facing_price if yaw_rate_rad_s else 0.0,
     )
@@ -167,6 +169,21 @@ def _tracking(config: TrainConfig, spec: RobotSpec) -> WaypointTracking | None:
             "way-points"
         )
     return tracking_of(velocity_command(config.command_type, spec))
+
+
+def _check_trainer(config: TrainConfig, task: Scenario) -> None:
+    if config.trainer == "testudo":
+        return
+    if config.failures:
+        raise TestudoError(
+            f"--failures: found {config.failures} with --trainer {config.trainer}, expected testudo, the only trainer "
+            "of robots that fail"
+        )
+    if hasattr(task, "absent"):
+        raise TestudoError(
+            f"--trainer: found {config.trainer} for scenario {config.scenario!r}, whose robots leave or join; expected "
+            "testudo, the only trainer of such tasks"
+        )
 
 
 def _check(config: TrainConfig) -> None:

@@ -26,6 +26,21 @@ class Batch:
     terminated: jax.Array  # (T, B) bool
     truncated: jax.Array  # (T, B) bool
     trust: jax.Array | None = None  # (T, B): weight of each step, 0 to 1; None: all 1
+    stood: jax.Array | None = None  # (T, B) bool: the robot took no part; nothing is learned from it; None: never
+    left: jax.Array | None = None  # (T, B) bool: the last step in which the robot took part; None: never
+
+    @property
+    def weight(self) -> jax.Array | None:
+        """Return the weight (T, B) of each step in the advantages; None: all 1."""
+        if self.stood is None:
+            return self.trust
+        acts = jnp.where(self.stood, 0.0, 1.0)
+        return acts if self.trust is None else self.trust * acts
+
+    @property
+    def ended(self) -> jax.Array:
+        """Return (T, B) bool: the robot has no reward after the step, as the task ended or the robot left it."""
+        return self.terminated if self.left is None else self.terminated | self.left
 
 
 def advantages(
@@ -60,11 +75,11 @@ def advantages(
     return result
 
 
-def _normalised(advantage: jax.Array, trust: jax.Array | None) -> jax.Array:
-    """Return advantages with mean 0 and variance 1, weighted by trust; those of weight 0 stay 0."""
-    trust = jnp.ones_like(advantage) if trust is None else trust
+def _normalised(advantage: jax.Array, batch: Batch) -> jax.Array:
+    """Return advantages with mean 0 and variance 1, weighted as the batch is; those of weight 0 stay 0."""
+    trust = jnp.ones_like(advantage) if batch.weight is None else batch.weight
     centred = advantage - trust * jnp.sum(advantage) / (jnp.sum(trust) + 1e-8)
-    return centred / (jnp.sqrt(jnp.mean(centred**2)) + 1e-8)
+    return centred / (jnp.sqrt(_mean(centred**2, batch.stood)) + 1e-8)
 
 
 def ppo_loss(
@@ -81,16 +96,23 @@ def ppo_loss(
     distribution = agent.distribution
     log_probability = distribution.log_prob(logits, batch.action)
     ratio = jnp.exp(log_probability - batch.log_probability)
-    scaled = _normalised(advantage, batch.trust)
+    scaled = _normalised(advantage, batch)
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
-    actor_loss = -jnp.mean(jnp.minimum(ratio * scaled, clipped * scaled))
+    actor_loss = -_mean(jnp.minimum(ratio * scaled, clipped * scaled), batch.stood)
     value = agent.value(parameters, batch.central)
-    value_loss = jnp.mean((value - (batch.value + advantage)) ** 2)
-    entropy = jnp.mean(distribution.entropy(logits, key))
+    value_loss = _mean((value - (batch.value + advantage)) ** 2, batch.stood)
+    entropy = _mean(distribution.entropy(logits, key), batch.stood)
     total = actor_loss + config.value_weight * value_loss - config.entropy * entropy
     return total, {
         "loss/actor": actor_loss,
         "loss/value": value_loss,
         "loss/entropy": entropy,
-        "loss/ratio_off": jnp.mean(jnp.abs(ratio - 1)),
+        "loss/ratio_off": _mean(jnp.abs(ratio - 1), batch.stood),
     }
+
+
+def _mean(values: jax.Array, stood: jax.Array | None) -> jax.Array:
+    """Return the mean of values (T, B) over the steps in which robots took part."""
+    if stood is None:
+        return jnp.mean(values)
+    return jnp.sum(jnp.where(stood, 0.0, values)) / jnp.maximum(jnp.sum(~stood), 1)

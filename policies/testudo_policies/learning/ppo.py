@@ -76,10 +76,11 @@ class PPO:
             batch.reward,
             batch.value,
             batch.next_value,
-            batch.terminated,
+            batch.ended,
             batch.truncated,
             self.config.discount,
             self.config.trace,
+            batch.weight,
         )
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
         done = batch.terminated | batch.truncated

@@ -63,6 +63,8 @@ def collect_rollout(
             result.reward.T.reshape(-1),
             jnp.repeat(result.terminated, team),
             jnp.repeat(result.truncated, team),
+            stood=None if result.stood is None else result.stood.T.reshape(-1),
+            left=None if result.left is None else result.left.T.reshape(-1),
         )
         return RolloutState(worlds, hidden, done), (batch, result.metrics)
 

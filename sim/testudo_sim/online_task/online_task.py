@@ -20,7 +20,7 @@ from testudo_sim import devices  # noqa: F401  (sets the precision of matrix pro
 from testudo_sim.online_task.task_sender import TaskSample
 from testudo_sim.online_task.task_state import Pose, PoseTrack, goals_of
 from testudo_sim.physics.scene import BodyState, Scene, least_separation
-from testudo_sim.scenarios.scenario import TaskScoring
+from testudo_sim.scenarios.scenario import TaskScoring, absent_robots
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class DecisionScore:
     signals: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     """Task signals of the policies at its end, by robot and name."""
     metrics: Mapping[str, float] = field(default_factory=dict)  # counts of the task so far, by name
+    absent: tuple[str, ...] = ()  # robots that took no part in the decision by the task; their rewards are zero
     separation_m: float | None = None
     """Least distance of the centres of two robots at its end; None for a single robot."""
 
@@ -77,6 +78,11 @@ class OnlineTask:
     def running(self) -> bool:
         """Return whether an episode is running."""
         return self._start_s is not None and not (self._last is not None and self._last.outcome)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Return the robots that take no part in the present decision by the task."""
+        return self._names(absent_robots(self.scoring.scenario, self.task))
 
     @property
     def last(self) -> DecisionScore | None:
@@ -125,7 +131,8 @@ class OnlineTask:
             return None
         poses = {name: pose for name, track in self._tracks.items() if (pose := track.newest) is not None}
         values = self._by_robot(jax.device_get(self._signals(self.task, self._scene(poses))))
-        return TaskSample(values, now_s - min(track.newest_s for track in self._tracks.values()))
+        age_s = now_s - min(track.newest_s for track in self._tracks.values())
+        return TaskSample(values, age_s, self.absent)
 
     def advance(self, now_s: float) -> list[DecisionScore]:
         """Return the scores of all decisions that can be scored at ``now_s`` [s], oldest first."""
@@ -172,6 +179,7 @@ class OnlineTask:
                 robot: {name: tuple(value.tolist()) for name, value in named.items()}
                 for robot, named in self._by_robot(signals).items()
             },
+            absent=self._names(score.stood),
             separation_m=float(least_m[0]) if math.isfinite(least_m[0]) else None,
         )
         if first is None:
@@ -198,6 +206,10 @@ class OnlineTask:
 
     def _scene(self, poses: Mapping[str, Pose]) -> Scene:
         return scene_of([poses[name] for name in self.robots], [poses[name] for name in self.bodies])
+
+    def _names(self, robots: Any) -> tuple[str, ...]:
+        """Return the names of the robots of a mask (N, 1), or of None."""
+        return () if robots is None else tuple(name for i, name in enumerate(self.robots) if robots[i, 0])
 
     def _by_robot(self, values: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
         """Return the values (..., N, 1) of one world by robot and name."""
@@ -263,7 +275,9 @@ def waits_for(
     found = [f"{name}: no pose on {topics[name]}: rewards and success are unknown" for name in live.unmeasured(now_s)]
     if start_on == ACTIVE:
         found += [
-            f"{name}: {modes.get(name, 'its mode is not known')}" for name in live.robots if modes.get(name) != ACTIVE
+            f"{name}: {modes.get(name, 'its mode is not known')}"
+            for name in live.robots
+            if modes.get(name) != ACTIVE and name not in live.absent  # it has no values of the task yet, and waits
         ]
     return tuple(found)
 

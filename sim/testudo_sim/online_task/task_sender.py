@@ -18,6 +18,7 @@ class TaskSample:
 
     values: Mapping[str, Mapping[str, np.ndarray]]  # by robot and name, component first: own (C,), of entities (C, K)
     age_s: float  # of the oldest measurement behind them
+    absent: tuple[str, ...] = ()  # robots that take no part at this moment
 
 
 class TaskSender:
@@ -58,10 +59,13 @@ class TaskSender:
     def messages(self, sample: TaskSample, now_s: float) -> tuple[TaskMessage, ...]:
         """Return one message to each robot that has been heard, of a sample taken now on the station's clock.
 
+        A robot that takes no part in the task at this moment gets none, and brakes as without the task.
+
         Raises:
             EnvelopeError: a value is not finite.
         """
-        return tuple(self._message(robot, sample, now_s) for robot in self._robots if robot in self._heard)
+        addressed = [robot for robot in self._robots if robot in self._heard and robot not in sample.absent]
+        return tuple(self._message(robot, sample, now_s) for robot in addressed)
 
     def _message(self, robot: str, sample: TaskSample, now_s: float) -> TaskMessage:
         peers = tuple(name for name in self._robots if name != robot)

@@ -33,6 +33,13 @@ class Scene:
 
     robots: MotionState  # (D, N, E)
     bodies: BodyState | None = None  # None without boxes
+    lost: jax.Array | None = None  # (N, E) bool: robots that have failed for good; None: no robot fails
+
+    def all_left(self, values: jax.Array) -> jax.Array:
+        """Return (E,) bool: values (N, E) hold for all robots that have not failed for good, and one is left."""
+        if self.lost is None:
+            return jnp.all(values, axis=0)
+        return jnp.all(values | self.lost, axis=0) & ~jnp.all(self.lost, axis=0)
 
 
 @jax.tree_util.register_dataclass

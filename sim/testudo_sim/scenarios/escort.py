@@ -107,7 +107,7 @@ class Escort:
     def advance(self, task: EscortTask, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
         """See `Scenario.advance`: leaders drive on; progress to the station, a cost of distance, a bonus for success.
 
-        Success: all leaders have arrived, and every drone is above its own.
+        Success: all leaders have arrived, and every drone that has not failed for good is above its own.
         """
         way = task.goal_world - task.leader_world
         left = jnp.sqrt(jnp.sum(way**2, axis=0))
@@ -117,7 +117,7 @@ class Escort:
         progress = (self.distance(task, before.robots) - distance) / (self.speed_m_s * self.decision_s)
         away = jnp.clip((distance - self.tolerance_m) / _NEAR_M, 0.0, 1.0)
         arrived = (1 - share) * left < self.tolerance_m / 10
-        success = jnp.all(arrived & (distance < self.tolerance_m), axis=0)
+        success = jnp.all(arrived, axis=0) & after.all_left(distance < self.tolerance_m)
         bonus = jnp.broadcast_to(jnp.where(success, 5.0, 0.0), distance.shape)
         return TaskStep(moved, {"progress": progress, "away": -0.1 * away, "success": bonus}, success)
 

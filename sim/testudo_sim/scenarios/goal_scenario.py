@@ -141,12 +141,12 @@ class GoalScenario:
     def advance(self, task: GoalTask, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
         """See `Scenario.advance`: progress to the goal, a cost of time, and a bonus for success.
 
-        Success: all robots are within the tolerance at one moment.
+        Success: all robots that have not failed for good are within the tolerance at one moment.
         """
         distance = self.distance(task, after.robots)
         progress = (self.distance(task, before.robots) - distance) / self.full_step_m
         there = distance < self.tolerance_m
-        success = jnp.all(there, axis=0)
+        success = after.all_left(there)
         bonus = jnp.broadcast_to(jnp.where(success, 5.0, 0.0), there.shape)
         terms = {"progress": progress, "waiting": jnp.where(there, 0.0, -0.05), "success": bonus}
         return TaskStep(task, terms, success)

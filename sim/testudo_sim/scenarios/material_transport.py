@@ -92,7 +92,7 @@ class MaterialTransport(RobotariumTask):
         }
 
     def advance(self, task: MaterialTask, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
-        """See `Scenario.advance`; success: no material is left, and no robot carries any."""
+        """See `Scenario.advance`; success: nothing is left, and no robot carries any that has not failed for good."""
         place = after.robots.position_world
         edge = self.arena.high_world[0] - _ZONE_M * self.scale
         inside = jnp.stack([jnp.sum(place**2, axis=0) < (_CIRCLE_M * self.scale) ** 2, place[0] > edge])
@@ -100,7 +100,7 @@ class MaterialTransport(RobotariumTask):
         drops = (place[0] < -edge) & (task.loaded == 1)
         left = jnp.maximum(task.left - jnp.sum(jnp.where(loads, task.capacity, 0.0), axis=1), 0.0)
         loaded = jnp.where(jnp.any(loads, axis=0), 1.0, jnp.where(drops, 0.0, task.loaded))
-        done = jnp.all(left == 0, axis=0) & jnp.all(loaded == 0, axis=0)
+        done = jnp.all(left == 0, axis=0) & after.all_left(loaded == 0)
         dropped = jnp.sum(jnp.where(drops, 1.0, 0.0), axis=0)
         terms = equal_terms(
             place.shape[1],

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,15 @@ class TaskStep:
     success: jax.Array | None  # (E,) bool: the task is done, which ends the episode; None if it lasts to its time limit
     metrics: Mapping[str, jax.Array] = field(default_factory=dict)
     """Counts (E,) of this decision by name, such as deliveries; an episode has their sum."""
+
+
+def absent_robots(scenario: "Scenario", task: Any) -> jax.Array | None:
+    """Return (N, E) bool: robots that take no part in the decision that begins; None: all take part.
+
+    A scenario whose robots leave or join during an episode has a method ``absent(task)`` that returns it. An absent
+    robot stands, as a body for the others, and has no reward; one that joins later waits at its start.
+    """
+    return cast(Any, scenario).absent(task) if hasattr(scenario, "absent") else None
 
 
 PEER, POSITION, VALID = "neighbour_", "_position_world", "_valid"
@@ -165,11 +174,12 @@ class TaskScore:
     """The outcome of one decision."""
 
     terms: Mapping[str, jax.Array]  # (N, E) by name: the scenario's, `CHANGES`, and `FACING` where it has a price
-    reward: jax.Array  # (N, E): their sum; zero where the physics diverged
+    reward: jax.Array  # (N, E): their sum; zero where the physics diverged, and of a robot that took no part
     success: jax.Array  # (E,) bool: the task is done
     metrics: Mapping[str, jax.Array]  # (E,) by name, see `TaskStep`
     task: Any  # its state after the decision
     broken: jax.Array  # (E,) bool: the scene after the decision is not finite
+    stood: jax.Array | None = None  # (N, E) bool: robots that took no part in the decision; None: all took part
     has_success: bool = field(default=True, metadata={"static": True})  # false where a task has no success
 
 
@@ -193,21 +203,40 @@ class TaskScoring:
         """Return the decisions in an episode."""
         return int(self.scenario.horizon_s / self.decision_s)
 
-    def decision(self, task: Any, before: Scene, after: Scene, change_m_s: jax.Array, keys: jax.Array) -> TaskScore:
+    def decision(
+        self,
+        task: Any,
+        before: Scene,
+        after: Scene,
+        change_m_s: jax.Array,
+        keys: jax.Array,
+        failed: jax.Array | None = None,
+    ) -> TaskScore:
         """Return the score of a decision.
 
         ``change_m_s`` (N, E) is the mean change of the command by the shield; for ``keys`` see `Scenario.advance`.
+        Robots that the task lists as absent, or that have ``failed`` (N, E), have no reward.
         """
+        stood = either(absent_robots(self.scenario, task), failed)
         step = self.scenario.advance(task, before, after, keys)
         price = self.change_price * change_m_s / self.spec.control_point_speed_m_s
         terms = {**step.terms, CHANGES: -price}
         if self.facing_price:
             goal = self.scenario.signals(step.task, after)["goal_world"]
             terms[FACING] = -self.facing_price * self.decision_s * looks_away(after.robots, goal)
+        if stood is not None:
+            terms = {name: jnp.where(stood, 0.0, value) for name, value in terms.items()}
         broken = not_finite(after)
         reward = jnp.where(broken, 0.0, jnp.asarray(sum(terms.values())))
         success = jnp.zeros_like(broken) if step.success is None else step.success
-        return TaskScore(terms, reward, success, step.metrics, step.task, broken, step.success is not None)
+        return TaskScore(terms, reward, success, step.metrics, step.task, broken, stood, step.success is not None)
+
+
+def either(first: jax.Array | None, second: jax.Array | None) -> jax.Array | None:
+    """Return where one of two masks holds; None is a mask that holds nowhere."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first | second
 
 
 def looks_away(motion: MotionState, goal_world: jax.Array) -> jax.Array:

@@ -12,7 +12,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.scene import Scene, least_separation
-from testudo_sim.scenarios.scenario import Scenario, StartState, TaskStep, make_scenario
+from testudo_sim.scenarios.scenario import Scenario, StartState, TaskStep, absent_robots, make_scenario
 
 _WORLDS, _DECISIONS = 3, 4
 
@@ -21,7 +21,7 @@ def check_scenario(name: str, spec: RobotSpec, team_size: int) -> Scenario:
     """Check a registered scenario for a kind of robot, and return it.
 
     Starts are apart and inside the arena; signals are those that are declared; the task goes on with equal shapes and
-    names at every decision, finite, and in a world alone as among others.
+    names at every decision, finite, and in a world alone as among others; robots that are absent are told by bools.
 
     Raises:
         TestudoError: a rule is broken; the text names scenario and rule, what was found and what was expected.
@@ -99,6 +99,10 @@ class _Check:
         return steps
 
     def _signals(self, task: Any, scene: Scene) -> None:
+        absent = absent_robots(self._scenario, task)
+        found = None if absent is None else (absent.shape, absent.dtype.name)
+        expected = ((self._size, scene.robots.yaw.shape[-1]), "bool")
+        self._rule(found in (None, expected), f"absent robots are {expected}", found)
         named, worlds = self._scenario.signals(task, scene), scene.robots.yaw.shape[-1]
         shapes = {name: tuple(value.shape) for name, value in named.items()}
         declared = {

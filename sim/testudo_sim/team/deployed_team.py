@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from testudo_deploy.control.peer_tracker import left_reserved_segments
 from testudo_deploy.control.pose_validator import follow_pose
 from testudo_deploy.control.state_prediction import predict_state
-from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, begin_brake_monitor, update_brake_monitor
+from testudo_deploy.monitoring.brake_monitor import BrakeMonitorState, begin_brake_monitor
 from testudo_deploy.shield.deadlock_resolution import (
     DeadlockState,
     ResolvedVelocity,
@@ -45,9 +45,11 @@ from testudo_sim.team.message_radio import (
     peer_spaces,
     receive_messages,
 )
+from testudo_sim.team.simulated_brake_monitors import earlier_slots, update_brake_monitors
 from testudo_sim.team.team_tick import (
     SimulatedTeam,
     advanced,
+    braked,
     initial_motion,
     measure,
     no_turns,
@@ -159,7 +161,12 @@ def start_deployed(
 
 
 def tick_deployed(
-    team: SimulatedTeam, deployment: DeployedTeam, state: DeployedTeamState, nominal_world: jax.Array, key: jax.Array
+    team: SimulatedTeam,
+    deployment: DeployedTeam,
+    state: DeployedTeamState,
+    nominal_world: jax.Array,
+    key: jax.Array,
+    standing: jax.Array | None = None,
 ) -> tuple[DeployedTeamState, ShieldResult]:
     """Return the state one tick later and the result of the shield; arguments as for `team_tick.tick`."""
     late_key, noise_key, radio_key = jax.random.split(key, 3)
@@ -167,7 +174,10 @@ def tick_deployed(
     stop = team.model.stopping_point(state.estimate)
     nominal_world, yaw_rate = split_command(team, nominal_world, stop)
     nominal, deadlock = _nominal(team, state, stop, nominal_world)
+    stands = jnp.zeros_like(runs) if standing is None else standing  # wants nothing, and so reserves no way ahead
+    nominal = jax.tree.map(lambda x: jnp.where(stands, 0.0, x), nominal)
     result, space = _shielded(team, deployment, state, stop, nominal.velocity_world)
+    result = braked(result, standing)
     sound = runs & state.located & ~state.weak
     effective = jnp.where(sound, effective_command(team.model, result.command), 0.0)
     kept = jnp.where(state.held < state.faults.driver_ticks, state.sent[0], 0.0)
@@ -198,13 +208,13 @@ def tick_deployed(
     flagged = state.flagged
     if deployment.has_hostile_robot:
         table, flagged = _watch(team, deployment, state, radio, table, measured)
-    braked = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
+    status = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
     held = jnp.where(runs, 1, state.held + 1)
     rule = _deadlock_memory(state, runs, sound & (result.status != int(ShieldStatus.BRAKED)), deadlock, result)
     seen = (table, estimate, measured, anchor, located, earlier, watch, state.weak | weak)
     known = (space, radio, flagged, pause, held, number, state.parameters, state.faults)
     after = DeployedTeamState(physics, sent, past, *seen, *known, *rule, state.resolves, vehicle, turns)
-    return after, replace(result, status=braked, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
+    return after, replace(result, status=status, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
 
 
 def _nominal(
@@ -357,43 +367,3 @@ def _watch(
 def _silent_ticks(deployment: DeployedTeam, spec: RobotSpec) -> float:
     """Return the silence after which robots suspect a peer; without layers 2 and 3 nobody does."""
     return deployment.shield.space.silence_s / spec.control_period_s if deployment.gate else math.inf
-
-
-def earlier_slots(spec: RobotSpec, slots: Slots) -> int:
-    """Return the number of commands beyond ``slots.commands`` that can have acted on a pose."""
-    return max(slots.states - 1 + math.ceil(_delays(spec)[-1]) + 1 - slots.commands, 1)
-
-
-def update_brake_monitors(
-    spec: RobotSpec,
-    watch: BrakeMonitorState,
-    measured: MotionState,
-    located: jax.Array,
-    sent: jax.Array,
-    parameters: WorldParameters,
-) -> tuple[BrakeMonitorState, jax.Array]:
-    """Return the monitor after a tick, and the robots (N, E) that exceeded the predicted braking distance.
-
-    ``measured`` is the pose of this tick, from odometry where it was not accepted (``located`` (N, E)); ``sent`` are
-    effective commands (H, D, N, E), newest first.
-    """
-    acting = [
-        (share, [_sent_ago(sent, m + delay) for delay in _delays(spec)])
-        for m, share in enumerate(parameters.age_weights)
-    ]
-    after, excess = update_brake_monitor(spec, watch, measured, located, acting, jnp.float32(spec.control_period_s))
-    return after, excess > 0
-
-
-def _delays(spec: RobotSpec) -> list[float]:
-    """Return delays in ticks that include the one with the weakest braking; commands between ticks are mixtures."""
-    delay = spec.quantities["dynamics.command_delay"]
-    low, high = delay.low / spec.control_period_s, delay.high / spec.control_period_s
-    return sorted({low, high, *range(math.ceil(low), math.floor(high) + 1)})
-
-
-def _sent_ago(sent: jax.Array, ticks: float) -> jax.Array:
-    """Return the command sent ``ticks`` ago, interpolated."""
-    whole = math.floor(ticks)
-    part = ticks - whole
-    return sent[whole] if part == 0 else (1 - part) * sent[whole] + part * sent[whole + 1]

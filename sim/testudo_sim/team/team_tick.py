@@ -197,16 +197,17 @@ def turned_on(turns: jax.Array | None, yaw_rate: jax.Array | None, braked: jax.A
 
 
 def tick(
-    team: SimulatedTeam, state: TeamState, nominal_world: jax.Array, key: jax.Array
+    team: SimulatedTeam, state: TeamState, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None
 ) -> tuple[TeamState, ShieldResult]:
     """Return the state one control period later and the result of the shield.
 
     ``nominal_world`` (D, N, E) [m/s] are nominal control-point velocities, with a yaw rate [rad/s] as last number where
-    the team turns, or way-points [m] where it tracks them; ``key`` is the randomness of noise and loss.
+    the team turns, or way-points [m] where it tracks them; ``key`` is the randomness of noise and loss. Robots that are
+    ``standing`` (N, E) brake.
     """
     stop = team.model.stopping_point(state.estimate)
     nominal_world, yaw_rate = split_command(team, nominal_world, stop)
-    result = layer1(team, stop, state.table, nominal_world)
+    result = braked(layer1(team, stop, state.table, nominal_world), standing)
     effective = effective_command(team.model, result.command)
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     announcement = jnp.concatenate([stop.position_world, result.control_velocity_world])
@@ -238,6 +239,14 @@ def layer1(team: SimulatedTeam, stop: StoppingPoint, table: PeerTable, nominal_w
     zero = jnp.zeros(nominal_world.shape[1:])
     command = actuator_command(team.model, stop, nominal_world)
     return ShieldResult(command, nominal_world, zero, zero.astype(jnp.int32))
+
+
+def braked(result: ShieldResult, standing: jax.Array | None) -> ShieldResult:
+    """Return the result of the shield with the brake of robots that are ``standing`` (N, E), whatever it allowed."""
+    if standing is None:
+        return result
+    still = jax.tree.map(lambda x: jnp.where(standing, 0, x), result)
+    return replace(still, status=jnp.where(standing, int(ShieldStatus.BRAKED), result.status))
 
 
 def per_robot(response: Any) -> Any:

@@ -13,7 +13,7 @@ from tests.policies.quick import TINY
 from testudo_analysis.commands.incident import IncidentSelection, incident
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_policies.commands.evaluate import evaluate
+from testudo_policies.commands.evaluate import Episodes, evaluate
 from testudo_policies.evaluation.evaluation import TRAINED
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config, save_config
@@ -86,9 +86,8 @@ def test_evaluation_from_there_meets_it_without_the_shield_and_not_with_it(folde
     numbers = tmp_path / "evaluation.json"
 
     def contacts(shield):
-        status = evaluate(
-            folder / "policy.onnx", episodes=EPISODES, shield=shield, starts=folder / "starts.yaml", json=numbers
-        )
+        episodes = Episodes(EPISODES, starts=folder / "starts.yaml")
+        status = evaluate(folder / "policy.onnx", chosen=episodes, shield=shield, json=numbers)
         values = next(one for one in json.loads(numbers.read_text()) if one["policy"] == TRAINED)
         return status, values["episodes_with_contact"]
 

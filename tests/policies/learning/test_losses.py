@@ -1,5 +1,6 @@
 """Advantages and the PPO loss against numbers worked out by hand."""
 
+from dataclasses import fields
 from types import SimpleNamespace
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_policies.learning.losses import advantages, ppo_loss
+from testudo_policies.learning.losses import Batch, advantages, ppo_loss
 from testudo_policies.train_config import TrainConfig
 
 
@@ -71,16 +72,10 @@ class HandMadeAgent:
         return parameters[1]
 
 
-def hand_made_loss(log_probability, value, advantage, trust=None):
-    batch = SimpleNamespace(
-        features=None,
-        central=None,
-        fresh=None,
-        action=None,
-        log_probability=jnp.full((1, 4), -2.0),
-        value=jnp.zeros((1, 4)),
-        trust=trust,
-    )
+def hand_made_loss(log_probability, value, advantage, trust=None, **changes):
+    blank = dict.fromkeys(field.name for field in fields(Batch))
+    known = {"log_probability": jnp.full(advantage.shape, -2.0), "value": jnp.zeros(advantage.shape), "trust": trust}
+    batch = Batch(**(blank | known | changes))
     config = TrainConfig(clip=0.2, value_weight=0.5, entropy=0.1)
     return ppo_loss((log_probability, value), HandMadeAgent(), config, batch, None, advantage, jax.random.key(0))
 
@@ -130,3 +125,31 @@ def test_what_is_not_trusted_pushes_nothing_and_moves_no_mean():
     everybody = jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, None)[0]
     assert everybody[2] > 0.1  # negative control: without the weights the mean pushes them
     np.testing.assert_array_equal(jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, jnp.ones((1, 4)))[0], everybody)
+
+
+def test_nothing_is_learned_from_robots_that_stand():
+    """The loss of four robots, of which two stand, and its gradients are those of the other two alone."""
+
+    def loss(given, advantage, stood):
+        return hand_made_loss(*given, advantage, stood=stood)[0]
+
+    given = (jnp.log(jnp.array([[1.1, 0.9, 1.5, 0.5]])) - 2, jnp.array([[2.0, -1.0, 4.0, 7.0]]))
+    stood = jnp.array([[False, False, True, True]])
+    total, push = jax.value_and_grad(loss)(given, jnp.array([[3.0, 1.0, 0.0, 0.0]]), stood)
+    pair = tuple(x[:, :2] for x in given)
+    alone, expected = jax.value_and_grad(loss)(pair, jnp.array([[3.0, 1.0]]), None)
+    assert total == pytest.approx(float(alone), rel=1e-6)
+    for found, other in zip(push, expected, strict=True):
+        np.testing.assert_array_equal(found[:, 2:], 0)
+        np.testing.assert_allclose(found[:, :2], other, rtol=1e-6)
+
+
+def test_what_a_robot_lives_through_ends_where_it_leaves_and_begins_anew_where_it_returns():
+    # one robot, six steps of reward 1 and value 0: it takes part in the first two and the last two
+    none = jnp.zeros((6, 1), bool)
+    blank = dict.fromkeys(field.name for field in fields(Batch))
+    stood, left = jnp.array([0, 0, 1, 1, 0, 0], bool)[:, None], jnp.array([0, 1, 0, 0, 0, 0], bool)[:, None]
+    batch = Batch(**(blank | {"terminated": none, "truncated": none, "stood": stood, "left": left}))
+    value, after = jnp.zeros((6, 1)), jnp.full((6, 1), 100.0).at[-1].set(0.0).at[0].set(0.0).at[4].set(0.0)
+    found = advantages(jnp.ones((6, 1)), value, after, batch.ended, none, 0.5, 1.0, batch.weight)
+    assert found[:, 0].tolist() == [1.5, 1.0, 0.0, 0.0, 1.5, 1.0]

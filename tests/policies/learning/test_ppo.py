@@ -9,6 +9,7 @@ import pytest
 from tests.policies.quick import TINY, assert_equal_trees
 
 from testudo_policies.learning.builder import build
+from testudo_policies.learning.rollout import collect_rollout
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -154,3 +155,24 @@ def test_learning_raises_the_return():
     # eight updates are one episode to its time limit; without learning both are about 0.05
     assert np.mean(rewards[:8]) < 0.1
     assert np.mean(rewards[-8:]) > 0.2
+
+
+def test_a_rollout_says_which_robots_stood_and_an_update_with_failures_keeps_its_state():
+    """All robots fail at some time: while they stand they earn nothing."""
+    ppo = build(replace(TINY, failures=1.0)).ppo
+    state = jax.jit(ppo.init)(jax.random.key(0))
+
+    def rollout(state):
+        given = (state.parameters, state.rollout, jax.random.key(1), 3 * ppo.environment.horizon // 2)
+        return collect_rollout(ppo.agent, ppo.environment, *given)[1]
+
+    batch = jax.device_get(jax.jit(rollout)(state))
+    assert 0.2 < batch.stood.mean() < 0.8
+    assert (batch.reward[batch.stood] == 0).all()
+    assert (batch.reward[~batch.stood] != 0).any()
+    assert not (batch.left & batch.stood).any()
+    done = batch.terminated | batch.truncated
+    begins = batch.stood[1:] & ~batch.stood[:-1] & ~done[:-1]
+    np.testing.assert_array_equal(batch.left[:-1][~done[:-1]], begins[~done[:-1]])
+    after, _ = jax.eval_shape(ppo.update, state)
+    assert jax.tree.structure(after) == jax.tree.structure(state)

@@ -46,7 +46,7 @@ def test_a_robot_in_simulation_drives_to_its_waypoint_as_the_law_says():
     run = jax.jit(environment.run_ticks)
     team, rests = world.team, [jnp.sqrt(jnp.sum(inward**2, axis=0))]
     for key in range(6):
-        team, _ = run(team, begin + inward, jax.random.key(key))
+        team, _ = run(replace(world, team=team), begin + inward, jax.random.key(key))
         point = model.stopping_point(environment.team.physics.scene(team.physics).robots).position_world
         rests.append(jnp.sqrt(jnp.sum((begin + inward - point) ** 2, axis=0)))
     ticks_s = environment.scenario.decision_ticks * ROBOT.control_period_s

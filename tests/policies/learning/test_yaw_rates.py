@@ -124,7 +124,7 @@ def test_what_was_trained_is_what_the_file_commands(tmp_path):
         command, _ = tested.policy(signals, jnp.zeros((4, tested.memory)))
         assert command.shape == (4, 4)
         nominal = jnp.transpose(jnp.asarray(command).reshape(2, 2, 4), (2, 1, 0))
-        team, _ = jax.jit(environment.run_ticks)(world.team, nominal, jax.random.key(0))
+        team, _ = jax.jit(environment.run_ticks)(world, nominal, jax.random.key(0))
         turned = team.physics.yaw - world.team.physics.yaw
         ticks_s = environment.scenario.decision_ticks * DRONE.control_period_s - DRONE.command_delay_s
         np.testing.assert_allclose(turned, ticks_s * nominal[3], atol=0.05 * DRONE.yaw_rate_limit_rad_s)

@@ -19,6 +19,7 @@ from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.environment import Environment
 from testudo_sim.online_task.online_task import (
+    ACTIVE,
     OnlineTask,
     body_markers,
     finish_values,
@@ -378,3 +379,40 @@ def test_any_scenario_runs_on_poses_that_come_late_at_odd_times_and_different_ra
     assert [score.metrics["steps"] for score in found] == list(range(1, 9))
     assert found[-1].signals["r1"]["mark"] == (9.0,)
     assert goal_views(live) == ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaving(Line):
+    """The second robot takes part until the first is 0.15 m from the start."""
+
+    def start(self, key, team_size):
+        begin = super().start(key, team_size)
+        return dataclasses.replace(begin, task=jnp.zeros(team_size))
+
+    def absent(self, task):
+        return (task > 0.15) & (jnp.arange(task.shape[0])[:, None] == 1)
+
+    def advance(self, task, before, after, keys):
+        return dataclasses.replace(
+            super().advance(task + 9, before, after, keys), task=0 * task + after.robots.position_world[0, 0]
+        )
+
+
+def test_a_robot_that_has_left_the_task_has_no_reward_and_is_not_waited_for():
+    scoring = TaskScoring(Leaving(), load_robot("gritsbot_x"))
+    live = OnlineTask(scoring, names_of(2), make_task(scoring.scenario, [(0.0, 0.0), (0.0, 1.0)], {"value": [0, 0]}))
+    assert live.absent == ()
+    live.begin(BEGIN_S)
+    found = []
+    for tick in range(100):
+        stamp_s = BEGIN_S + 0.033 * tick
+        for name in live.robots:
+            live.on_pose(name, stamp_s, stamp_s, Pose((0.1 * 0.033 * tick, float(name[1])), 0.0, (0.1, 0.0)))
+        found += live.advance(stamp_s)
+    assert [score.absent for score in found] == [()] * 5 + [("r1",)] * 4  # 0.165 m at the end of the fifth decision
+    assert [score.reward["r1"] > 0 for score in found] == [True] * 5 + [False] * 4
+    assert found[-1].total["r0"] == pytest.approx(found[-1].total["r1"] * 9 / 5)
+    assert live.sample(stamp_s).absent == ("r1",)
+    live.rewind()
+    live.task = 0 * live.task + 1.0
+    assert waits_for(live, {}, {"r0": ACTIVE}, ACTIVE, stamp_s) == ()

@@ -58,6 +58,14 @@ def test_a_robot_that_was_never_heard_is_sent_nothing(sender):
     assert [message.sequence for message in sender.messages(SAMPLE, 8.1)] == [1]
 
 
+def test_a_robot_that_takes_no_part_is_sent_nothing(sender):
+    for robot in ROBOTS:
+        sender.hear(announcement(robot))
+    sent = sender.messages(replace(SAMPLE, absent=("r1",)), 8.0)
+    assert [message.robot for message in sent] == ["r0", "r2"]
+    assert sent[1].values["neighbour_level"] == (1.0, 2.0)  # it stays a peer
+
+
 def test_it_answers_the_newest_announcement(sender):
     sender.hear(announcement("r0", sequence=3, stamp_s=5.3))
     assert not sender.hear(announcement("r0", sequence=3, stamp_s=9.0))

@@ -13,7 +13,7 @@ from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, Slots, draw_parameters
-from testudo_sim.team.deployed_team import earlier_slots, update_brake_monitors
+from testudo_sim.team.simulated_brake_monitors import earlier_slots, update_brake_monitors
 from testudo_sim.team.team_tick import SimulatedTeam, measure
 
 FAST, SLOW = ("crazyflie_2x", "robomaster_s1"), ("gritsbot_x", "turtlebot4")

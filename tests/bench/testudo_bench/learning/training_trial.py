@@ -101,7 +101,7 @@ def play_episodes(environment: Environment, agent: Agent, parameters: AgentParam
         velocity, hidden = policy(signals, hidden)
         nominal = jnp.transpose(velocity.reshape(worlds, size, -1), (2, 1, 0))
         key = jax.random.fold_in(jax.random.key(HELD_OUT_SEED), index)
-        team, metrics = environment.run_ticks(world.team, nominal, key)
+        team, metrics = environment.run_ticks(world, nominal, key)
         world, score = environment.advance(world, team, metrics.change_m_s)
         still_open, touching = ~tally.reached, metrics.contacts > 0
         tally = TrialTally(
