@@ -18,6 +18,7 @@ from testudo_deploy.contract.contract import Contract
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
+from testudo_sim.scenarios.roles import TRAITS, Roles
 from testudo_sim.scenarios.scenario import Scenario, TaskScoring, make_scenario
 
 _DIGITS = 6  # of values in a fleet file
@@ -127,7 +128,8 @@ def make_task(
     """Return the state of the task of a scenario for one world (last axis).
 
     ``goals_world`` (N, D) [m], in the order of the fleet, are for the value `GOAL` if it is not given; ``values`` by
-    name are nested lists with the component first: (D, N), (D,) or a number.
+    name are nested lists with the component first: (D, N), (D,) or a number. Traits that are not given are those of the
+    scenario's roles.
 
     Raises:
         TestudoError: the team does not fit the scenario, or a value is missing, unknown, not finite or of another
@@ -137,7 +139,7 @@ def make_task(
     blank = jax.eval_shape(lambda key: scenario.start(key, count), jax.random.key(0)).task
     paths, tree = jax.tree_util.tree_flatten_with_path(blank)
     names = [_name(path) for path, _ in paths]
-    given = dict(values or {})
+    given = {**_declared_traits(scenario, count), **(values or {})}
     unknown = sorted(set(given) - set(names))
     if unknown:
         raise TestudoError(f"{scenario.name}: task: {unknown[0]!r} is not known; known are {', '.join(names)}")
@@ -153,6 +155,14 @@ def make_task(
             )
         leaves.append(_value(f"{scenario.name}: task: {name}", given[name], leaf))
     return jax.tree_util.tree_unflatten(tree, leaves)
+
+
+def _declared_traits(scenario: Scenario, count: int) -> dict[str, Any]:
+    """Return the traits of a team by their names in the task; none of a scenario without roles."""
+    roles: Roles | None = getattr(scenario, "roles", None)
+    if roles is None:
+        return {}
+    return {f"{TRAITS}.{name}": np.asarray(value) for name, value in roles.traits(count, scenario.name).items()}
 
 
 def task_of(scenario: Scenario, fleet: Fleet, values: Mapping[str, Any] | None = None) -> Any:

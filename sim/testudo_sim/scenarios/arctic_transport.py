@@ -14,16 +14,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.contract.contract import NEIGHBOURS, Signal
-from testudo_hardware.errors import TestudoError
+from testudo_deploy.contract.contract import Signal
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.goal_scenario import straight_to
 from testudo_sim.scenarios.robotarium_task import RobotariumTask, entity_signals, equal_terms, for_all, own_and_peers
+from testudo_sim.scenarios.roles import Role, Roles, trait_values
 from testudo_sim.scenarios.scenario import Observation, StartState, TaskStep
 
 _OBSERVATION = Observation(speed="speed_share")
-GROUND, ICE, WATER, GOAL = range(4)  # tiles; the ice robot and the water robot are of the kind of their tiles
-_KINDS = (GROUND, GROUND, ICE, WATER)  # of the robots; drones are of no kind
+GROUND, ICE, WATER, GOAL = range(4)  # tiles
+_ROLES = Roles(  # kind: of which tiles, (ice, water); drones are of no kind
+    (
+        Role("drone", {"kind": (0.0, 0.0)}, 2),
+        Role("ice robot", {"kind": (1.0, 0.0)}, 1),
+        Role("water robot", {"kind": (0.0, 1.0)}, 1),
+    ),
+    {"kind": "0 or 1"},
+)
 _START_X_M, _START_Y_M = (-0.3, 0.3, -0.9, 0.9), -0.8
 _ROWS, _COLUMNS, _TILE_M = 8, 12, 0.25  # row 0 is the goal row, at the upper wall
 _SEEN = 9  # tiles that a drone sees
@@ -38,6 +45,7 @@ class ArcticTask:
     """The tiles."""
 
     tile: jax.Array  # (rows * columns, E) int: row by row
+    traits: dict[str, jax.Array]  # of the robots: kind (2, N, E), 1 where ice, 1 where water
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +53,14 @@ class ArcticTransport(RobotariumTask):
     """Implements `Scenario`."""
 
     observation: Observation = _OBSERVATION
+    roles: Roles = _ROLES
     name: str = "arctic_transport"
 
     @property
     def task_signals(self) -> tuple[Signal, ...]:
         """See `Scenario.task_signals`."""
         return (
-            Signal("kind", (2,), "0 or 1", "", None),
-            Signal("neighbour_kind", (NEIGHBOURS, 2), "0 or 1", "", None),
+            *self.roles.signals,
             Signal("under", (2,), "0 or 1", "", _AGE_S),
             *own_and_peers("speed_share", max_age_s=_AGE_S),
             *entity_signals("tile", 2 * _SEEN, ("kind", 2, "0 or 1"), max_age_s=_AGE_S),
@@ -64,14 +72,11 @@ class ArcticTransport(RobotariumTask):
         Raises:
             TestudoError: the team has not four robots.
         """
-        if team_size != len(_KINDS):
-            raise TestudoError(
-                f"{self.name}: found a team of {team_size}, expected 4: two drones, and a robot each for ice and water"
-            )
+        traits = self.roles.traits(team_size, self.name)
         inner = jax.random.randint(key, ((_ROWS - 2) * _COLUMNS,), GROUND, GOAL)
         tiles = jnp.concatenate([jnp.full(_COLUMNS, GOAL), inner, jnp.full(_COLUMNS, GROUND)])
         place = self.scale * jnp.stack([jnp.array(_START_X_M), jnp.full(team_size, _START_Y_M)])
-        return StartState(place, jnp.zeros(team_size), ArcticTask(tiles))
+        return StartState(place, jnp.zeros(team_size), ArcticTask(tiles, traits))
 
     def signals(self, task: ArcticTask, scene: Scene) -> Mapping[str, jax.Array]:
         """See `Scenario.signals`; ``kind`` and ``under``, the tile under the robot, are (ice, water)."""
@@ -87,9 +92,9 @@ class ArcticTransport(RobotariumTask):
         is_there = (rows >= 0) & (rows < _ROWS) & (columns >= 0) & (columns < _COLUMNS)
         valid = jnp.where(is_there, 1.0, 0.0)
         return {
-            "kind": jnp.broadcast_to(_ice_water(np.array(_KINDS))[..., None], (2, team, worlds)),
+            **trait_values(task.traits),
             "under": _ice_water(under),
-            "speed_share": self._share(under)[None],
+            "speed_share": self._share(task, under)[None],
             "tile_position_world": for_all(valid * self._centre(rows, columns), team),
             "tile_valid": for_all(valid[None], team),
             "tile_kind": for_all(valid * _ice_water(self._tile(task, rows, columns)), team),
@@ -101,7 +106,7 @@ class ArcticTransport(RobotariumTask):
         edge = self.arena.high_world[1] - _TILE_M * self.scale
         done = jnp.all(y > edge, axis=0)
         short_m = jnp.sum(jnp.maximum(edge - y, 0.0), axis=0) / self.scale
-        terms = equal_terms(len(_KINDS), short=_SHORT * short_m, waiting=jnp.where(done, 0.0, _WAITING))
+        terms = equal_terms(after.robots.yaw.shape[0], short=_SHORT * short_m, waiting=jnp.where(done, 0.0, _WAITING))
         return TaskStep(task, terms, done)
 
     def nominal_world(self, task: ArcticTask, scene: Scene) -> jax.Array:
@@ -117,7 +122,7 @@ class ArcticTransport(RobotariumTask):
             side = jnp.clip(column[2:] + step, 0, _COLUMNS - 1)
             near = (jnp.abs(up[None] - row[:2, None]) <= 1) & (jnp.abs(side[None] - column[:2, None]) <= 1)
             tile = jnp.where(jnp.any(near, axis=0), self._tile(task, up, side), GROUND)
-            costs.append(1 / self._share(tile, 2) + abs(step))
+            costs.append(1 / self._share(task, tile, 2) + abs(step))
             centres.append(self._centre(up, side))
         best = jnp.argmin(jnp.stack(costs), axis=0)[None] == jnp.arange(len(costs))[:, None, None]
         ahead = jnp.sum(jnp.where(best[:, None], jnp.stack(centres), 0.0), axis=0)
@@ -125,7 +130,7 @@ class ArcticTransport(RobotariumTask):
         robots = jnp.stack([ahead[0], jnp.minimum(jnp.maximum(ahead[1], place[1, 2:] + self.step_m), top)])
         beside = place[:, 2:] - self.scale * _TILE_M * jnp.stack([jnp.sign(place[0, 2:]), -jnp.ones_like(place[0, 2:])])
         drones = beside.at[1].min(top - self.scale * _TILE_M)
-        speed = self.spec.control_point_speed_m_s * self._share(self._tile(task, row, column))
+        speed = self.spec.control_point_speed_m_s * self._share(task, self._tile(task, row, column))
         return straight_to(jnp.concatenate([drones, robots], axis=1), place, self.step_m, speed)
 
     def _cell(self, place_world: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -147,11 +152,11 @@ class ArcticTransport(RobotariumTask):
         return jnp.take_along_axis(task.tile, inside, axis=0)
 
     @staticmethod
-    def _share(tile: jax.Array, first: int = 0) -> jax.Array:
+    def _share(task: ArcticTask, tile: jax.Array, first: int = 0) -> jax.Array:
         """Return the share of full speed (N, E) of the robots from the first on, on these tiles."""
-        kind = np.array(_KINDS)[first:, None]
-        on_kind = jnp.where(tile == kind, _MATCH, _OTHER)
-        return jnp.where((kind == GROUND) | (tile == GROUND) | (tile == GOAL), _NEUTRAL, on_kind)
+        kind, under = task.traits["kind"][:, first:], _ice_water(tile)
+        on_kind = jnp.where(jnp.sum(kind * under, axis=0) > 0, _MATCH, _OTHER)
+        return jnp.where((jnp.sum(kind, axis=0) == 0) | (jnp.sum(under, axis=0) == 0), _NEUTRAL, on_kind)
 
 
 def _ice_water(kind: jax.Array | np.ndarray) -> jax.Array:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.contract.contract import NEIGHBOURS, Signal
+from testudo_deploy.contract.contract import Signal
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.goal_scenario import straight_to
 from testudo_sim.scenarios.robotarium_task import (
@@ -22,6 +22,7 @@ from testudo_sim.scenarios.robotarium_task import (
     equal_terms,
     for_all,
 )
+from testudo_sim.scenarios.roles import Role, Roles, trait_values
 from testudo_sim.scenarios.scenario import StartState, TaskStep
 
 LANDMARKS = 6
@@ -39,7 +40,7 @@ class DiscoveryTask:
     landmark_world: jax.Array  # (2, K, E) [m]
     sensed: jax.Array  # (K, E): 0 or 1
     tagged: jax.Array  # (K, E): 0 or 1
-    reach_m: jax.Array  # (2, N, E): distance from which a robot senses, and tags; 0 if it cannot
+    traits: dict[str, jax.Array]  # of the robots: reach (2, N, E) [m], from which one senses, and tags; 0: it cannot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,28 +50,32 @@ class Discovery(RobotariumTask):
     name: str = "discovery"
 
     @property
+    def roles(self) -> Roles:
+        """Return who senses and who tags, and from where."""
+        senses, tags = (self.scale * _SENSE_M, 0.0), (0.0, self.scale * _TAG_M)
+        return Roles((Role("searcher", {"reach": senses}), Role("tagger", {"reach": tags})), {"reach": "m"})
+
+    @property
     def task_signals(self) -> tuple[Signal, ...]:
         """See `Scenario.task_signals`."""
         return (
-            Signal("reach", (2,), "m", "", None),
-            Signal("neighbour_reach", (NEIGHBOURS, 2), "m", "", None),
+            *self.roles.signals,
             *entity_signals("landmark", LANDMARKS, ("open", 1, "0 or 1"), max_age_s=_AGE_S),
         )
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """See `Scenario.start`; robots and landmarks are drawn by themselves, so that one may start at another."""
         where, turn, marks = jax.random.split(key, 3)
-        senses = np.arange(team_size) < (team_size + 1) // 2
-        reach = self.scale * np.stack([np.where(senses, _SENSE_M, 0.0), np.where(senses, 0.0, _TAG_M)])
         none = jnp.zeros(LANDMARKS)
-        task = DiscoveryTask(self.places(marks, LANDMARKS), none, none, jnp.asarray(reach, jnp.float32))
+        traits = self.roles.traits(team_size, self.name)
+        task = DiscoveryTask(self.places(marks, LANDMARKS), none, none, traits)
         return StartState(self.places(where, team_size, _SPREAD), self.yaws(turn, team_size), task)
 
     def signals(self, task: DiscoveryTask, scene: Scene) -> Mapping[str, jax.Array]:
         """See `Scenario.signals`: a landmark is known to all robots once one has sensed it."""
         team, known = scene.robots.yaw.shape[0], task.sensed
         return {
-            "reach": jnp.broadcast_to(task.reach_m, (2, *scene.robots.yaw.shape)),
+            **trait_values(task.traits),
             "landmark_position_world": for_all(known * task.landmark_world, team),
             "landmark_valid": for_all(known[None], team),
             "landmark_open": for_all((known * (1 - task.tagged))[None], team),
@@ -79,7 +84,7 @@ class Discovery(RobotariumTask):
     def advance(self, task: DiscoveryTask, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
         """See `Scenario.advance`; success: all landmarks are tagged."""
         apart = distances(after.robots.position_world, task.landmark_world)
-        seen, reached = (jnp.where(jnp.any(apart < reach[:, None], axis=0), 1.0, 0.0) for reach in task.reach_m)
+        seen, reached = (jnp.where(jnp.any(apart < reach[:, None], axis=0), 1.0, 0.0) for reach in task.traits["reach"])
         sensed, tagged = jnp.maximum(task.sensed, seen), jnp.maximum(task.tagged, reached)
         new_sensed, new_tagged = jnp.sum(sensed - task.sensed, axis=0), jnp.sum(tagged - task.tagged, axis=0)
         done = jnp.all(tagged > 0, axis=0)
@@ -113,5 +118,5 @@ class Discovery(RobotariumTask):
         east = jnp.cos(scene.robots.yaw) > 0
         end = jnp.where(jnp.where(jnp.abs(place[0]) > half[0], place[0] < 0, east), 1.2 * half[0], -1.2 * half[0])
         sweep = jnp.stack([end, jnp.broadcast_to(lane[:, None], (team, worlds))])
-        searches = (jnp.broadcast_to(task.reach_m, (2, team, worlds))[0] > 0)[None]
+        searches = task.traits["reach"][0] > 0
         return straight_to(jnp.where(searches, sweep, target), place, self.step_m, self.spec.control_point_speed_m_s)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.contract.contract import NEIGHBOURS, Signal
+from testudo_deploy.contract.contract import Signal
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.goal_scenario import straight_to
 from testudo_sim.scenarios.robotarium_task import (
@@ -21,10 +21,12 @@ from testudo_sim.scenarios.robotarium_task import (
     equal_terms,
     for_all,
 )
+from testudo_sim.scenarios.roles import Role, Roles, trait_values
 from testudo_sim.scenarios.scenario import StartState, TaskStep
 
 RESOURCES = 2
 _REACH_M = 0.3
+_ROLES = Roles((Role("forager", {"level": float}),))  # robot i has level i
 _AGE_S = 3.0  # resources do not move: knowledge of them may be old
 
 
@@ -36,21 +38,21 @@ class ForagingTask:
     resource_world: jax.Array  # (2, K, E) [m]
     level: jax.Array  # (K, E): needed
     left: jax.Array  # (K, E): 1 until it is foraged, then 0
-    robot_level: jax.Array  # (N, E)
+    traits: dict[str, jax.Array]  # of the robots: level (N, E)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Foraging(RobotariumTask):
     """Implements `Scenario`."""
 
+    roles: Roles = _ROLES
     name: str = "foraging"
 
     @property
     def task_signals(self) -> tuple[Signal, ...]:
         """See `Scenario.task_signals`."""
         return (
-            Signal("level", (1,), "", "", None),
-            Signal("neighbour_level", (NEIGHBOURS, 1), "", "", None),
+            *self.roles.signals,
             *entity_signals("resource", RESOURCES, ("level", 1, ""), max_age_s=_AGE_S),
         )
 
@@ -58,17 +60,18 @@ class Foraging(RobotariumTask):
         """See `Scenario.start`."""
         where, turn, order = jax.random.split(key, 3)
         places = self.places(where, team_size + RESOURCES)
-        own = jnp.arange(1.0, team_size + 1)
+        traits = self.roles.traits(team_size, self.name)
+        own = traits["level"]
         # the levels of all robots from the k-th on
         needed = jnp.stack([jnp.sum(own[min(k, team_size - 1) :]) for k in range(RESOURCES)])
-        task = ForagingTask(places[:, team_size:], jax.random.permutation(order, needed), jnp.ones(RESOURCES), own)
+        task = ForagingTask(places[:, team_size:], jax.random.permutation(order, needed), jnp.ones(RESOURCES), traits)
         return StartState(places[:, :team_size], self.yaws(turn, team_size), task)
 
     def signals(self, task: ForagingTask, scene: Scene) -> Mapping[str, jax.Array]:
         """See `Scenario.signals`."""
         team = scene.robots.yaw.shape[0]
         return {
-            "level": jnp.broadcast_to(task.robot_level, scene.robots.yaw.shape)[None],
+            **trait_values(task.traits),
             "resource_position_world": for_all(task.resource_world, team),
             "resource_valid": for_all(task.left[None], team),
             "resource_level": for_all(task.level[None], team),
@@ -77,7 +80,7 @@ class Foraging(RobotariumTask):
     def advance(self, task: ForagingTask, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
         """See `Scenario.advance`; success: all resources are foraged."""
         near = distances(after.robots.position_world, task.resource_world) < _REACH_M * self.scale
-        together = jnp.sum(jnp.where(near, task.robot_level[:, None], 0.0), axis=0)
+        together = jnp.sum(jnp.where(near, task.traits["level"][:, None], 0.0), axis=0)
         foraged = jnp.where(together >= task.level - 1e-3, task.left, 0.0)
         left = task.left - foraged
         terms = equal_terms(after.robots.yaw.shape[0], forage=jnp.sum(foraged * task.level, axis=0))

@@ -22,12 +22,17 @@ from testudo_sim.scenarios.robotarium_task import (
     equal_terms,
     for_all,
     own_and_peers,
-    trait,
 )
+from testudo_sim.scenarios.roles import Role, Roles, trait_values
 from testudo_sim.scenarios.scenario import Observation, StartState, TaskStep
 
 _OBSERVATION = Observation(speed="speed_share")
-_WAY_M, _CAPACITY = (0.45, 0.15), (5.0, 15.0)  # of both halves of the team
+_ROLES = Roles(
+    (
+        Role("fast", {"capacity": 5.0, "speed_share": 1.0}),
+        Role("slow", {"capacity": 15.0, "speed_share": 0.15 / 0.45}),  # by the way-points of the suite [m]
+    )
+)
 _MEAN, _DEVIATION = (75.0, 15.0), (10.0, 4.0)  # of the material in the middle, and at the right end
 _CIRCLE_M, _ZONE_M = 0.35, 0.5  # radius in the middle, width at the ends
 _LOADED, _DROPPED, _WAITING = 0.25, 0.75, -0.1  # rewards
@@ -43,8 +48,7 @@ class MaterialTask:
 
     left: jax.Array  # (2, E): in the middle and at the right end
     loaded: jax.Array  # (N, E): 0 or 1
-    capacity: jax.Array  # (N, E)
-    speed_share: jax.Array  # (N, E)
+    traits: dict[str, jax.Array]  # of the robots: capacity (N, E), speed_share (N, E)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,7 @@ class MaterialTransport(RobotariumTask):
     """Implements `Scenario`."""
 
     observation: Observation = _OBSERVATION
+    roles: Roles = _ROLES
     name: str = "material_transport"
     steps: int = 70
     step_s: float = 1.98
@@ -60,8 +65,7 @@ class MaterialTransport(RobotariumTask):
     def task_signals(self) -> tuple[Signal, ...]:
         """See `Scenario.task_signals`."""
         return (
-            *own_and_peers("capacity"),
-            *own_and_peers("speed_share"),
+            *self.roles.signals,
             *own_and_peers("loaded", "0 or 1", _AGE_S),
             *entity_signals("zone", len(_MEAN), ("load", 1, ""), max_age_s=_AGE_S),
         )
@@ -73,8 +77,7 @@ class MaterialTransport(RobotariumTask):
         task = MaterialTask(
             jnp.maximum(left, 0.0),
             jnp.zeros(team_size),
-            trait(_CAPACITY, team_size),
-            trait([way_m / max(_WAY_M) for way_m in _WAY_M], team_size),
+            self.roles.traits(team_size, self.name),
         )
         return StartState(self.places(where, team_size, _SPREAD), self.yaws(turn, team_size), task)
 
@@ -83,8 +86,7 @@ class MaterialTransport(RobotariumTask):
         team = scene.robots.yaw.shape[0]
         place = jnp.broadcast_to(self._zones_world[..., None], (2, *task.left.shape))
         return {
-            "capacity": task.capacity[None],
-            "speed_share": task.speed_share[None],
+            **trait_values(task.traits),
             "loaded": task.loaded[None],
             "zone_position_world": for_all(place, team),
             "zone_valid": for_all(jnp.where(task.left > 0, 1.0, 0.0)[None], team),
@@ -98,7 +100,7 @@ class MaterialTransport(RobotariumTask):
         inside = jnp.stack([jnp.sum(place**2, axis=0) < (_CIRCLE_M * self.scale) ** 2, place[0] > edge])
         loads = inside & (task.left > 0)[:, None] & (task.loaded == 0)
         drops = (place[0] < -edge) & (task.loaded == 1)
-        left = jnp.maximum(task.left - jnp.sum(jnp.where(loads, task.capacity, 0.0), axis=1), 0.0)
+        left = jnp.maximum(task.left - jnp.sum(jnp.where(loads, task.traits["capacity"], 0.0), axis=1), 0.0)
         loaded = jnp.where(jnp.any(loads, axis=0), 1.0, jnp.where(drops, 0.0, task.loaded))
         done = jnp.all(left == 0, axis=0) & after.all_left(loaded == 0)
         dropped = jnp.sum(jnp.where(drops, 1.0, 0.0), axis=0)
@@ -117,17 +119,18 @@ class MaterialTransport(RobotariumTask):
         """
         place = scene.robots.position_world
         team, worlds = place.shape[1:]
+        share = task.traits["speed_share"]
         lanes = np.array(sorted(np.linspace(-_LANES_M, _LANES_M, team), key=lambda lane: (-abs(lane), lane)))
         lane = jnp.broadcast_to(self.scale * lanes[:, None], (team, worlds))
         middle, right = (jnp.broadcast_to(left > 0, (team, worlds)) for left in task.left)
-        to_right = right & ((task.speed_share == 1) | ~middle)
+        to_right = right & ((share == 1) | ~middle)
         _, end = self._zones_world[0]
         inside = self.scale * _CIRCLE_M / 2
         goal_x = jnp.where(task.loaded > 0, -end, jnp.where(to_right, end, 0.0))
         goal_y = jnp.where((task.loaded > 0) | to_right, lane, jnp.clip(lane, -inside, inside))
         stays = (task.loaded == 0) & ~(middle | right)
         target = jnp.where(stays, place, jnp.stack([goal_x, goal_y]))
-        speed = task.speed_share * self.spec.control_point_speed_m_s
+        speed = share * self.spec.control_point_speed_m_s
         return straight_to(target, place, self.step_m, speed)
 
     @property

@@ -6,13 +6,11 @@ those of the suite for robots up to the size of its own, and larger in proportio
 at every control tick, here as in the suite's figures at deployment rate; the boundary of the arena is kept as well.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from testudo_deploy.contract.contract import NEIGHBOURS, Signal
 from testudo_deploy.shield.arena import Arena
@@ -108,12 +106,6 @@ def distances(first_world: jax.Array, second_world: jax.Array) -> jax.Array:
 def for_all(values: jax.Array, team_size: int) -> jax.Array:
     """Return values (C, K, E), or (C, E), seen alike by every robot: (C, K, N, E), or (C, N, E)."""
     return jnp.broadcast_to(values[..., None, :], (*values.shape[:-1], team_size, values.shape[-1]))
-
-
-def trait(values: jax.Array | Sequence[float], team_size: int) -> jax.Array:
-    """Return a trait (N,) of a team: the first half has the first of these values, and so on."""
-    groups = np.arange(team_size) * len(values) // team_size
-    return jnp.asarray(values, jnp.float32)[groups]
 
 
 def own_and_peers(name: str, unit: str = "", max_age_s: float | None = None) -> tuple[Signal, Signal]:

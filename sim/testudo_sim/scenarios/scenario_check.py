@@ -12,9 +12,11 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.scene import Scene, least_separation
+from testudo_sim.scenarios.roles import Roles, trait_values
 from testudo_sim.scenarios.scenario import Scenario, StartState, TaskStep, absent_robots, make_scenario
 
 _WORLDS, _DECISIONS = 3, 4
+_CLOSE = 1e-5  # of values in single precision
 
 
 def check_scenario(name: str, spec: RobotSpec, team_size: int) -> Scenario:
@@ -50,6 +52,7 @@ class _Check:
         for chosen in (scenario, training):
             self._starts(chosen, keys)
         begin = self._begin(scenario, keys)
+        self._roles(begin)
         together = self._course(begin, keys)
         for world in range(_WORLDS):
             alone = self._course(jax.tree.map(lambda x, k=world: x[..., k : k + 1], begin), keys[world : world + 1])
@@ -78,6 +81,21 @@ class _Check:
         low, high = (np.array(side)[:, None, None] for side in (scenario.arena.low_world, scenario.arena.high_world))
         inside = (begin.position_world > low) & (begin.position_world < high)
         self._rule(jnp.all(inside), "robots start inside the arena", begin.position_world)
+
+    def _roles(self, begin: StartState) -> None:
+        """Check that a task begins with the declared traits, and that robots read them as their own signals."""
+        roles: Roles | None = getattr(self._scenario, "roles", None)
+        if roles is None:
+            return
+        signals = self._scenario.task_signals
+        missing = [signal.name for signal in roles.signals if signal not in signals]
+        self._rule(not missing, "the traits of roles are signals of the task", f"not {missing}")
+        declared = roles.traits(self._size, self._scenario.name)
+        expected = trait_values({name: value[..., None] for name, value in declared.items()})
+        named = self._scenario.signals(begin.task, _scene_at(begin, 0.0))
+        for name, value in expected.items():
+            same = bool(jnp.all(jnp.abs(named[name] - value) < _CLOSE))
+            self._rule(same, f"the signal {name} begins as the trait that the roles declare", named[name])
 
     def _course(self, begin: StartState, keys: jax.Array) -> list[TaskStep]:
         """Return the steps of some decisions in which each robot drives into a direction of its own."""

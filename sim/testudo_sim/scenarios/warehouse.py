@@ -14,13 +14,15 @@ import jax.numpy as jnp
 from testudo_deploy.contract.contract import Signal
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.goal_scenario import straight_to
-from testudo_sim.scenarios.robotarium_task import RobotariumTask, equal_terms, own_and_peers, trait
+from testudo_sim.scenarios.robotarium_task import RobotariumTask, equal_terms, own_and_peers
+from testudo_sim.scenarios.roles import Role, Roles, trait_values
 from testudo_sim.scenarios.scenario import StartState, TaskStep
 
 _ZONE_M = 0.5  # width of the zones
 _LOADED, _UNLOADED = 1.0, 3.0  # rewards
 _AGE_S = 1.0
-_GREEN_RED = (-1.0, 1.0)  # where the loading zone of the colour is, along y
+# colour: where the loading zone is, along y
+_ROLES = Roles((Role("green", {"colour": -1.0}), Role("red", {"colour": 1.0})))
 _LANE_M = 0.25  # hand-written: distance of the targets from the middle line
 
 
@@ -29,38 +31,40 @@ _LANE_M = 0.25  # hand-written: distance of the targets from the middle line
 class WarehouseTask:
     """Colours and loads."""
 
-    colour: jax.Array  # (N, E): 1 red, -1 green
     loaded: jax.Array  # (N, E): 0 or 1
+    traits: dict[str, jax.Array]  # of the robots: colour (N, E), 1 red, -1 green
 
 
 @dataclass(frozen=True, kw_only=True)
 class Warehouse(RobotariumTask):
     """Implements `Scenario`."""
 
+    roles: Roles = _ROLES
     name: str = "warehouse"
     steps: int = 70
 
     @property
     def task_signals(self) -> tuple[Signal, ...]:
         """See `Scenario.task_signals`."""
-        return (*own_and_peers("colour"), *own_and_peers("loaded", "0 or 1", _AGE_S))
+        return (*self.roles.signals, *own_and_peers("loaded", "0 or 1", _AGE_S))
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
-        """See `Scenario.start`: the first half of the team is green."""
+        """See `Scenario.start`."""
         where, turn = jax.random.split(key)
-        task = WarehouseTask(trait(_GREEN_RED, team_size), jnp.zeros(team_size))
+        task = WarehouseTask(jnp.zeros(team_size), self.roles.traits(team_size, self.name))
         return StartState(self.places(where, team_size), self.yaws(turn, team_size), task)
 
     def signals(self, task: WarehouseTask, scene: Scene) -> Mapping[str, jax.Array]:
         """See `Scenario.signals`."""
-        return {"colour": task.colour[None], "loaded": task.loaded[None]}
+        return {**trait_values(task.traits), "loaded": task.loaded[None]}
 
     def advance(self, task: WarehouseTask, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
         """See `Scenario.advance`; the episode lasts to its time limit."""
         x, y = after.robots.position_world
         edge = self.arena.high_world[0] - _ZONE_M * self.scale
-        loads = (x > edge) & (y * task.colour > 0) & (task.loaded == 0)
-        unloads = (x < -edge) & (y * task.colour < 0) & (task.loaded == 1)
+        colour = task.traits["colour"]
+        loads = (x > edge) & (y * colour > 0) & (task.loaded == 0)
+        unloads = (x < -edge) & (y * colour < 0) & (task.loaded == 1)
         loaded, delivered = (jnp.sum(jnp.where(each, 1.0, 0.0), axis=0) for each in (loads, unloads))
         terms = equal_terms(x.shape[0], loaded=_LOADED * loaded, unloaded=_UNLOADED * delivered)
         next_task = replace(task, loaded=jnp.where(loads, 1.0, jnp.where(unloads, 0.0, task.loaded)))
@@ -70,6 +74,6 @@ class Warehouse(RobotariumTask):
         """See `Scenario.nominal_world`: straight to the other zone of the colour."""
         side = jnp.where(task.loaded > 0, -1.0, 1.0)
         x = side * (self.arena.high_world[0] - _ZONE_M * self.scale / 2)
-        y = side * task.colour * self.scale * _LANE_M
+        y = side * task.traits["colour"] * self.scale * _LANE_M
         place = scene.robots.position_world
         return straight_to(jnp.stack([x, y]), place, self.step_m, self.spec.control_point_speed_m_s)

@@ -129,7 +129,7 @@ def test_the_fleet_file_holds_the_task_and_no_goals(fleet):
     text = fleet.file.read_text()
     assert "goal" not in text
     assert fleet.robots[0].goal_world == fleet.robots[0].initial_position_world
-    assert fleet.task["robot_level"] == [1.0, 2.0, 3.0]
+    assert fleet.task["traits.level"] == [1.0, 2.0, 3.0]
     again = parse_fleet(fleet_text(fleet, fleet.file), fleet.file)
     assert (again.task, again.robots) == (fleet.task, fleet.robots)
     assert checked_safety_contracts(fleet)

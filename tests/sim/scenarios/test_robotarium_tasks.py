@@ -51,7 +51,8 @@ def test_a_resource_is_foraged_once_by_robots_that_have_its_level_together():
     """Levels 1, 2, 3; the resources at the origin and at x = 1 need 5 and 6."""
     scenario = made(Foraging)
     place = jnp.array([[0.0, 1.0], [0.0, 0.0]])[..., None]
-    task = ForagingTask(place, jnp.array([[5.0], [6.0]]), jnp.ones((2, 1)), jnp.array([[1.0], [2.0], [3.0]]))
+    levels = {"level": jnp.array([[1.0], [2.0], [3.0]])}
+    task = ForagingTask(place, jnp.array([[5.0], [6.0]]), jnp.ones((2, 1)), levels)
     far = at((0.0, 0.9), (0.0, -0.9), (-1.0, 0.0))
     alone = scenario.advance(task, far, at((0.25, 0.0), (0.0, -0.9), (0.0, 0.25)), KEYS)  # 1 and 3
     assert (float(alone.terms["forage"][0, 0]), bool(alone.success[0])) == (0.0, False)
@@ -77,7 +78,7 @@ def test_landmarks_are_sensed_by_the_first_robots_tagged_by_the_others_and_unkno
     scenario = made(Discovery)
     task = jax.vmap(lambda key: scenario.start(key, 4), out_axes=-1)(KEYS).task
     x = jnp.linspace(-1.2, 1.2, LANDMARKS)
-    task = DiscoveryTask(jnp.stack([x, 0 * x])[..., None], task.sensed, task.tagged, task.reach_m)
+    task = DiscoveryTask(jnp.stack([x, 0 * x])[..., None], task.sensed, task.tagged, task.traits)
     far = at((-1.5, 0.9), (-1.0, 0.9), (-0.5, 0.9), (0.0, 0.9))
     assert scenario.signals(task, far)["landmark_valid"].sum() == 0
     assert jnp.abs(scenario.signals(task, far)["landmark_position_world"]).sum() == 0
@@ -88,7 +89,7 @@ def test_landmarks_are_sensed_by_the_first_robots_tagged_by_the_others_and_unkno
     assert scenario.signals(step.task, far)["landmark_valid"][0, :, 0, 0].tolist() == [1, 0, 0, 0, 0, 0]
     again = scenario.advance(step.task, far, at((-1.2, 0.4), (-1.0, 0.9), (-0.72, 0.3), (1.2, 0.2)), KEYS)
     assert float(again.terms["sensed"][0, 0] + again.terms["tagged"][0, 0]) == 0
-    done = DiscoveryTask(task.landmark_world, task.sensed, jnp.ones_like(task.tagged), task.reach_m)
+    done = DiscoveryTask(task.landmark_world, task.sensed, jnp.ones_like(task.tagged), task.traits)
     end = scenario.advance(done, far, far, KEYS)
     assert (bool(end.success[0]), float(end.terms["waiting"][0, 0])) == (True, 0.0)
 

@@ -12,7 +12,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.scene import Scene
-from testudo_sim.scenarios.arctic_transport import GOAL, GROUND, ICE, WATER, ArcticTask, ArcticTransport
+from testudo_sim.scenarios.arctic_transport import GOAL, GROUND, ICE, WATER, ArcticTransport
 from testudo_sim.scenarios.material_transport import MaterialTransport
 from testudo_sim.scenarios.rware import CELLS, Rware, ShelfTask
 from testudo_sim.scenarios.warehouse import Warehouse
@@ -57,7 +57,7 @@ def test_a_robot_loads_on_the_right_and_unloads_on_the_left_in_the_halves_of_its
     """Robots 0, 1 are green, 2, 3 red: red loads above the middle and unloads below, green the other way round."""
     scenario = made(Warehouse)
     task = begun(scenario)
-    assert task.colour[:, 0].tolist() == [-1, -1, 1, 1]
+    assert task.traits["colour"][:, 0].tolist() == [-1, -1, 1, 1]
     right = at((1.2, 0.3), (1.2, -0.3), (1.0, 0.3), (1.2, 0.7))  # wrong half, load, outside, load
     step = scenario.advance(task, right, right, KEYS)
     assert step.task.loaded[:, 0].tolist() == [0, 1, 0, 1]
@@ -96,7 +96,7 @@ def test_robots_are_fast_on_tiles_of_their_kind_and_all_know_what_drones_see():
     scenario = made(ArcticTransport)
     tiles = np.full((8, 12), GROUND)
     tiles[0], tiles[4, 3], tiles[4, 8] = GOAL, ICE, ICE
-    task = ArcticTask(jnp.asarray(tiles.reshape(-1, 1)))
+    task = replace(begun(scenario), tile=jnp.asarray(tiles.reshape(-1, 1)))
     # tile (4, 3) is x in -0.75 to -0.5, y in -0.25 to 0; drone 0 is on (5, 2), drone 1 in the corner (7, 11)
     scene = at((-0.9, -0.3), (1.45, -0.95), (-0.6, -0.1), (0.6, -0.1))
     signals = scenario.signals(task, scene)
@@ -122,7 +122,7 @@ def test_the_ice_robot_and_the_water_robot_have_to_reach_the_goal_row_and_drones
     assert (term(last, "short"), term(last, "waiting"), bool(last.success[0])) == (0, 0, True)
     water = replace(task, tile=jnp.where(task.tile == GOAL, GOAL, WATER))
     np.testing.assert_allclose(scenario.signals(water, there)["speed_share"][0, :, 0], 2 / 3, atol=1e-6)
-    with pytest.raises(TestudoError, match="found a team of 3, expected 4"):
+    with pytest.raises(TestudoError, match="found a team of 3, expected 4: 2 drone, 1 ice robot, 1 water robot"):
         scenario.start(KEYS[0], 3)
 
 
