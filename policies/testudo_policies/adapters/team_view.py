@@ -93,7 +93,7 @@ class TeamView:
 
     def _parts(self, worlds: WorldState) -> Sequence[Features]:
         own = self.agent.encode(self.environment.signals(worlds))
-        return (own, self.agent.encode(self.environment.central_signals(worlds))) if self.central else (own,)
+        return (own, self.agent.encode_central(self.environment.central_signals(worlds))) if self.central else (own,)
 
     @property
     def agent(self) -> Agent:

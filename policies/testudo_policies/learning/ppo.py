@@ -57,7 +57,7 @@ class PPO:
         features = flat(self.agent.encode(self.environment.signals(rollout.worlds)))
         central = features
         if self.agent.config.central_critic:
-            central = flat(self.agent.encode(self.environment.central_signals(rollout.worlds)))
+            central = flat(self.agent.encode_central(self.environment.central_signals(rollout.worlds)))
         parameters = self.agent.init(network_key, features, central)
         learned = (parameters.actor, parameters.critic)
         optimiser = self._optimiser.init(learned)

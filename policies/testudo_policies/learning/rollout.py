@@ -77,7 +77,7 @@ def critic_features(
 ) -> Features:
     """Return the critic's inputs (B, ...): the true team state (MAPPO), or the actor's inputs (IPPO)."""
     if agent.config.central_critic:
-        return flat(agent.encode(environment.central_signals(worlds)))
+        return flat(agent.encode_central(environment.central_signals(worlds)))
     return agent.normalise(parameters, own)
 
 

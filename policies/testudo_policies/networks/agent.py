@@ -73,6 +73,11 @@ class Agent:
         features = encode(signals, self.observation)
         return features if self.waypoints is None else replace(features, point=signals["control_point_world"])
 
+    def encode_central(self, signals: Mapping[str, jax.Array]) -> Features:
+        """Return the features of `Environment.central_signals`: a central critic knows more than robots tell others."""
+        sees = replace(self.observation, peer_range_m=max(self.observation.peer_range_m, Observation.peer_range_m))
+        return replace(self, observation=sees).encode(signals)
+
     def blank_memory(self, robots: int) -> jax.Array:
         """Return the memory (robots, M) at the start of an episode."""
         return jnp.zeros((robots, self.config.memory))

@@ -32,7 +32,6 @@ from testudo_sim.scenarios.scenario import BODY, PEER, POSITION, VALID, WORLD, O
 
 _TINY = 1e-6
 _NEAR_M = 0.3
-_NEIGHBOUR_RANGE_M = 1.5
 _PULL = 2.0
 _VERTICAL_GOAL_M = 2e-3
 """A goal with less horizontal distance has no defined direction; the frame then uses the world's x."""
@@ -49,7 +48,7 @@ class Features:
     own: jax.Array  # (..., F)
     neighbours: jax.Array  # (..., K, G)
     nearness: jax.Array
-    """(..., K): weight of a neighbour, 1 at distance 0 to 0 at `_NEIGHBOUR_RANGE_M`; 0 for an empty slot."""
+    """(..., K): weight of a neighbour, 1 at distance 0 to 0 at `Observation.peer_range_m`; 0 for an empty slot."""
     pull: jax.Array  # (..., D): action before the tanh that an untrained policy adds; zero without a declared pull
     frame: jax.Array  # (..., 2): cosine and sine of the frame's x axis in the world
     entities: Mapping[str, jax.Array] = field(default_factory=dict)  # (..., K, H) by group
@@ -113,7 +112,7 @@ def encode(signals: Mapping[str, jax.Array], observation: Observation) -> Featur
     return Features(
         jnp.concatenate(own, axis=-1),
         neighbours,
-        signals["neighbour_valid"] * jnp.clip(1 - distance_apart / _NEIGHBOUR_RANGE_M, 0.0, 1.0),
+        signals["neighbour_valid"] * jnp.clip(1 - distance_apart / observation.peer_range_m, 0.0, 1.0),
         _pull(signals, observation, frame),
         jnp.concatenate([frame.cosine, frame.sine], axis=-1),
         {group: _entity_features(signals, members, slots) for group, members in groups.items()},

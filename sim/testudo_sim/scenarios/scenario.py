@@ -81,6 +81,9 @@ class Observation:
     speed: str = ""
     """Own signal (1,) in 0 to 1: the share of full speed that a policy commands at most, as of a slow robot of a team;
     empty: 1. It limits the policy, in the exported file too, not the shield."""
+    peer_range_m: float = 1.5
+    """Range of communication: a policy reads peers the less the farther they are, and none from here on. It limits the
+    policy, in the exported file too; the shield hears all peers."""
 
 
 IN_THE_WORLD = Observation()

@@ -45,6 +45,8 @@ class _Check:
         scenario = self._scenario
         decision_s = scenario.decision_ticks * self._spec.control_period_s
         self._rule(scenario.horizon_s >= decision_s, "the time limit is at least one decision", scenario.horizon_s)
+        range_m = scenario.observation.peer_range_m
+        self._rule(range_m > 0, "the range of communication is positive", range_m)
         training, names = scenario.for_training(), [signal.name for signal in scenario.task_signals]
         found = [signal.name for signal in training.task_signals]
         self._rule(found == names, f"training has the signals of the task, {names}", found)

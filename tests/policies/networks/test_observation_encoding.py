@@ -11,6 +11,8 @@ from tests.policies.team_signals import bound_to_the_world, random_signals, rota
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.networks import observation_encoding
+from testudo_policies.networks.actor_critic import NetworkConfig
+from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.observation_encoding import out_of_frame
 from testudo_sim.scenarios.scenario import BODY, WORLD, Observation
 
@@ -273,3 +275,27 @@ def test_in_the_frame_of_the_body_a_turn_of_the_world_changes_only_what_is_bound
         np.testing.assert_allclose(one["resource"], other["resource"], atol=1e-5)
     np.testing.assert_allclose(before.neighbours, after.neighbours, atol=1e-5)
     assert np.abs(encoder(Observation(WORLD))(turned).entities["resource"] - before.entities["resource"]).max() > 0.1
+
+
+def test_a_policy_reads_nothing_of_peers_beyond_the_range_of_communication(spec):
+    """Peers stand at 0.2 m to 0.8 m along each axis; what those beyond the range do changes no output."""
+    signals = forage_signals(spec)
+    away = jnp.array([0.2, 0.4, 0.6, 0.8])
+    place = signals["control_point_world"][:, None] + away[:, None] * jnp.ones(spec.dimension)
+    signals = signals | {"neighbour_position_world": place}
+    range_m = 0.5 * spec.dimension**0.5
+    agent = Agent(NetworkConfig(width=8, memory=0), spec.dimension, 0.2, Observation(peer_range_m=range_m))
+    features = agent.encode(signals)
+    np.testing.assert_array_equal(features.nearness > 0, np.tile([True, True, False, False], (6, 1)))
+    parameters = agent.init(jax.random.key(0), features, features)
+    policy, still = agent.policy(parameters), agent.blank_memory(6)
+
+    def moved(peer):
+        changes = {"neighbour_velocity_world": 0.1, "neighbour_level": 9.0}
+        return signals | {name: signals[name].at[:, peer].add(change) for name, change in changes.items()}
+
+    command, _ = policy(signals, still)
+    np.testing.assert_array_equal(policy(moved(2), still)[0], command)
+    assert np.abs(policy(moved(0), still)[0] - command).max() > 1e-6
+    central = agent.encode_central(signals).nearness > 0
+    np.testing.assert_array_equal(central, np.tile(away * spec.dimension**0.5 < 1.5, (6, 1)))
