@@ -49,6 +49,9 @@ class TrainConfig:
     """Share of the worlds that start from `--starts`; the others use the scenario's starts."""
     failures: float = field(default=0.0, metadata=OPTIONAL)
     """Probability that a robot fails during an episode: it brakes, half of them for good, the others for 2 to 10 s."""
+    curriculum: bool = field(default=False, metadata=OPTIONAL)
+    """Train with rising difficulty: each world begins with the easiest starts of the scenario, goes on to harder ones
+    after success, and back after failure. For scenarios with `at(difficulty)`, such as `material_transport`."""
     memory: int = 32  # units of the GRU; 0 is feed-forward
     width: int = 64  # units of the hidden layers
     seed: int = 0  # random seed of the run

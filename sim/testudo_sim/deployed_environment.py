@@ -91,9 +91,9 @@ class DeployedEnvironment(Environment):
         """See `Environment.links`: the radio of a deployed team has a link of every pair."""
         return None
 
-    def reset(self, keys: jax.Array) -> WorldState:
+    def reset(self, keys: jax.Array, difficulty: jax.Array | None = None) -> WorldState:
         """See `Environment.reset`."""
-        begin, parameters = self.draw_start(keys)
+        begin, parameters = self.draw_start(keys, difficulty)
         state = start_deployed(
             self.team,
             self.deployment,
@@ -103,7 +103,7 @@ class DeployedEnvironment(Environment):
             self._faults(keys, parameters),
             begin.velocity,
         )
-        return self.world(keys, state, begin.task)
+        return replace(self.world(keys, state, begin.task), difficulty=difficulty)
 
     def tick(
         self, state: Any, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None

@@ -4,7 +4,7 @@ Worlds are vectorised (last axis) and restart automatically; terminated and trun
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ class WorldState:
     elapsed: jax.Array  # (E,) int: decisions since the start
     random: jax.Array  # (2, E) integers: the random keys of the course of the task, as plain data
     failures: RobotFailures | None = None  # of robots in this episode; None where none is drawn
+    difficulty: jax.Array | None = None  # (E,) in 0 to 1: that of the episode; None without a curriculum
 
 
 @jax.tree_util.register_dataclass
@@ -74,6 +75,7 @@ class Environment:
     change_price: float = 0.0  # cost of a command change by the shield of full speed
     facing_price: float = 0.0  # cost per second of a heading at right angles to the goal
     failures: float = 0.0  # probability that a robot brakes for good, or for a while, during an episode
+    curriculum: bool = False  # worlds begin at difficulty 0, which rises with their success, see `next_difficulty`
     contact_cost: float | None = None
     """Reward that a contact costs every robot of its world, which ends the episode; None: contacts are counted only."""
 
@@ -102,11 +104,13 @@ class Environment:
         """Return the scoring of decisions."""
         return TaskScoring(self.scenario, self.team.model.spec, self.change_price, self.facing_price)
 
-    def reset(self, keys: jax.Array) -> WorldState:
-        """Return the start of one world for each key (E,)."""
-        begin, parameters = self.draw_start(keys)
+    def reset(self, keys: jax.Array, difficulty: jax.Array | None = None) -> WorldState:
+        """Return the start of one world for each key (E,), in a curriculum at a difficulty (E,), or else at 0."""
+        if self.curriculum and difficulty is None:
+            difficulty = jnp.zeros(keys.shape[0])
+        begin, parameters = self.draw_start(keys, difficulty)
         state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
-        return self.world(keys, state, begin.task)
+        return replace(self.world(keys, state, begin.task), difficulty=difficulty)
 
     def world(self, keys: jax.Array, team: Any, task: Any) -> WorldState:
         """Return worlds with these keys (E,) at the start of team and task."""
@@ -115,9 +119,14 @@ class Environment:
             failures = draw_failures(keys, self.failures, self.team.size, self.horizon, self.decision_s)
         return WorldState(team, task, elapsed, task_random(keys), failures)
 
-    def draw_start(self, keys: jax.Array) -> tuple[StartState, WorldParameters]:
-        """Return start and dynamics of one world for each key (E,)."""
-        begin = jax.vmap(lambda key: self.scenario.start(key, self.team.size), out_axes=-1)(keys)
+    def draw_start(self, keys: jax.Array, difficulty: jax.Array | None = None) -> tuple[StartState, WorldParameters]:
+        """Return start and dynamics of one world for each key (E,); ``difficulty`` (E,), or None for the plain task."""
+
+        def one(key: jax.Array, of_world: jax.Array | None) -> StartState:
+            scenario = self.scenario if of_world is None else cast(Any, self.scenario).at(of_world)
+            return cast(StartState, scenario.start(key, self.team.size))
+
+        begin = jax.vmap(one, out_axes=-1)(keys, difficulty)
         parameters = draw_parameters(
             jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys),
             self.team.model.spec,
@@ -187,7 +196,8 @@ class Environment:
             cost = cost if score.stood is None else jnp.where(score.stood, 0.0, cost)
             reward, terminated = reward - cost, terminated | touched
         truncated = ((elapsed >= self.horizon) | score.broken) & ~terminated
-        fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]))
+        difficulty = None if state.difficulty is None else next_difficulty(state.difficulty, score.success)
+        fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]), difficulty)
         done = terminated | truncated
         after_reset = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)
         stands = self.standing(ended)
@@ -271,8 +281,14 @@ def _failed(state: WorldState) -> jax.Array | None:
     return None if state.failures is None else state.failures.stands(state.elapsed)
 
 
+_HARDER, _EASIER = 0.05, 0.1  # steps of the difficulty after an episode with success, and without
 _OWN_AXES = 3  # of a robot's own signal (C, N, E)
 _TASK_STREAM = 2  # random stream of the course of the task, beside those of start and dynamics
+
+
+def next_difficulty(difficulty: jax.Array, success: jax.Array) -> jax.Array:
+    """Return the difficulty (E,) of the next episode of each world; it rises while 2 of 3 episodes or more succeed."""
+    return jnp.clip(difficulty + jnp.where(success, _HARDER, -_EASIER), 0.0, 1.0)
 
 
 def task_random(keys: jax.Array) -> jax.Array:

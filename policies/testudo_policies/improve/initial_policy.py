@@ -52,14 +52,14 @@ def find_initial_policy(artefact: PolicyArtefact, spec_file: Path) -> InitialPol
     A checkpoint or graph is used only if it reproduces the artefact's test vector.
     """
     config, known = config_of(artefact.contract)
-    config = replace(config, robot=str(spec_file), trainer="testudo")
+    config = replace(config, robot=str(spec_file), trainer="testudo", curriculum=False)
     for place in _BESIDE:
         folder = artefact.path.parent / place
         if (folder / "config.json").is_file():
             found = _from_checkpoint(folder, artefact.contract)
             if found is not None:
                 return InitialPolicy(
-                    replace(load_config(folder), robot=str(spec_file), trainer="testudo"),
+                    replace(load_config(folder), robot=str(spec_file), trainer="testudo", curriculum=False),
                     CHECKPOINT,
                     f"the checkpoint in {folder}, critic included",
                     found,

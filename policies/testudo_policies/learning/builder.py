@@ -89,10 +89,13 @@ def build(config: TrainConfig) -> TrainingComponents:
         # checks the team size by tracing, as in `make_environment`
         jax.eval_shape(lambda key: task.start(key, config.team_size), jax.random.key(0))
     _check_trainer(config, task)
+    if config.curriculum and not hasattr(task, "at"):
+        raise TestudoError(f"--curriculum: scenario {config.scenario!r} has no difficulties; remove the option")
     environment = replace(
         environment,
         scenario=task,
         failures=config.failures,
+        curriculum=config.curriculum,
         change_price=config.change_price,
         facing_price=config.facing_price if yaw_rate_rad_s else 0.0,
     )
@@ -178,6 +181,10 @@ def _check_trainer(config: TrainConfig, task: Scenario) -> None:
         raise TestudoError(
             f"--failures: found {config.failures} with --trainer {config.trainer}, expected testudo, the only trainer "
             "of robots that fail"
+        )
+    if config.curriculum:
+        raise TestudoError(
+            f"--curriculum: found it with --trainer {config.trainer}, expected testudo, the only trainer that has one"
         )
     if hasattr(task, "absent"):
         raise TestudoError(

@@ -97,6 +97,8 @@ class PPO:
         }
         if self.environment.team.size >= CROWD:
             summary["train/peers_left_out"] = jnp.max(metrics.left_out)
+        if rollout.worlds.difficulty is not None:
+            summary["train/difficulty"] = jnp.mean(rollout.worlds.difficulty)
         return TrainState(parameters, optimiser, rollout, key, state.updates + 1), summary
 
     def _learn(

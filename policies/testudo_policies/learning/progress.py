@@ -110,6 +110,7 @@ def _cells(progress: Progress) -> dict[str, str]:
         "per second": f"{progress.decisions_per_s:,.0f}",
         "return": f"{metrics['train/return']:.2f}",
         "success": f"{metrics['train/success']:.3f}",
+        **({"difficulty": f"{metrics['train/difficulty']:.2f}"} if "train/difficulty" in metrics else {}),
         "collisions": f"{metrics['train/contacts']:.0f}",
         "shield acts": f"{metrics['shield/intervention_rate']:.2f}",
         "time left": f"{left / max(progress.decisions_per_s, 1e-9):.0f} s",

@@ -34,6 +34,7 @@ _ROLES = Roles(
     )
 )
 _MEAN, _DEVIATION = (75.0, 15.0), (10.0, 4.0)  # of the material in the middle, and at the right end
+_LEAST = 0.25  # share of the material at difficulty 0
 _CIRCLE_M, _ZONE_M = 0.35, 0.5  # radius in the middle, width at the ends
 _LOADED, _DROPPED, _WAITING = 0.25, 0.75, -0.1  # rewards
 _LANES_M = 0.6  # hand-written: the outermost lanes
@@ -58,6 +59,7 @@ class MaterialTransport(RobotariumTask):
     observation: Observation = _OBSERVATION
     roles: Roles = _ROLES
     name: str = "material_transport"
+    difficulty: float | jax.Array = 1.0  # see `at`
     steps: int = 70
     step_s: float = 1.98
 
@@ -70,12 +72,16 @@ class MaterialTransport(RobotariumTask):
             *entity_signals("zone", len(_MEAN), ("load", 1, ""), max_age_s=_AGE_S),
         )
 
+    def at(self, difficulty: float | jax.Array) -> "MaterialTransport":
+        """Return the task with less material: a quarter of it at difficulty 0, all of it at 1."""
+        return replace(self, difficulty=difficulty)
+
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """See `Scenario.start`."""
         where, turn, amount = jax.random.split(key, 3)
         left = jnp.array(_MEAN) + jnp.array(_DEVIATION) * jax.random.normal(amount, (len(_MEAN),))
         task = MaterialTask(
-            jnp.maximum(left, 0.0),
+            jnp.maximum(left, 0.0) * (_LEAST + (1 - _LEAST) * self.difficulty),
             jnp.zeros(team_size),
             self.roles.traits(team_size, self.name),
         )

@@ -56,6 +56,7 @@ class _Check:
         begin = self._begin(scenario, keys)
         self._roles(begin)
         together = self._course(begin, keys)
+        self._difficulties(begin, keys, together[0])
         for world in range(_WORLDS):
             alone = self._course(jax.tree.map(lambda x, k=world: x[..., k : k + 1], begin), keys[world : world + 1])
             for one, other in zip(alone, together, strict=True):
@@ -83,6 +84,21 @@ class _Check:
         low, high = (np.array(side)[:, None, None] for side in (scenario.arena.low_world, scenario.arena.high_world))
         inside = (begin.position_world > low) & (begin.position_world < high)
         self._rule(jnp.all(inside), "robots start inside the arena", begin.position_world)
+
+    def _difficulties(self, begin: StartState, keys: jax.Array, step: TaskStep) -> None:
+        """Check the starts of a scenario with difficulties: 1 is the task itself, and success says when to go on."""
+        scenario: Any = self._scenario
+        if not hasattr(scenario, "at"):
+            return
+        self._rule(step.success is not None, "a task with difficulties has success", None)
+        for difficulty in (0.0, 0.5, 1.0):
+            chosen = scenario.at(jnp.float32(difficulty))
+            self._starts(chosen, keys)
+            found = self._begin(chosen, keys)
+            kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), one) for one in (found, begin)]
+            self._rule(kinds[0] == kinds[1], f"starts of every difficulty have the same shapes, {kinds[1]}", kinds[0])
+        same = jax.tree.map(lambda x, y: bool(jnp.allclose(x, y, atol=_CLOSE)), found, begin)
+        self._rule(all(jax.tree.leaves(same)), "difficulty 1 is the task itself", same)
 
     def _roles(self, begin: StartState) -> None:
         """Check that a task begins with the declared traits, and that robots read them as their own signals."""

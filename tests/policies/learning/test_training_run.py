@@ -321,6 +321,13 @@ def test_a_damaged_checkpoint_is_refused_with_the_way_out(file, tiny_run, compon
         ({"learning_rate": float("nan")}, "--learning-rate: found nan"),
         ({"discount": 1.5}, "--discount: found 1.5, expected 0 to 1"),
         ({"max_gradient": 0.0}, "--max-gradient: found 0.0"),
+        ({"failures": 1.5}, "--failures: found 1.5, expected 0 to 1"),
+        ({"failures": 0.1, "trainer": "brax-ppo"}, "--failures: found 0.1 with --trainer brax-ppo, expected testudo"),
+        ({"curriculum": True}, "--curriculum: scenario 'navigation' has no difficulties"),
+        (
+            {"curriculum": True, "scenario": "material_transport", "trainer": "brax-ppo"},
+            "--curriculum: found it with --trainer brax-ppo, expected testudo",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_run_is_refused_before_anything_is_written(changes, message):
