@@ -56,6 +56,8 @@ class TrainConfig:
     width: int = 64  # units of the hidden layers
     seed: int = 0  # random seed of the run
     decisions: int = 700_000  # environment decisions to train for (worlds x decisions)
+    until: str = field(default="", metadata=OPTIONAL)
+    """Stop earlier, once the newest episodes reach this figure: `success=0.98`, or `return=110`."""
     worlds: int = 256
     """Worlds simulated in parallel; 0 chooses the largest number that fits device memory and run length."""
     rollout: int = 32  # decisions of each world between updates

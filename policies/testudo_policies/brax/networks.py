@@ -18,7 +18,7 @@ from flax import linen as nn
 
 from testudo_policies.adapters.team_view import ObservationLayout, TeamView
 from testudo_policies.networks.actor_critic import NetworkConfig, TeamEncoder
-from testudo_policies.networks.agent import LEAST_SPREAD, Agent, AgentParameters, Params
+from testudo_policies.networks.agent import LEAST_SPREAD, Agent, AgentParameters, Params, no_returns
 from testudo_policies.networks.observation_encoding import Features
 
 # brax imports mujoco.mjx, which prints that warp is missing
@@ -77,7 +77,8 @@ class BraxNetworks:
 
     def parameters(self, statistics: Any, actor: Params, critic: Params) -> AgentParameters:
         """Return brax's running statistics and networks as an agent's parameters."""
-        return AgentParameters(actor, critic, *pooled(statistics, self.layouts[0]))
+        own, neighbours, entities = pooled(statistics, self.layouts[0])
+        return AgentParameters(actor, critic, own, neighbours, no_returns(), entities)
 
     def _policy(self) -> FeedForwardNetwork:
         return FeedForwardNetwork(lambda key: self._init(key).actor, self._logits)

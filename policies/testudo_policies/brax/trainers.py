@@ -101,6 +101,8 @@ def _check(config: TrainConfig) -> None:
         raise TestudoError(
             f"--memory: found {config.memory}, expected 0: {config.trainer} trains policies without memory"
         )
+    if config.until:
+        raise TestudoError(f"--until: found {config.until!r}, expected none: {config.trainer} runs to its last update")
     if jax.process_count() > 1:
         raise TestudoError(f"--processes: found {jax.process_count()}, expected 1 for {config.trainer}")
 

@@ -158,7 +158,7 @@ def motions(agent: Agent, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array
     displacement = _rotated(_next(point) - point, -yaw)
     yaw_change = jnp.remainder(_next(yaw) - yaw + jnp.pi, 2 * jnp.pi) - jnp.pi
     known = ~(batch.terminated | batch.truncated)
-    known = known if batch.stood is None else known & ~batch.stood  # a robot that brakes does not do its action
+    known = known & batch.counted  # a robot that brakes does not do its action
     known = known & (jnp.arange(known.shape[0]) < known.shape[0] - 1)[:, None]
     return {
         STATE: velocity,

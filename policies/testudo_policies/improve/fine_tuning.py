@@ -24,7 +24,7 @@ from testudo_policies.improve.discriminators import (
 from testudo_policies.improve.initial_policy import InitialPolicy
 from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.losses import Batch, advantages
-from testudo_policies.learning.ppo import PPO, Metrics, TrainState
+from testudo_policies.learning.ppo import PPO, Metrics, TrainState, episode_counts
 from testudo_policies.learning.rollout import collect_rollout
 from testudo_policies.networks.agent import AgentParameters
 from testudo_policies.networks.observation_encoding import Features
@@ -116,7 +116,6 @@ class FineTuner(PPO):
                 self.agent, self.environment, parameters, rollout, rollout_key, config.rollout
             )
             weight = jnp.ones_like(simulated.reward)
-            simulated, batch = with_presence(simulated), with_presence(batch)
             if self.discriminators:
                 motion, known = motions(self.agent, simulated)
                 classifiers, loss = self.discriminators.learn(classifiers, motion, known, classifier_key)
@@ -127,7 +126,7 @@ class FineTuner(PPO):
             batch = jax.tree.map(
                 lambda a, b: jnp.concatenate([a, b], axis=1), with_slots(simulated, slots), with_slots(batch, slots)
             )
-            parameters = self.agent.observe(parameters, simulated.features)
+            parameters = self.agent.observe(parameters, simulated.features, simulated.counted)
         batch = replace(batch, trust=trust)
         advantage = advantages(
             batch.reward,
@@ -140,11 +139,7 @@ class FineTuner(PPO):
             batch.weight,
         )
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
-        done = batch.terminated | batch.truncated
-        summary |= {
-            "train/reward": jnp.mean(batch.reward),
-            "train/return": jnp.sum(batch.reward) / jnp.maximum(jnp.sum(done), config.worlds),
-            "train/success": jnp.sum(batch.terminated) / jnp.maximum(jnp.sum(done), 1),
+        summary |= episode_counts(batch, self.environment.team.size) | {
             "train/contacts": jnp.zeros(()),
             "shield/intervention_rate": jnp.zeros(()),
             **losses,
@@ -159,16 +154,6 @@ class FineTuner(PPO):
             value=self.agent.value(parameters, batch.central),
             next_value=self.agent.value(parameters, recorded.last),
         )
-
-
-def with_presence(batch: Batch) -> Batch:
-    """Return a batch that says of each step whether the robot took part in it, and whether it left after it."""
-    never = jnp.zeros(batch.reward.shape, bool)
-    return replace(
-        batch,
-        stood=never if batch.stood is None else batch.stood,
-        left=never if batch.left is None else batch.left,
-    )
 
 
 def with_slots(batch: Batch, slots: int) -> Batch:

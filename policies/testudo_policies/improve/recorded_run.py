@@ -99,6 +99,8 @@ def _sequence(
         jnp.asarray(episode.rewards[rows]),
         jnp.asarray(episode.terminals[rows][:, None] & ends),
         jnp.asarray((episode.truncations[rows] | ~whole)[:, None] | ~ends),
+        jnp.ones((length, count), bool),
+        jnp.zeros((length, count), bool),
     )
     return RecordedTransitions(batch, hidden, last, jnp.asarray(episode.valid[rows] & ends, jnp.float32))
 

@@ -15,6 +15,7 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters, proje
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_policies.learning.episode_window import Aim
 from testudo_policies.learning.ppo import PPO
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.waypoint_choice import WaypointChoice
@@ -194,6 +195,7 @@ def _check_trainer(config: TrainConfig, task: Scenario) -> None:
 
 
 def _check(config: TrainConfig) -> None:
+    Aim.parsed(config.until)
     if config.command not in get_args(Commanded):
         raise TestudoError(f"--command: found {config.command!r}, expected one of {', '.join(get_args(Commanded))}")
     if config.algorithm not in _ALGORITHMS:

@@ -25,22 +25,21 @@ class Batch:
     reward: jax.Array  # (T, B)
     terminated: jax.Array  # (T, B) bool
     truncated: jax.Array  # (T, B) bool
+    counted: jax.Array
+    """(T, B) bool: false where the robot took no part, or its world diverged; nothing is learned there. All else is
+    finite."""
+    left: jax.Array  # (T, B) bool: the robot took part, and takes none in the next step
     trust: jax.Array | None = None  # (T, B): weight of each step, 0 to 1; None: all 1
-    stood: jax.Array | None = None  # (T, B) bool: the robot took no part; nothing is learned from it; None: never
-    left: jax.Array | None = None  # (T, B) bool: the last step in which the robot took part; None: never
 
     @property
-    def weight(self) -> jax.Array | None:
-        """Return the weight (T, B) of each step in the advantages; None: all 1."""
-        if self.stood is None:
-            return self.trust
-        acts = jnp.where(self.stood, 0.0, 1.0)
-        return acts if self.trust is None else self.trust * acts
+    def weight(self) -> jax.Array:
+        """Return the weight (T, B) of each step in the advantages."""
+        return jnp.where(self.counted, 1.0 if self.trust is None else self.trust, 0.0)
 
     @property
     def ended(self) -> jax.Array:
         """Return (T, B) bool: the robot has no reward after the step, as the task ended or the robot left it."""
-        return self.terminated if self.left is None else self.terminated | self.left
+        return self.terminated | self.left
 
 
 def advantages(
@@ -75,11 +74,16 @@ def advantages(
     return result
 
 
+def _mean(values: jax.Array, counted: jax.Array) -> jax.Array:
+    """Return the mean of the values that count."""
+    return jnp.sum(jnp.where(counted, values, 0.0)) / jnp.maximum(jnp.sum(counted), 1)
+
+
 def _normalised(advantage: jax.Array, batch: Batch) -> jax.Array:
     """Return advantages with mean 0 and variance 1, weighted as the batch is; those of weight 0 stay 0."""
-    trust = jnp.ones_like(advantage) if batch.weight is None else batch.weight
+    trust = batch.weight
     centred = advantage - trust * jnp.sum(advantage) / (jnp.sum(trust) + 1e-8)
-    return centred / (jnp.sqrt(_mean(centred**2, batch.stood)) + 1e-8)
+    return centred / (jnp.sqrt(_mean(centred**2, batch.counted)) + 1e-8)
 
 
 def ppo_loss(
@@ -91,28 +95,26 @@ def ppo_loss(
     advantage: jax.Array,
     key: jax.Array,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Return the loss and its parts; ``advantage`` (T, B) is weighted by trust but not normalised."""
+    """Return the loss and its parts; ``advantage`` (T, B) is weighted by trust but not normalised.
+
+    The critic learns returns in units of their deviation (Yu et al., 2022), so that its loss has the same scale in all
+    tasks.
+    """
     logits, _ = agent.act(parameters, batch.features, hidden, batch.fresh)
     distribution = agent.distribution
     log_probability = distribution.log_prob(logits, batch.action)
     ratio = jnp.exp(log_probability - batch.log_probability)
+    counted = batch.counted
     scaled = _normalised(advantage, batch)
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
-    actor_loss = -_mean(jnp.minimum(ratio * scaled, clipped * scaled), batch.stood)
-    value = agent.value(parameters, batch.central)
-    value_loss = _mean((value - (batch.value + advantage)) ** 2, batch.stood)
-    entropy = _mean(distribution.entropy(logits, key), batch.stood)
+    actor_loss = -_mean(jnp.minimum(ratio * scaled, clipped * scaled), counted)
+    error = agent.value(parameters, batch.central) - (batch.value + advantage)
+    value_loss = _mean((error / agent.value_scale(parameters)) ** 2, counted)
+    entropy = _mean(distribution.entropy(logits, key), counted)
     total = actor_loss + config.value_weight * value_loss - config.entropy * entropy
     return total, {
         "loss/actor": actor_loss,
         "loss/value": value_loss,
         "loss/entropy": entropy,
-        "loss/ratio_off": _mean(jnp.abs(ratio - 1), batch.stood),
+        "loss/ratio_off": _mean(jnp.abs(ratio - 1), counted),
     }
-
-
-def _mean(values: jax.Array, stood: jax.Array | None) -> jax.Array:
-    """Return the mean of values (T, B) over the steps in which robots took part."""
-    if stood is None:
-        return jnp.mean(values)
-    return jnp.sum(jnp.where(stood, 0.0, values)) / jnp.maximum(jnp.sum(~stood), 1)

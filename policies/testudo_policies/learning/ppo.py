@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ class PPO:
         rollout, batch, metrics = collect_rollout(
             self.agent, self.environment, state.parameters, state.rollout, rollout_key, self.config.rollout
         )
-        parameters = self.agent.observe(state.parameters, batch.features)
+        parameters = self.agent.observe(state.parameters, batch.features, batch.counted)
         advantage = advantages(
             batch.reward,
             batch.value,
@@ -83,12 +83,7 @@ class PPO:
             batch.weight,
         )
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
-        done = batch.terminated | batch.truncated
-        summary = {
-            "train/reward": jnp.mean(batch.reward),
-            "train/return": jnp.sum(batch.reward) / jnp.maximum(jnp.sum(done), self.config.worlds),
-            "train/episodes": jnp.sum(done) / self.environment.team.size,
-            "train/success": jnp.sum(batch.terminated) / jnp.maximum(jnp.sum(done), 1),
+        summary = episode_counts(batch, self.environment.team.size) | {
             "train/contacts": jnp.sum(metrics.contacts),
             "shield/intervention_rate": jnp.mean(metrics.interventions),
             "shield/brake_rate": jnp.mean(metrics.braked),
@@ -110,8 +105,12 @@ class PPO:
         advantage: jax.Array,
         key: jax.Array,
     ) -> tuple[AgentParameters, Any, Metrics]:
-        """Take the gradient steps of all epochs; a minibatch has the whole sequences of some robots."""
+        """Take the gradient steps of all epochs; a minibatch has the whole sequences of some robots.
+
+        A step whose gradient is not finite is left out.
+        """
         robots, parts = batch.reward.shape[1], self.config.minibatches
+        parameters = self.agent.observe_returns(parameters, batch.value + advantage, batch.counted)
 
         def gradient_step(carry: Any, index: tuple[jax.Array, jax.Array]) -> Any:
             current, optimiser = carry
@@ -126,8 +125,12 @@ class PPO:
 
             learned = (current.actor, current.critic)
             (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
-            changes, optimiser = self._optimiser.update(gradient, optimiser, learned)
-            actor, critic = cast(tuple[Any, Any], optax.apply_updates(learned, changes))
+            changes, moved = self._optimiser.update(gradient, optimiser, learned)
+            after_step = optax.apply_updates(learned, changes)
+            sound = jnp.isfinite(optax.tree.norm(gradient))
+            (actor, critic), optimiser = jax.tree.map(
+                lambda new, old: jnp.where(sound, new, old), (after_step, moved), (learned, optimiser)
+            )
             return (replace(current, actor=actor, critic=critic), optimiser), losses
 
         def epoch(carry: Any, epoch_key: jax.Array) -> Any:
@@ -145,7 +148,27 @@ class PPO:
         config = self.config
         steps = config.updates * config.epochs * config.minibatches
         schedule = optax.linear_schedule(config.learning_rate, config.learning_rate / 10, steps)
-        return optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(schedule, eps=1e-5))
+        return optax.chain(_clip_apart(config.max_gradient), optax.adam(schedule, eps=1e-5))
+
+
+def episode_counts(batch: Batch, team: int) -> Metrics:
+    """Return mean reward of a robot and decision, worlds whose episodes ended, and those that ended in success.
+
+    ``train/not_counted`` is the number of decisions of robots that do not count, see `Batch.counted`.
+    """
+    done = batch.terminated | batch.truncated
+    return {
+        "train/reward": jnp.mean(batch.reward),
+        "train/episodes": jnp.sum(done) / team,
+        "train/successes": jnp.sum(batch.terminated) / team,
+        "train/not_counted": jnp.sum(~batch.counted),
+    }
+
+
+def _clip_apart(largest: float) -> optax.GradientTransformation:
+    """Return a transformation that clips the gradients of actor and critic each by its own norm."""
+    clip = optax.clip_by_global_norm(largest)
+    return optax.stateless(lambda pair, _: tuple(clip.update(part, optax.EmptyState())[0] for part in pair))
 
 
 def _typed(value: Any) -> jax.Array:

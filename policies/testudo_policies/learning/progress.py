@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
+from testudo_policies.learning.episode_window import Aim, EpisodeWindow
 from testudo_policies.learning.run_files import MetricsLog
 from testudo_policies.train_config import TrainConfig
 
@@ -37,10 +38,24 @@ class Reports:
     """Queue of metrics from the device to log and display."""
 
     def __init__(
-        self, config: TrainConfig, start_update: int, log: MetricsLog | None, show: Callable[[Progress], None] | None
+        self,
+        config: TrainConfig,
+        horizon: int,
+        start_update: int,
+        log: MetricsLog | None,
+        show: Callable[[Progress], None] | None,
     ) -> None:
-        """Start after ``start_update`` updates; without a log, as in all processes except 0, nothing is reported."""
+        """Start after ``start_update`` updates; without a log, as in all processes except 0, nothing is reported.
+
+        ``horizon`` is the number of decisions in an episode.
+        """
         self._config, self._start_update, self._log, self._show = config, start_update, log, show
+        self._window = EpisodeWindow(horizon, config.rollout, config.worlds * config.rollout)
+        self._aim = Aim.parsed(config.until)
+        for row in log.earlier if log else ():
+            self._window.add(row)
+        self.aim_reached = False
+        """Whether the figure of `TrainConfig.until` has been reached."""
         self._since = time.perf_counter()
         self._waiting: deque[tuple[int, dict[str, jax.Array]]] = deque()
 
@@ -55,6 +70,8 @@ class Reports:
         while len(self._waiting) > keep:
             update, metrics = self._waiting[0]
             values = {name: float(value) for name, value in metrics.items()}
+            values |= self._window.add(values)
+            self.aim_reached |= self._aim is not None and self._aim.is_reached(values)
             progress = self._progress(update, values)
             if self._log:
                 self._log.write(update, progress.decisions, progress.seconds, values)
@@ -108,13 +125,18 @@ def _cells(progress: Progress) -> dict[str, str]:
     return {
         "decisions": f"{progress.decisions:,} ({progress.update / progress.updates:.0%})",
         "per second": f"{progress.decisions_per_s:,.0f}",
-        "return": f"{metrics['train/return']:.2f}",
-        "success": f"{metrics['train/success']:.3f}",
+        "return": _shown(metrics.get("train/return"), 2),
+        "success": _shown(metrics.get("train/success"), 3),
         **({"difficulty": f"{metrics['train/difficulty']:.2f}"} if "train/difficulty" in metrics else {}),
         "collisions": f"{metrics['train/contacts']:.0f}",
         "shield acts": f"{metrics['shield/intervention_rate']:.2f}",
         "time left": f"{left / max(progress.decisions_per_s, 1e-9):.0f} s",
     }
+
+
+def _shown(value: float | None, digits: int) -> str:
+    """Return a number for the table; a dash for one that is not known yet."""
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Rollouts of a policy in an environment, for learning."""
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -37,7 +38,7 @@ def collect_rollout(
     length: int,
 ) -> tuple[RolloutState, Batch, StepMetrics]:
     """Run ``length`` decisions; return the new state, the batch and the metrics (T, E) of every decision."""
-    team = environment.team.size
+    team, worlds_count = environment.team.size, state.fresh.shape[0]
 
     def step(carry: RolloutState, step_key: jax.Array) -> tuple[RolloutState, Any]:
         action_key, world_key = jax.random.split(step_key)
@@ -63,13 +64,32 @@ def collect_rollout(
             result.reward.T.reshape(-1),
             jnp.repeat(result.terminated, team),
             jnp.repeat(result.truncated, team),
-            stood=None if result.stood is None else result.stood.T.reshape(-1),
-            left=None if result.left is None else result.left.T.reshape(-1),
+            ~_where(result.stood, worlds_count * team),
+            _where(result.left, worlds_count * team),
         )
-        return RolloutState(worlds, hidden, done), (batch, result.metrics)
+        return RolloutState(worlds, hidden, done), (finite(batch, team), result.metrics)
 
     state, (batch, metrics) = jax.lax.scan(step, state, jax.random.split(key, length))
     return state, batch, metrics
+
+
+def _where(mask: jax.Array | None, robots: int) -> jax.Array:
+    """Return a mask (N, E) of robots as (B,); None is a mask that holds nowhere."""
+    return jnp.zeros(robots, bool) if mask is None else mask.T.reshape(-1)
+
+
+def finite(batch: Batch, team: int) -> Batch:
+    """Return one step (B, ...) of a rollout without the worlds in which a number is not finite.
+
+    Their robots do not count, and zeros stand for all of their numbers: a NaN would come through any weight of 0. What
+    ended still has.
+    """
+    robots = batch.counted.shape[0]
+    parts = (jnp.all(jnp.isfinite(x.reshape(robots, -1)), axis=1) for x in jax.tree.leaves(batch))
+    sound = functools.reduce(jnp.logical_and, parts)
+    sound = jnp.repeat(jnp.all(sound.reshape(-1, team), axis=1), team)
+    kept = jax.tree.map(lambda x: jnp.where(sound.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)), batch)
+    return replace(kept, terminated=batch.terminated, truncated=batch.truncated)
 
 
 def critic_features(

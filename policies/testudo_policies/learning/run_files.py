@@ -108,6 +108,8 @@ class MetricsLog:
             write_whole(path, kept)
         self._last = _update_of(lines[-1]) if lines else 0
         self._earlier_s = float(json.loads(lines[-1]).get("seconds", 0.0)) if lines else 0.0
+        self.earlier: tuple[Mapping[str, float], ...] = tuple(json.loads(line) for line in lines)
+        """The kept lines, oldest first."""
         self._file = path.open("a", encoding="utf-8")
 
     def __enter__(self) -> Self:

@@ -50,8 +50,9 @@ def train_run(
     The worlds are sharded over ``devices``, by default all devices of all processes; every process calls this
     function. Except for rounding, the result does not depend on the number of devices.
 
-    Ctrl-C saves a checkpoint and returns the current result; the same call resumes. During compilation there is
-    nothing to save, and `KeyboardInterrupt` is raised.
+    A run with an aim (`TrainConfig.until`) is finished when it has reached it. Ctrl-C saves a checkpoint and returns
+    the current result; the same call resumes. During compilation there is nothing to save, and `KeyboardInterrupt` is
+    raised.
 
     Raises:
         CheckpointError: the folder holds another run, or a checkpoint that does not fit.
@@ -74,7 +75,7 @@ def train_run(
         compile_s = time.perf_counter() - begin
         begin = time.perf_counter()
         with files.log(start_update) as log:
-            reports = Reports(config, start_update, log, on_progress)
+            reports = Reports(config, ppo.environment.horizon, start_update, log, on_progress)
             state, interrupted = _advance(update, state, config.updates, reports, files, ProcessVote(placement.mesh))
             reports.flush(show=False)
         done = int(state.updates)
@@ -96,12 +97,12 @@ def _advance(
                     done += 1
                     reports.add(done, metrics)
                 reports.flush(keep=1)
-                request = STOP if stop else CONTINUE
-                if first() and not stop and time.perf_counter() - saved > _CHECKPOINT_EVERY_S:
+                request = STOP if stop or reports.aim_reached else CONTINUE
+                if first() and request == CONTINUE and time.perf_counter() - saved > _CHECKPOINT_EVERY_S:
                     request, saved = SAVE, time.perf_counter()
                 agreed = vote.decide(request)
                 if agreed == STOP:
-                    return state, True
+                    return state, not reports.aim_reached
                 if agreed == SAVE:
                     reports.flush()
                     files.save(done, state)

@@ -26,6 +26,7 @@ class AgentParameters:
     critic: Params
     own_statistics: Any
     neighbour_statistics: Any
+    value_statistics: Any  # of returns: the critic's unit
     entity_statistics: Mapping[str, Any] = field(default_factory=dict)  # by group
 
 
@@ -65,6 +66,7 @@ class Agent:
             self._critic.init(critic_key, central),
             _statistics(features.own),
             _statistics(features.neighbours),
+            no_returns(),
             {group: _statistics(values) for group, values in features.entities.items()},
         )
 
@@ -91,7 +93,12 @@ class Agent:
 
     def value(self, parameters: AgentParameters, central: Features) -> jax.Array:
         """Return values (...) for the critic's features."""
-        return cast(jax.Array, self._critic.apply(parameters.critic, central))
+        scaled = cast(jax.Array, self._critic.apply(parameters.critic, central))
+        return parameters.value_statistics.mean[0] + self.value_scale(parameters) * scaled
+
+    def value_scale(self, parameters: AgentParameters) -> jax.Array:
+        """Return the deviation () of the returns seen so far."""
+        return cast(jax.Array, parameters.value_statistics.std[0])
 
     def normalise(self, parameters: AgentParameters, features: Features) -> Features:
         """Return features with approximately zero mean and unit variance."""
@@ -105,23 +112,22 @@ class Agent:
             },
         )
 
-    def observe(self, parameters: AgentParameters, features: Features) -> AgentParameters:
-        """Return the parameters with statistics updated by features (T, B, ...)."""
+    def observe(self, parameters: AgentParameters, features: Features, counted: jax.Array) -> AgentParameters:
+        """Return the parameters with statistics updated by the features (T, B, ...) that count (T, B) bool."""
         return replace(
             parameters,
-            own_statistics=running_statistics.update(
-                parameters.own_statistics, features.own, std_min_value=LEAST_SPREAD
-            ),
-            neighbour_statistics=running_statistics.update(
-                parameters.neighbour_statistics, features.neighbours, std_min_value=LEAST_SPREAD
-            ),
+            own_statistics=_updated(parameters.own_statistics, features.own, counted),
+            neighbour_statistics=_updated(parameters.neighbour_statistics, features.neighbours, counted),
             entity_statistics={
-                group: running_statistics.update(
-                    parameters.entity_statistics[group], values, std_min_value=LEAST_SPREAD
-                )
+                group: _updated(parameters.entity_statistics[group], values, counted)
                 for group, values in features.entities.items()
             },
         )
+
+    def observe_returns(self, parameters: AgentParameters, returns: jax.Array, counted: jax.Array) -> AgentParameters:
+        """Return the parameters with statistics updated by the returns (T, B) that count (T, B) bool."""
+        statistics = _updated(parameters.value_statistics, returns[..., None], counted)
+        return replace(parameters, value_statistics=statistics)
 
     def command(self, features: Features, action: jax.Array) -> jax.Array:
         """Return the command of an action (..., A): velocity (..., D) [m/s, world], then any yaw rate [rad/s].
@@ -176,3 +182,14 @@ def _with_time(features: Features) -> Features:
 
 def _statistics(values: jax.Array) -> Any:
     return running_statistics.init_state(specs.Array(values.shape[-1:], jnp.dtype("float32")))
+
+
+def no_returns() -> Any:
+    """Return the statistics of no returns, with which the critic's unit is 1."""
+    return _statistics(jnp.zeros(1))
+
+
+def _updated(statistics: Any, values: jax.Array, counted: jax.Array) -> Any:
+    """Return statistics updated by values (T, B, ..., C); those of a robot count all or none, (T, B) bool."""
+    weights = jnp.broadcast_to(counted.reshape(*counted.shape, *(1,) * (values.ndim - 3)), values.shape[:-1])
+    return running_statistics.update(statistics, values, weights=weights, std_min_value=LEAST_SPREAD)

@@ -147,7 +147,8 @@ def test_what_brax_saw_of_the_features_is_what_our_agent_keeps(quick):
     def ours(features):
         parameters = agent.init(jax.random.key(0), features, features)
         for part in (slice(0, 10), slice(10, 40)):
-            parameters = agent.observe(parameters, jax.tree.map(lambda x, p=part: x[p], features))
+            some = jax.tree.map(lambda x, p=part: x[p], features)
+            parameters = agent.observe(parameters, some, jnp.ones(some.own.shape[:2], bool))
         return parameters.own_statistics, parameters.neighbour_statistics, parameters.entity_statistics
 
     found = pooled(flat, seen.view.layouts[0])

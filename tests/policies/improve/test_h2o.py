@@ -118,7 +118,9 @@ def test_a_motion_is_seen_from_the_robot_wherever_it_is(turn):
     )
     ahead = np.stack([np.cos(yaw - goal), np.sin(yaw - goal)], axis=-1)[:, None]
     never = jnp.zeros((2, 1), bool)
-    batch = Batch(features, features, never, jnp.arctanh(0.99 * ahead), *[jnp.zeros((2, 1))] * 4, never, never)
+    batch = Batch(
+        features, features, never, jnp.arctanh(0.99 * ahead), *[jnp.zeros((2, 1))] * 4, never, never, ~never, never
+    )
     found, known = jax.jit(lambda given: motions(agent, given))(batch)
     assert known[:, 0].tolist() == [True, False]  # what came of the last step is not in the batch
     np.testing.assert_allclose(found[STATE][0, 0], velocity[0], atol=1e-5)

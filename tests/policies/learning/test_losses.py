@@ -71,11 +71,15 @@ class HandMadeAgent:
     def value(self, parameters, _central):
         return parameters[1]
 
+    def value_scale(self, _parameters):
+        return 2.0
+
 
 def hand_made_loss(log_probability, value, advantage, trust=None, **changes):
+    shape = advantage.shape
     blank = dict.fromkeys(field.name for field in fields(Batch))
-    known = {"log_probability": jnp.full(advantage.shape, -2.0), "value": jnp.zeros(advantage.shape), "trust": trust}
-    batch = Batch(**(blank | known | changes))
+    known = {"log_probability": jnp.full(shape, -2.0), "value": jnp.zeros(shape), "trust": trust}
+    batch = Batch(**(blank | known | {"counted": jnp.ones(shape, bool)} | changes))
     config = TrainConfig(clip=0.2, value_weight=0.5, entropy=0.1)
     return ppo_loss((log_probability, value), HandMadeAgent(), config, batch, None, advantage, jax.random.key(0))
 
@@ -86,15 +90,16 @@ def test_loss_of_a_batch_made_by_hand():
     # ratio      1.5        1.1   0.5         1.5
     # clipped    1.2        1.1   0.8         1.2
     # the lesser 1.2 * 3    1.1   0.8 * -1    1.5 * -3     sum -0.6, mean -0.15, over sqrt(5)
-    # value target = old value 0 + advantage; new values 3, 1, -1, -1 miss it by 0, 0, 0, 2: mean 1
+    # value target = old value 0 + advantage; new values 3, 1, -1, -1 miss it by 0, 0, 0, 2, in units
+    # of 2 by 1: mean 1 / 4
     ratio = jnp.array([[1.5, 1.1, 0.5, 1.5]])
     value = jnp.array([[3.0, 1.0, -1.0, -1.0]])
     total, parts = hand_made_loss(jnp.log(ratio) - 2, value, jnp.array([[3.0, 1.0, -1.0, -3.0]]))
     assert parts["loss/actor"] == pytest.approx(0.15 / 5**0.5, rel=1e-5)
-    assert parts["loss/value"] == pytest.approx(1.0)
+    assert parts["loss/value"] == pytest.approx(0.25)
     assert parts["loss/entropy"] == pytest.approx(0.7)
     assert parts["loss/ratio_off"] == pytest.approx(0.4, rel=1e-5)
-    assert total == pytest.approx(0.15 / 5**0.5 + 0.5 * 1.0 - 0.1 * 0.7, rel=1e-5)
+    assert total == pytest.approx(0.15 / 5**0.5 + 0.5 * 0.25 - 0.1 * 0.7, rel=1e-5)
 
 
 def test_a_clipped_ratio_has_no_gradient_and_a_falling_one_for_good_actions_has():
@@ -131,13 +136,13 @@ def test_nothing_is_learned_from_robots_that_stand():
     """The loss of four robots, of which two stand, and its gradients are those of the other two alone."""
 
     def loss(given, advantage, stood):
-        return hand_made_loss(*given, advantage, stood=stood)[0]
+        return hand_made_loss(*given, advantage, counted=~stood)[0]
 
     given = (jnp.log(jnp.array([[1.1, 0.9, 1.5, 0.5]])) - 2, jnp.array([[2.0, -1.0, 4.0, 7.0]]))
     stood = jnp.array([[False, False, True, True]])
     total, push = jax.value_and_grad(loss)(given, jnp.array([[3.0, 1.0, 0.0, 0.0]]), stood)
     pair = tuple(x[:, :2] for x in given)
-    alone, expected = jax.value_and_grad(loss)(pair, jnp.array([[3.0, 1.0]]), None)
+    alone, expected = jax.value_and_grad(loss)(pair, jnp.array([[3.0, 1.0]]), jnp.zeros((1, 2), bool))
     assert total == pytest.approx(float(alone), rel=1e-6)
     for found, other in zip(push, expected, strict=True):
         np.testing.assert_array_equal(found[:, 2:], 0)
@@ -149,7 +154,7 @@ def test_what_a_robot_lives_through_ends_where_it_leaves_and_begins_anew_where_i
     none = jnp.zeros((6, 1), bool)
     blank = dict.fromkeys(field.name for field in fields(Batch))
     stood, left = jnp.array([0, 0, 1, 1, 0, 0], bool)[:, None], jnp.array([0, 1, 0, 0, 0, 0], bool)[:, None]
-    batch = Batch(**(blank | {"terminated": none, "truncated": none, "stood": stood, "left": left}))
+    batch = Batch(**(blank | {"terminated": none, "truncated": none, "counted": ~stood, "left": left}))
     value, after = jnp.zeros((6, 1)), jnp.full((6, 1), 100.0).at[-1].set(0.0).at[0].set(0.0).at[4].set(0.0)
     found = advantages(jnp.ones((6, 1)), value, after, batch.ended, none, 0.5, 1.0, batch.weight)
     assert found[:, 0].tolist() == [1.5, 1.0, 0.0, 0.0, 1.5, 1.0]

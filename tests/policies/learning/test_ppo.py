@@ -167,12 +167,47 @@ def test_a_rollout_says_which_robots_stood_and_an_update_with_failures_keeps_its
         return collect_rollout(ppo.agent, ppo.environment, *given)[1]
 
     batch = jax.device_get(jax.jit(rollout)(state))
-    assert 0.2 < batch.stood.mean() < 0.8
-    assert (batch.reward[batch.stood] == 0).all()
-    assert (batch.reward[~batch.stood] != 0).any()
-    assert not (batch.left & batch.stood).any()
+    stood = ~batch.counted
+    assert 0.2 < stood.mean() < 0.8
+    assert (batch.reward[stood] == 0).all()
+    assert (batch.reward[~stood] != 0).any()
+    assert not (batch.left & stood).any()
     done = batch.terminated | batch.truncated
-    begins = batch.stood[1:] & ~batch.stood[:-1] & ~done[:-1]
+    begins = stood[1:] & ~stood[:-1] & ~done[:-1]
     np.testing.assert_array_equal(batch.left[:-1][~done[:-1]], begins[~done[:-1]])
     after, _ = jax.eval_shape(ppo.update, state)
     assert jax.tree.structure(after) == jax.tree.structure(state)
+
+
+def test_a_world_that_diverges_teaches_nothing(tiny):
+    """One NaN would otherwise come through the means into every parameter."""
+    begin = tiny.init(jax.random.key(0))
+    physics = begin.rollout.worlds.team.physics
+    poisoned = replace(physics, position_world=physics.position_world.at[:, :, 0].set(jnp.nan))
+    team = replace(begin.rollout.worlds.team, physics=poisoned)
+    state = replace(begin, rollout=replace(begin.rollout, worlds=replace(begin.rollout.worlds, team=team)))
+    after, metrics = tiny.update(state)
+    lost = int(metrics["train/not_counted"])
+    assert 0 < lost <= TINY.rollout * TINY.team_size
+    assert changed(state.parameters.actor, after.parameters.actor)
+    again, later = tiny.update(after)
+    assert later["train/not_counted"] == 0  # the world began anew
+    for parts in (after, again):
+        whole = jax.device_get((parts.parameters, parts.optimiser))
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(whole) if np.issubdtype(leaf.dtype, np.floating))
+    robots = TINY.worlds * TINY.team_size
+    assert after.parameters.own_statistics.count.to_numpy() == robots * TINY.rollout - lost
+
+
+def test_the_critic_learns_in_units_of_the_returns(tiny):
+    """Its unit is the deviation of the returns; its values are in units of reward."""
+    state = tiny.init(jax.random.key(0))
+    assert tiny.components.agent.value_scale(state.parameters) == 1.0
+    after, _ = tiny.update(state)
+    statistics = after.parameters.value_statistics
+    assert statistics.count.to_numpy() == TINY.worlds * TINY.team_size * TINY.rollout
+    features = tiny.components.agent.encode(tiny.components.ppo.environment.central_signals(after.rollout.worlds))
+    one = replace(after.parameters, value_statistics=state.parameters.value_statistics)
+    scaled = tiny.components.agent.value(one, features)
+    found = tiny.components.agent.value(after.parameters, features)
+    np.testing.assert_allclose(found, statistics.mean[0] + statistics.std[0] * scaled, rtol=1e-5)

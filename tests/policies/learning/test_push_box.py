@@ -33,7 +33,7 @@ def rewards_of(ppo, updates):
     found = []
     for _ in range(updates):
         state, metrics = update(state)
-        found.append((float(metrics["train/reward"]), float(metrics["train/success"] * metrics["train/episodes"])))
+        found.append((float(metrics["train/reward"]), float(metrics["train/successes"])))
     return np.array(found).T
 
 

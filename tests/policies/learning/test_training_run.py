@@ -73,7 +73,7 @@ def test_a_run_leaves_configuration_metrics_and_checkpoint(tiny_run, components)
     assert logged_updates(tiny_run) == [1, 2, 3, 4]
     last = json.loads((tiny_run / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["decisions"] == TINY.decisions
-    names = ("train/return", "train/success", "train/contacts", "shield/intervention_rate")
+    names = ("train/reward", "train/successes", "train/episodes", "train/contacts", "shield/intervention_rate")
     assert all(isinstance(last[name], float) for name in names)
     parameters = load_parameters(components, tiny_run)
     assert jax.tree.structure(parameters) == jax.tree.structure(

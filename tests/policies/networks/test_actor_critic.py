@@ -176,7 +176,7 @@ def test_normalisation_is_part_of_the_policy():
     setup = Setup("gritsbot_x", 0)
     scenes = [encode(random_signals(setup.spec, 50, seed=seed)) for seed in range(4)]
     features = jax.tree.map(lambda *x: jnp.stack(x), *scenes)
-    seen = setup.agent.observe(setup.parameters, features)
+    seen = setup.agent.observe(setup.parameters, features, jnp.ones(features.own.shape[:2], bool))
     normal = setup.agent.normalise(seen, features)
     for values in (normal.own, normal.neighbours):
         flat = np.asarray(values).reshape(-1, values.shape[-1])

@@ -6,7 +6,6 @@ The same command runs on a CPU. The table lists what does not fit into time or m
 import math
 import statistics
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,6 +21,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import load_robot
 from testudo_policies.learning.builder import build
+from testudo_policies.learning.episode_window import SUCCESS, Aim, EpisodeWindow
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.devices import devices
 from testudo_sim.environment import Environment, WorldState
@@ -245,7 +245,9 @@ def run_physics(environment: Environment, state: WorldState, _: jax.Array) -> Wo
     return replace(state, team=replace(state.team, physics=physics))
 
 
-_SUCCESS = 0.97  # success that counts as solved; an untrained policy, which drives straight to its goal, has about 0.93
+_AIM = Aim(
+    SUCCESS, 0.97
+)  # success that counts as solved; an untrained policy, which drives straight to its goal, has about 0.93
 _CPU_WORLDS, _WORLDS = 256, 2048
 
 
@@ -274,23 +276,19 @@ def learn_until_success(robot: str, end: float) -> Learning:
         state = components.ppo.start(jax.random.key(0))
         update = jax.jit(components.ppo.update).lower(state).compile()
         compile_s = time.perf_counter() - begin
-        # failed episodes last until the time limit: a shorter window would contain only successes
-        window = math.ceil(2 * components.environment.horizon / config.rollout)
-        begin, recent = time.perf_counter(), deque(maxlen=window)
+        window = EpisodeWindow(2 * components.environment.horizon, config.rollout, worlds * config.rollout)
+        begin = time.perf_counter()
         reached, updates = False, 0
         while not reached and time.perf_counter() < end and updates < config.updates:
             state, metrics = update(state)
-            episodes = float(metrics["train/episodes"])
-            recent.append((float(metrics["train/success"]) * episodes, episodes))
             updates += 1
-            good, ended = (sum(column) for column in zip(*recent, strict=True))
-            reached = len(recent) == window and good >= _SUCCESS * ended > 0
+            reached = _AIM.is_reached(window.add(jax.device_get(metrics)))
         seconds = time.perf_counter() - begin
     decisions = updates * worlds * config.rollout
     return Learning(
         config.team_size,
         worlds,
-        _SUCCESS,
+        _AIM.value,
         reached,
         seconds,
         updates,

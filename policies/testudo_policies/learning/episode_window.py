@@ -1,0 +1,70 @@
+"""Return and success of the newest episodes of a training run, and the end of a run that reached its aim."""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from testudo_hardware.errors import TestudoError
+
+SUCCESS, RETURN = "success", "return"
+_WHOLE = 0.99  # mean difficulty of a curriculum
+_NAMES = (SUCCESS, RETURN)
+_COUNTS = ("train/successes", "train/episodes", "train/reward")
+
+
+class EpisodeWindow:
+    """The updates of the last full length of an episode.
+
+    Episodes that succeed end early. Of the episodes that end in a single update, or soon after the start of a run, too
+    many are therefore successes; in a whole length of an episode every world ends one at least.
+    """
+
+    def __init__(self, horizon: int, rollout: int, decisions: int) -> None:
+        """Take the decisions in an episode, those of a world in an update, and those of all worlds."""
+        self._updates = math.ceil(horizon / rollout)
+        self._decisions = decisions
+        self._recent: deque[list[float]] = deque(maxlen=self._updates)
+
+    def add(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Add an update; return ``train/success`` and ``train/return``, nothing before the window is full.
+
+        The return of an episode is that of one robot, the mean over the team.
+        """
+        self._recent.append([metrics[name] for name in _COUNTS])
+        successes, episodes, reward = (sum(column) for column in zip(*self._recent, strict=True))
+        if len(self._recent) < self._updates or not episodes:
+            return {}
+        return {"train/success": successes / episodes, "train/return": reward * self._decisions / episodes}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """The figure at which a run ends before its last update."""
+
+    name: str  # success or return
+    value: float
+
+    @classmethod
+    def parsed(cls, text: str) -> Self | None:
+        """Return the aim of a text such as ``success=0.98``; None of an empty text.
+
+        Raises:
+            TestudoError: another name, or no finite number.
+        """
+        if not text:
+            return None
+        name, _, number = text.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if name not in _NAMES or not math.isfinite(value):
+            raise TestudoError(f"--until: found {text!r}, expected success=NUMBER or return=NUMBER")
+        return cls(name, value)
+
+    def is_reached(self, metrics: Mapping[str, float]) -> bool:
+        """Return whether the newest episodes reach it; false while their figures are not known, or episodes are easier."""
+        is_whole = metrics.get("train/difficulty", 1.0) >= _WHOLE
+        return is_whole and metrics.get(f"train/{self.name}", -math.inf) >= self.value
