@@ -21,6 +21,7 @@ from testudo_policies.learning.rollout import critic_features, flat
 from testudo_policies.networks.agent import AgentParameters
 from testudo_policies.networks.observation_encoding import out_of_frame
 from testudo_runs.run_reader import RecordedRun
+from testudo_sim.environment import WorldState
 from testudo_sim.online_task.task_state import make_task, scoring_of, task_of
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import Scenario, StartState
@@ -135,7 +136,8 @@ def _central(
         lambda x: jnp.broadcast_to(x, (*x.shape[:-1], len(state))), make_task(environment.scenario, cast(Any, goals))
     )
     team = SimpleNamespace(physics=motion, announced=[jnp.concatenate([stop.position_world, velocities])], links=None)
-    world: Any = SimpleNamespace(team=team, task=task)
+    rows = len(state)
+    world = WorldState(team, task, jnp.zeros(rows, jnp.int32), jnp.zeros((2, rows), jnp.uint32))
     found = critic_features(agent, environment, behaviour, world, flat(own))
     return jax.tree.map(lambda x: x.reshape(len(state), count, *x.shape[1:]), found)
 

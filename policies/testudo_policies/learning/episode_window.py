@@ -65,6 +65,6 @@ class Aim:
         return cls(name, value)
 
     def is_reached(self, metrics: Mapping[str, float]) -> bool:
-        """Return whether the newest episodes reach it; false while their figures are not known, or episodes are easier."""
+        """Return whether the newest episodes, none of them made easier, reach it; false while that is not known."""
         is_whole = metrics.get("train/difficulty", 1.0) >= _WHOLE
         return is_whole and metrics.get(f"train/{self.name}", -math.inf) >= self.value
