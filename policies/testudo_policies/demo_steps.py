@@ -93,7 +93,7 @@ def evaluate_step(
         obstacles=components.obstacles,
         yaw_rate_limit=components.agent.yaw_rate_limit,
         tracking=components.environment.team.tracking,
-    )
+    ).with_message(components.agent.message_size)
     policy = jax.jit(components.agent.policy(trained.parameters))
     environments = [environment]
     if not environment.scenario.boxes:  # which the deployed tick does not simulate

@@ -26,6 +26,9 @@ class TrainConfig:
     """What the policy commands: a velocity (drones hold their heading), or for drones also a yaw rate, with which they
     learn to face the goal; or, at each decision, one of the way-points of the Robotarium suite: to stay, or a step
     along an axis."""
+    message: int = field(default=0, metadata=OPTIONAL)
+    """Numbers in -1 to 1 that the policy says to its peers at each decision, and that they read as the signal
+    `neighbour_message`; they travel with the announcements, with their delay and loss."""
     facing_price: float = field(default=0.25, metadata=OPTIONAL)
     """With `--command velocity_yaw_rate`: reward lost per second while a drone's heading is perpendicular to the
     direction of its goal; twice that while it faces away."""

@@ -104,6 +104,10 @@ class Environment:
         """Return the scoring of decisions."""
         return TaskScoring(self.scenario, self.team.model.spec, self.change_price, self.facing_price)
 
+    def with_message(self, size: int) -> "Environment":
+        """Return the environment of a team whose commands end with learned messages of ``size`` numbers; 0 for none."""
+        return replace(self, team=replace(self.team, message_size=size))
+
     def reset(self, keys: jax.Array, difficulty: jax.Array | None = None) -> WorldState:
         """Return the start of one world for each key (E,), in a curriculum at a difficulty (E,), or else at 0."""
         if self.curriculum and difficulty is None:
@@ -184,7 +188,7 @@ class Environment:
         """Hold the nominal velocities (E, N, D) [m/s] for one decision; finished worlds restart.
 
         Where the team turns, a yaw rate [rad/s] is the last number of each; where it tracks way-points, they are those
-        [m].
+        [m]. The numbers of a learned message come after them.
         """
         tick_key, reset_key = jax.random.split(key)
         team_state, metrics = self.run_ticks(state, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)

@@ -269,6 +269,7 @@ def _run(policy: Path, team_size: int) -> dict[str, list[float]]:
                     reserved_segment_world=(place, place),
                     requested_segment_world=(place, place),
                     echoes={names[0]: ("bench", now - 0.04, tick - 1)},
+                    message=(0.0,) * artefact.contract.command.message_size,
                 ),
                 now,
             )

@@ -16,7 +16,7 @@ from testudo_deploy.commands.report import Report, cell, facts, table
 from testudo_deploy.contract.command_types import FORMS
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.contract.rules import COMMAND, graph_outputs
+from testudo_deploy.contract.rules import COMMAND, MESSAGE, graph_outputs
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
@@ -146,6 +146,8 @@ def _signals(contract: Contract) -> Table:
     ]
     command = contract.command
     rows.append(("command", "out", _shape(graph_outputs(contract)[COMMAND]), command.unit, "world", None))
+    if command.message_size:
+        rows.append((MESSAGE, "out", _shape((command.message_size,)), "-1 to 1", "", None))
     if contract.hidden_size:
         rows.append(("hidden", "both", _shape((contract.hidden_size,)), "", "", None))
     made = table("Signals", ("name", "", "shape", "unit", "frame", "age [s]"), rows)

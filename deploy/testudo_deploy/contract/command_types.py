@@ -13,6 +13,7 @@ robot refuses them: the shield checks velocities, and no stop-tube check bounds 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -92,8 +93,10 @@ FORMS: dict[str, CommandForm] = {
 """By the name in contracts."""
 
 
-def velocity_command(command_type: str, spec: RobotSpec) -> Command:
+def velocity_command(command_type: str, spec: RobotSpec, message_size: int = 0) -> Command:
     """Return the command in the contract of a policy for this robot: a velocity, one with yaw rate, or a way-point.
+
+    Beside it the policy says a message of ``message_size`` numbers to its peers.
 
     Raises:
         PolicyContractError: the robot does not accept it.
@@ -102,7 +105,7 @@ def velocity_command(command_type: str, spec: RobotSpec) -> Command:
     limits = form.bounds(spec)
     check_vehicle(command_type, limits, spec, spec.name)
     gain_per_s = GAIN_PER_S if command_type == WAYPOINT else 0.0
-    return Command(command_type, form.unit, spec.control_point_speed_m_s, limits, gain_per_s)
+    return Command(command_type, form.unit, spec.control_point_speed_m_s, limits, gain_per_s, message_size)
 
 
 def turns(command: Command) -> bool:
@@ -115,8 +118,16 @@ def tracking_of(command: Command) -> WaypointTracking | None:
     return WaypointTracking(command.gain_per_s, command.limit) if command.type == WAYPOINT else None
 
 
+def split_message(output: Any, size: int) -> tuple[Any, Any]:
+    """Return a policy's output (..., A) without its learned message, and the message (..., ``size``); None for 0."""
+    return (output[..., :-size], output[..., -size:]) if size else (output, None)
+
+
 def split_output(command: Command, output: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return velocity (D,) [m/s], or way-point (D,) [m], and yaw rate [rad/s] of a policy's output; 0 for none."""
+    """Return velocity (D,) [m/s], or way-point (D,) [m], and yaw rate [rad/s] of a policy's output; 0 for none.
+
+    The output is that without its message, see `split_message`.
+    """
     return (output[:-1], float(output[-1])) if turns(command) else (output, 0.0)
 
 
@@ -171,8 +182,13 @@ def check_velocities_alone(command: Command, where: str) -> None:
     """Refuse a policy that commands more than a velocity, for callers (``where``) that support only velocities.
 
     Raises:
-        CommandTypeError: naming the type.
+        CommandTypeError: naming the type, or the size of the message.
     """
+    if command.message_size:
+        raise CommandTypeError(
+            f"{where}: found a policy with a message of {command.message_size} numbers to its peers, expected one "
+            "without a message"
+        )
     if command.type != COMMAND_TYPE:
         raise CommandTypeError(
             f"{where}: found a policy of command.type {command.type!r}, expected "

@@ -64,6 +64,8 @@ class Command:
     """Lowest and highest value by channel; of a velocity only that of the yaw rate, where there is one."""
     gain_per_s: float = field(default=0.0, metadata=OPTIONAL)
     """Of a way-point: velocity over distance, see `WaypointTracking`; 0 for all other commands."""
+    message_size: int = field(default=0, metadata=OPTIONAL)
+    """Numbers in the graph's output `message`, a learned message to the peers; 0 is a policy without that output."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Contract:
 
     @property
     def contract_hash(self) -> str:
-        """Return the hash of what peers depend on: shield, timing and robot."""
+        """Return the hash of what peers depend on: shield, timing, robot, and the length of a learned message."""
         relied_on = {
             "shield": self.shield.to_dict(),
             "control_period_s": self.control_period_s,
@@ -124,6 +126,8 @@ class Contract:
             "decision_ticks": self.decision_ticks,
             "robot_sha256": self.robot_sha256,
         }
+        if self.command.message_size:
+            relied_on["message_size"] = self.command.message_size
         return hashlib.sha256(json.dumps(relied_on, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -153,7 +157,7 @@ class Contract:
         """
         values: dict[str, Any] = asdict(self)
         values |= {"shield": self.shield.to_dict(), "contract_hash": self.contract_hash}
-        for name in ("limits", "gain_per_s"):  # left out, so that older software reads the file
+        for name in ("limits", "gain_per_s", "message_size"):  # left out, so that older software reads the file
             if not values["command"][name]:
                 values["command"].pop(name)
         try:
@@ -162,16 +166,27 @@ class Contract:
             raise PolicyContractError(f"contract: cannot be written as JSON: {error}") from error
 
 
-NEIGHBOUR_SIGNALS = ("neighbour_position_world", "neighbour_velocity_world", "neighbour_age", "neighbour_valid")
+NEIGHBOUR_MESSAGE = "neighbour_message"
+NEIGHBOUR_SIGNALS = (
+    "neighbour_position_world",
+    "neighbour_velocity_world",
+    "neighbour_age",
+    "neighbour_valid",
+    NEIGHBOUR_MESSAGE,
+)
 OWN_SIGNALS = ("position_world", "yaw", "velocity", "control_point_world", *NEIGHBOUR_SIGNALS)
 """Names of the signals that every robot has by itself, see `robot_signals`."""
 
 
-def robot_signals(spec: RobotSpec) -> tuple[Signal, ...]:
-    """Return the signals of every robot of this kind; a scenario adds those of its task."""
+def robot_signals(spec: RobotSpec, message_size: int = 0) -> tuple[Signal, ...]:
+    """Return the signals of every robot of this kind; a scenario adds those of its task.
+
+    With a ``message_size`` the last one is the learned messages of the peers.
+    """
     size, age = spec.dimension, spec.pose_max_age_s
     wheeled = spec.kind == DIFFERENTIAL_DRIVE
     unit, frame = ("m/s, rad/s", "body") if wheeled else ("m/s", "world")
+    heard = (Signal(NEIGHBOUR_MESSAGE, (NEIGHBOURS, message_size), "-1 to 1", "", None),) if message_size else ()
     return (
         Signal("position_world", (size,), "m", "world", age),
         Signal("yaw", (1,), "rad", "world", age),
@@ -181,6 +196,7 @@ def robot_signals(spec: RobotSpec) -> tuple[Signal, ...]:
         Signal("neighbour_velocity_world", (NEIGHBOURS, size), "m/s", "world", None),
         Signal("neighbour_age", (NEIGHBOURS,), "s", "", None),
         Signal("neighbour_valid", (NEIGHBOURS,), "0 or 1", "", None),
+        *heard,
     )
 
 
@@ -198,6 +214,7 @@ def policy_signals(
     """
     xp = array_namespace(table.age_s)
     dtype = stop.position_world.dtype
+    heard = {} if table.message is None else {NEIGHBOUR_MESSAGE: table.message}
     return {
         "position_world": estimate.position_world,
         "yaw": estimate.yaw[None, ...],
@@ -207,6 +224,7 @@ def policy_signals(
         "neighbour_velocity_world": table.control_velocity_world,
         "neighbour_age": table.age_s,
         "neighbour_valid": xp.astype(table.valid, dtype),
+        **heard,
         **task,
     }
 

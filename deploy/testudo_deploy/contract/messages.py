@@ -68,6 +68,8 @@ class Envelope:
     SCHEMA = ""
     OLDER: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     """Older schemas of recorded runs, with the present names of their keys."""
+    LEFT_OUT: ClassVar[tuple[str, ...]] = ()
+    """Keys that are written only if they are not empty, so that older software reads messages without them."""
 
     def encode(self) -> bytes:
         """Return the envelope's bytes, which `decode` reads as an equal envelope.
@@ -76,7 +78,8 @@ class Envelope:
             EnvelopeError: a number is not finite, or a value has a wrong type.
         """
         try:
-            data = _ENCODER.encode({"schema": self.SCHEMA, **vars(self)})
+            values = {key: value for key, value in vars(self).items() if value or key not in self.LEFT_OUT}
+            data = _ENCODER.encode({"schema": self.SCHEMA, **values})
             if self.decode(data) == self:  # values that are not finite are written as null
                 return data
         except (EnvelopeError, ValueError, TypeError) as error:
@@ -108,6 +111,7 @@ class PeerMessage(Envelope):
 
     SCHEMA = "testudo/peer/5"
     OLDER = {"testudo/peer/2": _RENAMED, "testudo/peer/3": {}, "testudo/peer/4": {}}  # noqa: RUF012
+    LEFT_OUT = ("message",)
 
     robot: str
     epoch: str  # new at each start of the process; sequence numbers count within it
@@ -128,14 +132,19 @@ class PeerMessage(Envelope):
     wanted_world: Vector = ()
     """(D,) [m/s]: the velocity that the robot wants, before the shield; empty for one that does not drive. It decides
     about the right of way only: no margin of the shield rests on it."""
+    message: Vector = ()
+    """(M,) in -1 to 1: the learned message of the sender's policy, for the policies of its peers; zeros while the robot
+    is braked, empty if its policy has none. No part of the shield reads it."""
 
     def __post_init__(self) -> None:
-        """Raise EnvelopeError if a number is not finite."""
+        """Raise EnvelopeError if a number is not finite, or one of the learned message is outside -1 to 1."""
         vectors = (self.control_point_world, self.control_velocity_world, self.position_world, self.wanted_world)
         segments = (*self.reserved_segment_world, *self.requested_segment_world)
         values = chain((self.stamp_s, self.sample_age_s, self.yaw), *vectors, *segments, *self.relayed_ends())
         if not all(map(isfinite, values)):
             raise EnvelopeError(f"{self.SCHEMA}: a value is not finite")
+        if not all(-1 <= value <= 1 for value in self.message):  # also true for NaN
+            raise EnvelopeError(f"{self.SCHEMA}.message: found {list(self.message)}, expected numbers in -1 to 1")
 
     def relayed_ends(self) -> chain[Vector]:
         """Return the ends (D,) [m] of the segments of suspected peers."""
@@ -178,6 +187,7 @@ class TickRecord(Envelope):
 
     SCHEMA = "testudo/tick/7"
     OLDER = {"testudo/tick/2": _RENAMED, **{f"testudo/tick/{version}": {} for version in range(3, 7)}}  # noqa: RUF012
+    LEFT_OUT = ("message", "neighbour_message")
 
     robot: str
     sequence: int
@@ -241,3 +251,5 @@ class TickRecord(Envelope):
     task_epoch: str = ""  # of that message
     task_sequence: int = -1
     task_contract: str = ""
+    message: Vector = ()  # (M,): the policy's learned message; empty if it has none, or the robot is braked
+    neighbour_message: tuple[Vector, ...] = ()  # (K, M): that of each peer, as the policy reads it; empty without

@@ -10,7 +10,7 @@ import onnxruntime  # pyright: ignore[reportMissingTypeStubs] -- the package has
 
 from testudo_deploy.contract.contract import NEIGHBOURS, Contract
 from testudo_deploy.contract.policy_header import ArtefactError, OnnxHeader
-from testudo_deploy.contract.rules import COMMAND, HIDDEN, HIDDEN_NEXT, graph_inputs, graph_outputs
+from testudo_deploy.contract.rules import COMMAND, HIDDEN, HIDDEN_NEXT, MESSAGE, graph_inputs, graph_outputs
 
 _ALIGNMENT = 16  # floats: a cache line, as the runtime's own buffers
 _SUPPORTED = (  # texts of the runtime about what it supports
@@ -109,6 +109,7 @@ class _IoBuffers:
     inputs: tuple[tuple[str, tuple[int, ...], np.ndarray], ...]  # name, shape without the batch axis, and its buffer
     hidden: np.ndarray | None
     command: np.ndarray
+    message: np.ndarray | None
     hidden_next: np.ndarray
     results: np.ndarray
 
@@ -125,7 +126,7 @@ class PolicyStepRunner:
         self._buffers: dict[int, _IoBuffers] = {}
 
     def run(self, signals: Mapping[str, np.ndarray], hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return command (D,) and next hidden state (H,); see `PolicyArtefact.step`."""
+        """Return command (D,), any message after it, and next hidden state (H,); see `PolicyArtefact.step`."""
         try:
             count = len(signals[self._counted]) if self._counted is not None else 0
             buffers = self._buffers.get(count) or self._new_buffers(count)
@@ -153,7 +154,8 @@ class PolicyStepRunner:
             raise ArtefactError(f"{self._where}: the graph failed: {error}") from error
         if not np.isfinite(buffers.results).all():
             raise ArtefactError(f"{self._where}: the policy's output is not finite")
-        return buffers.command.copy(), buffers.hidden_next.copy()
+        said = () if buffers.message is None else (buffers.message,)
+        return np.concatenate([buffers.command, *said]), buffers.hidden_next.copy()
 
     def _not_finite(self, buffers: _IoBuffers) -> str:
         bad = [name for name, _, target in buffers.inputs if not np.isfinite(target).all()]
@@ -180,6 +182,7 @@ class PolicyStepRunner:
             tuple(inputs),
             views[HIDDEN][0] if HIDDEN in views else None,
             outputs[COMMAND][0],
+            outputs[MESSAGE][0] if MESSAGE in outputs else None,
             outputs[HIDDEN_NEXT][0] if HIDDEN_NEXT in outputs else np.zeros(0, np.float32),
             results,
         )

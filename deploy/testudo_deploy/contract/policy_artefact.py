@@ -98,7 +98,8 @@ class PolicyArtefact:
             hidden: (H,) of the previous step, or `initial_hidden()`.
 
         Returns:
-            The control-point velocity in the world (D,) [m/s] and the next hidden state (H,).
+            The control-point velocity in the world (D,) [m/s], or what the command type of the contract says, with the
+            numbers of any message to the peers after it; and the next hidden state (H,).
 
         Raises:
             ArtefactError: a signal is missing, of another shape or not finite, or the output is not finite.

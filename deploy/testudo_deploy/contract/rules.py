@@ -12,6 +12,7 @@ from testudo_deploy.contract.contract import (
     COMMAND_TYPE,
     FAMILY,
     HOLD_RULE,
+    NEIGHBOUR_MESSAGE,
     NEIGHBOURS,
     VELOCITY_YAW_RATE,
     VERSION,
@@ -28,7 +29,9 @@ from testudo_hardware.schema import VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, parse_robot
 from testudo_hardware.strict_files import is_table, read_as
 
-HIDDEN, HIDDEN_NEXT, COMMAND = "hidden", "hidden_next", "command"
+HIDDEN, HIDDEN_NEXT, COMMAND, MESSAGE = "hidden", "hidden_next", "command", "message"
+MOST_NUMBERS = 32
+"""Largest learned message, which is sent with every announcement."""
 _STEADY = 0.25  # most of the distance that a tracking law may cover in one control period
 TASK_SIGNALS = ("goal_world",)  # task signals that a fleet file provides without a task node
 
@@ -44,6 +47,8 @@ def graph_outputs(contract: Contract) -> dict[str, tuple[int | str, ...]]:
     form = FORMS[contract.command.type]
     size = len(form.channels) if form.table else contract.dimension
     shapes: dict[str, tuple[int | str, ...]] = {COMMAND: (size,)}
+    if contract.command.message_size:
+        shapes[MESSAGE] = (contract.command.message_size,)
     return shapes | ({HIDDEN_NEXT: (contract.hidden_size,)} if contract.hidden_size else {})
 
 
@@ -105,7 +110,7 @@ def check_robot(
     check_vehicle(contract.command.type, contract.command.limits, robot, where)
     if task_signals is None:
         return
-    known = [*(signal.name for signal in robot_signals(robot)), *task_signals]
+    known = [*(signal.name for signal in robot_signals(robot, contract.command.message_size)), *task_signals]
     for index, signal in enumerate(contract.signals):
         if signal.name not in known:
             raise PolicyContractError(
@@ -142,6 +147,11 @@ def _check_command(contract: Contract, spec: RobotSpec, where: str) -> None:
     if command.type == VELOCITY_YAW_RATE and command.limits[0][0] != -command.limits[0][1]:
         raise PolicyContractError(
             f"{where}.command.limits of {form.channels[-1]}: found {command.limits[0]}, expected symmetric limits"
+        )
+    if not 0 <= command.message_size <= MOST_NUMBERS:
+        raise PolicyContractError(
+            f"{where}.command.message_size: found {command.message_size}, expected 0 to {MOST_NUMBERS}; export the "
+            "policy again"
         )
     _check_gain(command, spec, where)
 
@@ -195,8 +205,15 @@ def _check_ranges(contract: Contract, spec: RobotSpec, where: str) -> None:
 
 
 def _check_signals(contract: Contract, spec: RobotSpec, where: str) -> None:
-    own = {signal.name: signal for signal in robot_signals(spec)}
+    own = {signal.name: signal for signal in robot_signals(spec, contract.command.message_size)}
     names = [signal.name for signal in contract.signals]
+    if (NEIGHBOUR_MESSAGE in names) != (NEIGHBOUR_MESSAGE in own):
+        size = contract.command.message_size
+        raise PolicyContractError(
+            f"{where}.signals: found {'a' if NEIGHBOUR_MESSAGE in names else 'no'} signal {NEIGHBOUR_MESSAGE}, and "
+            f"command.message_size {size}; expected the signal if and only if the policy says a message; export the "
+            "policy again"
+        )
     for index, signal in enumerate(contract.signals):
         field = f"{where}.signals[{index}]"
         if signal.name in names[:index] or signal.name in (HIDDEN, ""):

@@ -89,7 +89,8 @@ class ControlLoop:
         self._contract_hash = contract.contract_hash
         self.task = TaskReceiver((), contract.task_hash, robot=robot, epoch=epoch, peers=peers)
         """Of a task of goals, it takes no messages; replaced by `TaskReceiver.of` where a task node sends signals."""
-        self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension, tuple(stated))
+        says = contract.command.message_size
+        self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension, tuple(stated), says)
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self.pose: PoseSample | None = None  # the newest
@@ -102,7 +103,7 @@ class ControlLoop:
         self._sequence = 0
         self._last_now_s, self._behind_s = -math.inf, math.inf
         self._last_tick: Tick | None = None
-        self._announcer = Announcer(robot, epoch, self._contract_hash)
+        self._announcer = Announcer(robot, epoch, self._contract_hash, says)
         self.lost, self.declare_lost = self._peers.lost, self._peers.declare_lost
         self._flight, self.refused_poses = FOLLOWS_COMMANDS, 0  # not finite, too large, out of order, of the future
 
@@ -222,8 +223,8 @@ class ControlLoop:
             policy.drop()
             self._deadlock.reset()
         else:
-            nominal, tick.nominal_yaw_rate = policy.nominal_world, policy.yaw_rate
-            tick.yaw_rate, tick.waypoint_world = policy.sent_yaw_rate, policy.waypoint_world
+            nominal, tick.nominal_yaw_rate, tick.yaw_rate = policy.nominal_world, policy.yaw_rate, policy.sent_yaw_rate
+            tick.waypoint_world, tick.message = policy.waypoint_world, policy.message
             if lands:
                 tick.reason = order
                 policy.drop()

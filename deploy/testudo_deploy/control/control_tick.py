@@ -77,6 +77,7 @@ class Tick:
     nominal_yaw_rate: float = 0.0  # [rad/s], of a policy that commands one
     yaw_rate: float = 0.0  # [rad/s] that is sent
     waypoint_world: np.ndarray | None = None  # (D,) [m], of a policy that chooses one
+    message: np.ndarray | None = None  # (M,): learned message to the peers, of a policy that has one
     task: TaskReading | None = None  # newest values of the task
     reason: str = ""
     lost: tuple[bool, ...] = ()  # by slot: declared lost by an operator; empty if none is
@@ -134,6 +135,7 @@ def tick_record(
         caution=tick.caution,
         untrusted_speed_m_s=tick.untrusted_speed_m_s,
         waypoint_world=() if tick.waypoint_world is None else floats(tick.waypoint_world),
+        message=() if tick.message is None else floats(tick.message),
         **_task(tick),
     )
 
@@ -154,8 +156,10 @@ def _task(tick: Tick) -> dict[str, Any]:
 class Announcer:
     """Makes the messages of one robot to its peers."""
 
-    def __init__(self, robot: str, epoch: str, contract_hash: str) -> None:
+    def __init__(self, robot: str, epoch: str, contract_hash: str, message_size: int = 0) -> None:
         self._robot, self._epoch, self._contract_hash = robot, epoch, contract_hash
+        self._silent = (0.0,) * message_size
+        """Learned message of a robot without a decision."""
         self._last: PeerMessage | None = None
         """The last message that rested on a pose."""
 
@@ -182,6 +186,7 @@ class Announcer:
                 stamp_s=now_s,
                 sample_age_s=last.sample_age_s + now_s - last.stamp_s,
                 requested_segment_world=requested,
+                message=self._silent,
             )
         velocity = np.zeros(len(tick.pose.velocity)) if tick.result is None else tick.result.control_velocity_world
         self._last = PeerMessage(
@@ -200,6 +205,7 @@ class Announcer:
             echoes=tick.echoes,
             suspected=tick.suspected,
             wanted_world=() if tick.wanted_world is None or tick.result is None else floats(tick.wanted_world),
+            message=self._silent if tick.message is None else floats(tick.message),
         )
         return self._last
 
@@ -216,6 +222,7 @@ def _neighbours(table: PeerTable | None) -> dict[str, Any]:
         "neighbour_valid": tuple(table.valid.tolist()),
         "neighbour_untrusted": tuple(untrusted.tolist()),
         "neighbour_wanted_world": () if table.wanted_world is None else _rows(table.wanted_world),
+        "neighbour_message": () if table.message is None else _rows(table.message),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, tracking_of
+from testudo_deploy.contract.command_types import limited_yaw_rate, split_message, split_output, tracking_of
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 
 
@@ -29,6 +29,8 @@ class PolicyDecisions:
         """Place (D,) [m] of a policy that chooses one; the nominal velocity leads there."""
         self.yaw_rate = 0.0
         """Of a policy that commands one [rad/s]; turning needs no space."""
+        self.message: np.ndarray | None = None
+        """Learned message (M,) to the peers, held as the command; None before a decision, and of a policy without."""
         self._ticks_since = 0
 
     @property
@@ -55,7 +57,10 @@ class PolicyDecisions:
             raise PolicyFault(f"policy_error: {error}") from error
         if not (np.all(np.abs(output) < np.inf) and np.all(np.abs(hidden) < np.inf)):
             raise PolicyFault("policy_error: the policy gave numbers that are not finite")
-        self.nominal_world, self.yaw_rate = split_output(self._command, np.asarray(output, float))
+        output, self.message = split_message(np.asarray(output, float), self._command.message_size)
+        if self.message is not None and np.max(np.abs(self.message)) > 1:  # all peers would refuse the announcement
+            raise PolicyFault(f"policy_error: the policy's message is outside -1 to 1: {self.message.tolist()}")
+        self.nominal_world, self.yaw_rate = split_output(self._command, output)
         self.waypoint_world = None if self._tracking is None else self.nominal_world
         self.hidden, self._ticks_since = hidden, 1
 
@@ -66,8 +71,8 @@ class PolicyDecisions:
 
     def replace(self, velocity_world: np.ndarray) -> None:
         """Replace the decision by a velocity (D,) [m/s], such as that of a landing."""
-        self.nominal_world, self.waypoint_world, self.yaw_rate = velocity_world, None, 0.0
+        self.nominal_world, self.waypoint_world, self.yaw_rate, self.message = velocity_world, None, 0.0, None
 
     def drop(self) -> None:
         """Drop the decision, as after a brake: the policy decides again in the next tick that it may."""
-        self.nominal_world = self.waypoint_world = None
+        self.nominal_world = self.waypoint_world = self.message = None

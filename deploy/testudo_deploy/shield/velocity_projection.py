@@ -37,6 +37,9 @@ class PeerTable:
     """
     wanted_world: Array | None = None
     """(D, K, ...) [m/s]: the velocity that the peer announced to want; only for the right of way. None: unknown."""
+    message: Array | None = None
+    """(M, K, ...) in -1 to 1: the peer's learned message, for the policy only; zero if it said nothing. None: no policy
+    of the team has one."""
 
 
 def update_peer_table(table: PeerTable, heard: PeerTable, period_s: float) -> PeerTable:
@@ -50,6 +53,7 @@ def update_peer_table(table: PeerTable, heard: PeerTable, period_s: float) -> Pe
         table.valid | new,
         table.untrusted,
         table.farthest_m,
+        message=None if table.message is None else xp.where(new[None, ...], heard.message, table.message),
     )
 
 

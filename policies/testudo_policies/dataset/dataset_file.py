@@ -108,6 +108,7 @@ class Dataset:
     def card(self, arrays: Mapping[str, np.ndarray], sha256: str) -> dict[str, Any]:
         """Return the dataset card, JSON-ready."""
         contract, first = self.sources[0].contract, self.episodes[0]
+        said = contract.command.message_size
         return {
             "schema": CARD_SCHEMA,
             "sha256": sha256,
@@ -124,7 +125,8 @@ class Dataset:
                 "unit": contract.command.unit,
                 "limit": contract.command.limit,
                 "frame": "world",
-                "meaning": "nominal control-point velocity, before the shield",
+                "meaning": "nominal control-point velocity, before the shield"
+                + (f"; then the {said} numbers of the message to the peers" if said else ""),
             },
             "reward_terms": list(first.terms),
             "state": "for each robot: position_world, yaw, velocity, goal_world",

@@ -8,7 +8,7 @@ training and running fleets (`OnlineTask`), applied to the recorded poses.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import jax
@@ -42,7 +42,8 @@ class DatasetEpisode:
     """Inputs at the next decision; for the last decision, at the tick nearest to its end."""
     hidden: np.ndarray = field(repr=False)  # (T, N, M): the policy's memory before the decision
     actions: np.ndarray = field(repr=False)
-    """(T, N, D) [m/s]: nominal control-point velocity in the world, before the shield."""
+    """(T, N, D + S) [m/s]: nominal control-point velocity in the world, before the shield; then the S numbers that a
+    policy with a learned message said."""
     rewards: np.ndarray = field(repr=False)  # (T, N); zero where unknown, see ``valid``
     terms: Mapping[str, np.ndarray] = field(repr=False)  # reward terms by name: (T, N)
     terminals: np.ndarray = field(repr=False)  # (T,) bool: success at the end of the decision
@@ -98,7 +99,7 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
         TestudoError: the run has no decisions or no poses, the recording lacks the task's state, or the policy
             commands more than velocities.
     """
-    check_velocities_alone(contract.command, f"{run.folder}: a dataset")
+    check_velocities_alone(replace(contract.command, message_size=0), f"{run.folder}: a dataset")
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
     scoring = scoring_of(contract, spec)
     if scoring.scenario.boxes:
@@ -191,9 +192,10 @@ def _episode(
     step_s = contract.decision_period_s
     chosen = [[series[name].nearest(moment, step_s / 2) for name in names] for moment in moments]
     signals = _stacked([[_signals(tick, model, contract) for tick, _ in row] for row in chosen])
-    size = contract.dimension
+    blank = (0.0,) * (contract.dimension + contract.command.message_size)
     actions = np.array(
-        [[tick.nominal_world if found else (0.0,) * size for tick, found in row] for row in chosen[:-1]], np.float32
+        [[(*tick.nominal_world, *tick.message) if found else blank for tick, found in row] for row in chosen[:-1]],
+        np.float32,
     )
     hidden = np.array([[tick.hidden_before for tick, _ in row] for row in chosen[:-1]], np.float32)
     scored = np.array([bool(score.reward) for score in scores])

@@ -164,6 +164,9 @@ def compiled_programs(environment: Environment) -> Programs:
         if environment.team.tracking is not None:  # the way-point from which the law makes that velocity
             stop = environment.team.model.stopping_point(environment.scene(state).robots)
             velocity = environment.team.tracking.waypoint_world(velocity, stop.position_world)
+        if environment.team.message_size:  # it says nothing
+            silent = jnp.zeros((environment.team.message_size, *velocity.shape[1:]))
+            velocity = jnp.concatenate([velocity, silent])
         return jnp.transpose(velocity, (2, 1, 0)).reshape(-1, velocity.shape[0])
 
     return Programs(*map(jax.jit, (environment.reset, signals, advance, environment.run_ticks, nominal)))

@@ -43,6 +43,7 @@ class PolicyUnderTest:
     """Returns the same networks before training; None if it is not known how they were trained."""
     yaw_rate_limit: float = 0.0  # yaw rate limit [rad/s] of a policy that commands a yaw rate, else 0
     tracking: WaypointTracking | None = None  # of a policy that chooses way-points
+    message_size: int = 0  # numbers that the policy says to its peers
 
     def environment(
         self,
@@ -73,7 +74,7 @@ class PolicyUnderTest:
             starts=starts,
             yaw_rate_limit=self.yaw_rate_limit,
             tracking=self.tracking,
-        )
+        ).with_message(self.message_size)
         environment = replace(environment, failures=failures)
         return DeployedEnvironment.of(environment, physics or PhysicsChoice()) if all_layers else environment
 
@@ -101,6 +102,7 @@ def _from_run(folder: Path) -> PolicyUnderTest:
         partial(untrained_policy, components),
         components.agent.yaw_rate_limit,
         components.environment.team.tracking,
+        components.agent.message_size,
     )
 
 
@@ -124,6 +126,7 @@ def _from_artefact(path: Path) -> PolicyUnderTest:
         partial(_untrained_of, contract, str(path)),
         contract.command.limits[0][1] if turns(contract.command) else 0.0,
         tracking_of(contract.command),
+        contract.command.message_size,
     )
 
 

@@ -33,7 +33,7 @@ from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
 from testudo_deploy.files.atomic_files import whole_file
 from testudo_hardware.errors import TestudoError
 from testudo_policies.exporting.graph_reduction import BATCH, SLOTS, simplify
-from testudo_policies.exporting.parity import Parity, Step, call_step, measure_parity, random_inputs
+from testudo_policies.exporting.parity import Parity, Step, call_step, measure_parity, outputs_of, random_inputs
 
 OPSET = 21  # supported by onnxruntime 1.20, the oldest version that the robot side accepts
 _VECTOR_ROWS = 4
@@ -117,7 +117,9 @@ def convert(step: Step, contract: Contract) -> onnx.ModelProto:
         if hidden is None:
             hidden = jnp.zeros((arrays[0].shape[0], 0), jnp.float32)
         command, hidden_next = step(inputs, hidden)
-        return (command, hidden_next) if contract.hidden_size else command
+        memory = hidden_next if contract.hidden_size else None
+        outputs = tuple(outputs_of(command, memory, contract.command.message_size).values())
+        return outputs if len(outputs) > 1 else outputs[0]
 
     _import_converters()
     try:
@@ -167,7 +169,7 @@ def _test_vector(step: Step, contract: Contract, example_signals: Mapping[str, n
         rng = np.random.default_rng(0)
         rows[HIDDEN] = random_inputs(contract, batch, 1, rng)[HIDDEN]
     inputs = {name: rows[name] for name in graph_inputs(contract)}
-    return TestVector.from_arrays(inputs, call_step(jax.jit(step), inputs))
+    return TestVector.from_arrays(inputs, call_step(jax.jit(step), inputs, contract.command.message_size))
 
 
 def _write_verified(model: onnx.ModelProto, path: Path) -> PolicyArtefact:

@@ -9,14 +9,18 @@ import jax
 import numpy as np
 import onnxruntime
 
+from testudo_deploy.contract.command_types import split_message
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import REPLAY_TOLERANCE
-from testudo_deploy.contract.rules import COMMAND, HIDDEN, HIDDEN_NEXT, graph_inputs, graph_outputs
+from testudo_deploy.contract.rules import COMMAND, HIDDEN, HIDDEN_NEXT, MESSAGE, graph_inputs, graph_outputs
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import parse_robot
 
 Step = Callable[[dict[str, Any], Any], tuple[Any, Any]]
-"""``step(signals (B, ...) by name, hidden (B, H)) -> (command (B, D), next hidden (B, H))``."""
+"""``step(signals (B, ...) by name, hidden (B, H)) -> (command (B, D), next hidden (B, H))``.
+
+The numbers of a message come after the command, in the same array.
+"""
 
 SLOTS = tuple(range(1, 9))
 INPUTS = 10_240
@@ -30,7 +34,7 @@ class Parity:
     tolerance: float
     inputs: int  # number of random inputs
     slots: tuple[int, ...]  # tested numbers of neighbour slots
-    command_error: float  # [m/s]
+    command_error: float  # [m/s]; with a message also that of its numbers
     hidden_error: float
     loop_steps: int  # steps of each closed loop; 0 without loops
     loops: int
@@ -77,7 +81,8 @@ def measure_parity(
     for slots in SLOTS:
         inputs = random_inputs(contract, batch, slots, rng)
         expected, found = pair.by_jax(inputs), pair.by_graph(inputs)
-        command_error = _worst(command_error, expected, found, COMMAND)
+        for name in (COMMAND, MESSAGE):
+            command_error = _worst(command_error, expected, found, name)
         hidden_error = _worst(hidden_error, expected, found, HIDDEN_NEXT)
     steps, count, forced, drift = _along_loops(pair, loops or {}, contract.hidden_size)
     return Parity(
@@ -135,19 +140,26 @@ class _Pair:
     """The function and the graph, both with inputs and outputs by name."""
 
     def __init__(self, step: Step, session: onnxruntime.InferenceSession, contract: Contract) -> None:
-        self._step = jax.jit(step)
+        self._step, self._message_size = jax.jit(step), contract.command.message_size
         self._session = session
         self._names = list(graph_outputs(contract))
 
     def by_jax(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return call_step(self._step, inputs)
+        return call_step(self._step, inputs, self._message_size)
 
     def by_graph(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         results = cast(list[np.ndarray], self._session.run(self._names, dict(inputs)))
         return dict(zip(self._names, results, strict=True))
 
 
-def call_step(step: Step, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def outputs_of(command: Any, hidden_next: Any, message_size: int) -> dict[str, Any]:
+    """Return the outputs of the graph by name, in its order, from those of a step function; no memory if None."""
+    command, said = split_message(command, message_size)
+    outputs = {COMMAND: command} | ({} if said is None else {MESSAGE: said})
+    return outputs | ({} if hidden_next is None else {HIDDEN_NEXT: hidden_next})
+
+
+def call_step(step: Step, inputs: Mapping[str, np.ndarray], message_size: int = 0) -> dict[str, np.ndarray]:
     """Return the outputs of a step function by name, float32 arrays with a batch axis."""
     signals = {name: value for name, value in inputs.items() if name != HIDDEN}
     batch = len(next(iter(signals.values())))
@@ -155,8 +167,8 @@ def call_step(step: Step, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     # by default a GPU multiplies matrices with reduced precision
     with jax.enable_x64(False), jax.default_matmul_precision("highest"):
         command, hidden_next = step(signals, hidden)
-    outputs = {COMMAND: np.asarray(command)}
-    return outputs | ({HIDDEN_NEXT: np.asarray(hidden_next)} if HIDDEN in inputs else {})
+    outputs = outputs_of(command, hidden_next if HIDDEN in inputs else None, message_size)
+    return {name: np.asarray(value) for name, value in outputs.items()}
 
 
 def _worst(so_far: float, expected: dict[str, np.ndarray], found: dict[str, np.ndarray], name: str) -> float:

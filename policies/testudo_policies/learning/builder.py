@@ -9,6 +9,7 @@ import jax
 
 from testudo_deploy.contract.command_types import tracking_of, velocity_command
 from testudo_deploy.contract.contract import VELOCITY_YAW_RATE, WAYPOINT
+from testudo_deploy.contract.rules import MOST_NUMBERS
 from testudo_deploy.contract.waypoint_tracking import WaypointTracking
 from testudo_deploy.shield.arena import Obstacle, read_obstacles
 from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
@@ -31,6 +32,7 @@ _PRECISIONS = ("highest", "high", "default")
 _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
     (("decisions", "worlds", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
     (("memory",), 0, math.inf),
+    (("message",), 0, MOST_NUMBERS),
     (("seed",), 0, 2**31 - 1),
     (("discount", "trace", "starts_share", "failures"), 0, 1),
     (("learning_rate", "clip", "max_gradient"), 1e-9, 1e9),
@@ -79,7 +81,7 @@ def build(config: TrainConfig) -> TrainingComponents:
         obstacles=read_obstacles(config.obstacles, spec.dimension, "--obstacles"),
         yaw_rate_limit=yaw_rate_rad_s,
         tracking=_tracking(config, spec),
-    )
+    ).with_message(config.message)
     task = environment.scenario.for_training()
     if config.starts:
         if not hasattr(task, "with_starts"):
@@ -103,7 +105,9 @@ def build(config: TrainConfig) -> TrainingComponents:
     speed_m_s, waypoints = spec.control_point_speed_m_s, None
     if environment.team.tracking is not None:
         waypoints = WaypointChoice.create(speed_m_s, environment.decision_s, task.arena, spec.dimension)
-    agent = Agent(config.network, spec.dimension, speed_m_s, task.observation, yaw_rate_rad_s, waypoints)
+    agent = Agent(
+        config.network, spec.dimension, speed_m_s, task.observation, yaw_rate_rad_s, waypoints, config.message
+    )
     return TrainingComponents(config, spec, shield, environment, agent)
 
 
@@ -196,6 +200,11 @@ def _check_trainer(config: TrainConfig, task: Scenario) -> None:
 
 def _check(config: TrainConfig) -> None:
     Aim.parsed(config.until)
+    if config.message and config.trainer != "testudo":
+        raise TestudoError(
+            f"--message {config.message}: found --trainer {config.trainer}, expected testudo, the only trainer of "
+            "messages"
+        )
     if config.command not in get_args(Commanded):
         raise TestudoError(f"--command: found {config.command!r}, expected one of {', '.join(get_args(Commanded))}")
     if config.algorithm not in _ALGORITHMS:

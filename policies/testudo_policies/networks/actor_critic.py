@@ -73,8 +73,10 @@ class Actor(nn.Module):
             self.memory = nn.GRUCell(self.config.memory)
         self.head = nn.Dense(self.config.width)
         self.mean = nn.Dense(self.action_size, kernel_init=nn.initializers.orthogonal(0.01))
-        if self.waypoints is None:
-            self.scale = self.param("scale", nn.initializers.constant(_INITIAL_SCALE), (self.action_size,))
+        choices = 0 if self.waypoints is None else self.waypoints.count
+        if choices < self.action_size:  # the rest, such as a message beside the choice of a way-point, is continuous
+            initial = nn.initializers.constant(_INITIAL_SCALE)
+            self.scale = self.param("scale", initial, (self.action_size - choices,))
 
     def __call__(self, features: Features, hidden: jax.Array, fresh: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Apply the network over time.
@@ -85,8 +87,8 @@ class Actor(nn.Module):
             fresh: (T, B) bool: an episode begins at this step, so memory is cleared before it.
 
         Returns:
-            Mean and raw scale (T, B, 2 * action_size), or the scores of way-points (T, B, action_size), and the memory
-            after the last step.
+            Mean and raw scale (T, B, 2 * action_size), or the scores of way-points and then mean and raw scale of any
+            message, and the memory after the last step.
         """
         x = self.encoder(features)
         if self.config.memory:
@@ -104,16 +106,21 @@ class Actor(nn.Module):
     def _distribution(self, features: Features, x: jax.Array) -> jax.Array:
         # the initial policy follows the declared pull
         if self.waypoints is not None:
-            return self.mean(nn.tanh(self.head(x))) + self.waypoints.scores_of(features.pull)
+            found, count = self.mean(nn.tanh(self.head(x))), self.waypoints.count
+            if count == self.action_size:
+                return found + self.waypoints.scores_of(features.pull)
+            said = found[..., count:]
+            scores = found[..., :count] + self.waypoints.scores_of(features.pull)
+            return jnp.concatenate([scores, said, jnp.broadcast_to(self.scale, said.shape)], axis=-1)
         mean = self.mean(nn.tanh(self.head(x))) + self._pull(features)
         return jnp.concatenate([mean, jnp.broadcast_to(self.scale, mean.shape)], axis=-1)
 
     def _pull(self, features: Features) -> jax.Array:
-        """Return the initial action, padded with a yaw rate of zero."""
+        """Return the initial action, padded with zeros for a yaw rate and a message."""
         missing = self.action_size - features.pull.shape[-1]
         if not missing:
             return features.pull
-        return jnp.concatenate([features.pull, 0 * features.pull[..., :missing]], axis=-1)
+        return jnp.concatenate([features.pull, *[0 * features.pull[..., :1]] * missing], axis=-1)
 
 
 class Critic(nn.Module):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from testudo_policies.networks.actor_critic import Actor, Critic, NetworkConfig
 from testudo_policies.networks.brax_imports import NormalTanhDistribution, running_statistics, specs
 from testudo_policies.networks.observation_encoding import Features, encode, out_of_frame
+from testudo_policies.networks.spoken_choice import SpokenChoice
 from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_sim.scenarios.scenario import Observation
 
@@ -40,21 +41,27 @@ class Agent:
     observation: Observation
     yaw_rate_limit: float = 0.0  # largest commanded yaw rate [rad/s] of drones; 0: no yaw rate is commanded
     waypoints: WaypointChoice | None = None  # of a policy that chooses way-points; None for velocities
+    message_size: int = 0  # numbers that the policy says to its peers beside its command
 
     @property
     def action_size(self) -> int:
-        """Return the size of an action: one number per axis, and one for a yaw rate; or one per way-point."""
+        """Return the size of an action: one number per axis, and one for a yaw rate; or one per way-point.
+
+        The numbers of a message come last.
+        """
         if self.waypoints is not None:
-            return self.waypoints.count
-        return self.dimension + bool(self.yaw_rate_limit)
+            return self.waypoints.count + self.message_size
+        return self.dimension + bool(self.yaw_rate_limit) + self.message_size
 
     @property
-    def distribution(self) -> NormalTanhDistribution | WaypointChoice:
+    def distribution(self) -> NormalTanhDistribution | WaypointChoice | SpokenChoice:
         """Return the action distribution, in (-1, 1) for each axis of the features' frame and for the yaw rate.
 
-        Of way-points it is that of their choice.
+        Of way-points it is that of their choice. The numbers of a message are further ones in (-1, 1).
         """
-        return NormalTanhDistribution(self.action_size) if self.waypoints is None else self.waypoints
+        if self.waypoints is None:
+            return NormalTanhDistribution(self.action_size)
+        return SpokenChoice(self.waypoints, self.message_size) if self.message_size else self.waypoints
 
     def init(self, key: jax.Array, features: Features, central: Features) -> AgentParameters:
         """Return fresh parameters for features (B, ...) of actor and critic."""
@@ -132,8 +139,11 @@ class Agent:
     def command(self, features: Features, action: jax.Array) -> jax.Array:
         """Return the command of an action (..., A): velocity (..., D) [m/s, world], then any yaw rate [rad/s].
 
-        Of weights of way-points it is the way-point (..., D) [m, world].
+        Of weights of way-points it is the way-point (..., D) [m, world]. The numbers of a message follow unchanged.
         """
+        if self.message_size:
+            moves, said = action[..., : -self.message_size], action[..., -self.message_size :]
+            return jnp.concatenate([replace(self, message_size=0).command(features, moves), said], axis=-1)
         if self.waypoints is not None and features.point is not None:
             share = 1.0 if features.speed is None else features.speed
             offset = out_of_frame(self.waypoints.offset(action), features.frame)

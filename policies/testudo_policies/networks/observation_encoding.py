@@ -16,6 +16,8 @@ for each entity, those of peers for each neighbour:
 ``*_valid``           whether an entity is there; not a feature
 other                 unchanged
 ===================== ==============================================================================
+
+What peers say (``neighbour_message``) is a group of entities of its own, with their offsets and the ages.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.contract.contract import NEIGHBOUR_SIGNALS
+from testudo_deploy.contract.contract import NEIGHBOUR_MESSAGE, NEIGHBOUR_SIGNALS
 from testudo_hardware.errors import TestudoError
 from testudo_sim.scenarios.scenario import BODY, PEER, POSITION, VALID, WORLD, Observation, group_of
 
 _TINY = 1e-6
 _NEAR_M = 0.3
+_HEARD = "heard_message"  # group of what the peers say; those of a task have no underscore
 _PULL = 2.0
 _VERTICAL_GOAL_M = 2e-3
 """A goal with less horizontal distance has no defined direction; the frame then uses the world's x."""
@@ -94,6 +97,10 @@ def encode(signals: Mapping[str, jax.Array], observation: Observation) -> Featur
     frame, towards = _frame_of(signals, observation)
     slots, groups = frame.for_slots(), entity_groups(signals)
     neighbours, distance_apart = _neighbour_features(signals, slots)
+    entities = {group: _entity_features(signals, members, slots) for group, members in groups.items()}
+    presence = {group: _presence(signals, group, members) for group, members in groups.items()}
+    if NEIGHBOUR_MESSAGE in signals:
+        entities[_HEARD], presence[_HEARD] = _heard_features(signals, slots), signals["neighbour_valid"]
     goal = (GOAL,) if GOAL in signals and observation.frame != GOAL else ()
     own = [
         *towards,
@@ -115,8 +122,8 @@ def encode(signals: Mapping[str, jax.Array], observation: Observation) -> Featur
         signals["neighbour_valid"] * jnp.clip(1 - distance_apart / observation.peer_range_m, 0.0, 1.0),
         _pull(signals, observation, frame),
         jnp.concatenate([frame.cosine, frame.sine], axis=-1),
-        {group: _entity_features(signals, members, slots) for group, members in groups.items()},
-        {group: _presence(signals, group, members) for group, members in groups.items()},
+        entities,
+        presence,
         jnp.clip(signals[observation.speed], 0.0, 1.0) if observation.speed else None,
     )
 
@@ -136,6 +143,16 @@ def _neighbour_features(signals: Mapping[str, jax.Array], slots: _Frame) -> tupl
         for part in _task_features(name, signals[name], slots)
     ]
     return jnp.concatenate(parts, axis=-1), distance_apart[..., 0]
+
+
+def _heard_features(signals: Mapping[str, jax.Array], slots: _Frame) -> jax.Array:
+    """Return what each peer says, from where, and how old it is (..., K, H), as an entity of its own.
+
+    A neighbour counts less the farther it is, and not at all beyond `_NEIGHBOUR_RANGE_M`; what it says counts anywhere.
+    """
+    relative = slots.rotated(signals["neighbour_position_world"] - slots.point)
+    age = signals["neighbour_age"][..., None]
+    return jnp.concatenate([signals[NEIGHBOUR_MESSAGE], relative, age], axis=-1)
 
 
 def _entity_features(signals: Mapping[str, jax.Array], members: list[str], slots: _Frame) -> jax.Array:

@@ -27,7 +27,7 @@ _SAME_AGE_S = 1e-6
 class Announcements:
     """Messages of one robot to its peers."""
 
-    values: np.ndarray  # (M, 2D): control point [m] and its velocity [m/s], world
+    values: np.ndarray  # (M, 2D + S): control point [m] and its velocity [m/s], world; numbers of a learned message
     sequence: np.ndarray  # (M,) int: number of each message
     by_value: Mapping[tuple[float, ...], tuple[PeerMessage, ...]]
     """Messages by their values; a robot that stands repeats them."""
@@ -36,13 +36,13 @@ class Announcements:
     def of(cls, messages: Sequence[PeerMessage]) -> "Announcements":
         """Return the announcements of a robot's recorded messages."""
         by_value: dict[tuple[float, ...], tuple[PeerMessage, ...]] = {}
-        rows = [(*m.control_point_world, *m.control_velocity_world) for m in messages]
+        rows = [(*m.control_point_world, *m.control_velocity_world, *m.message) for m in messages]
         for row, message in zip(rows, messages, strict=True):
             by_value[row] = (*by_value.get(row, ()), message)
         return cls(np.array(rows), np.array([m.sequence for m in messages], int), by_value)
 
     def nearest(self, row: tuple[float, ...]) -> np.ndarray:
-        """Return the announcement (2D,) whose largest deviation from ``row`` is least."""
+        """Return the announcement (2D + S,) whose largest deviation from ``row`` is least."""
         return self.values[np.argmin(np.max(np.abs(self.values - np.array(row)), axis=1))]
 
 
@@ -208,7 +208,7 @@ class _Entry:
 
     sequence: int
     stamp_s: float
-    row: tuple[float, ...]  # (2D,): control point [m] and its velocity [m/s]
+    row: tuple[float, ...]  # (2D + S,): control point [m], its velocity [m/s], and the numbers of a learned message
     age_s: float
 
 
@@ -219,4 +219,6 @@ def _entry(record: TickRecord, peer: str) -> _Entry | None:
     points, velocities = record.neighbour_control_point_world, record.neighbour_control_velocity_world
     if slot >= min(len(points), len(velocities), len(record.neighbour_age_s)):
         return None
-    return _Entry(record.sequence, record.stamp_s, (*points[slot], *velocities[slot]), record.neighbour_age_s[slot])
+    said = record.neighbour_message[slot : slot + 1]
+    row = (*points[slot], *velocities[slot], *(said[0] if said else ()))
+    return _Entry(record.sequence, record.stamp_s, row, record.neighbour_age_s[slot])

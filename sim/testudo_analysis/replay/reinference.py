@@ -85,8 +85,8 @@ ALTERABLE = (
     "hidden_before",
 )
 """Inputs that `alter` can change in every run."""
-TASK_ALTERABLE = ("task_values",)
-"""Further ones of a run whose task node sends signals."""
+TASK_ALTERABLE = ("task_values", "neighbour_message")
+"""Further ones of a run whose task node sends signals, or whose policy reads learned messages."""
 
 _WINDOW_TICKS = 40  # ticks on each side of the changed one that `mutations_detected` infers again
 

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
-from testudo_deploy.contract.command_types import limited_yaw_rate, split_output, tracking_of, turns
+from testudo_deploy.contract.command_types import limited_yaw_rate, split_message, split_output, tracking_of, turns
 from testudo_deploy.contract.contract import Contract, policy_signals, slots_first
 from testudo_deploy.contract.messages import EnvelopeError, SegmentEnds, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -38,7 +38,7 @@ FIELDS = {
     "neighbours": "a recorded announcement of the peer",
     "schedule": "decision period: 0 as expected, 1 otherwise",
     "memory": "hidden state after the previous tick",
-    "nominal": "policy on the recorded inputs, held between decisions; velocity, yaw rate and way-point",
+    "nominal": "policy on the recorded inputs, held between decisions; velocity, yaw rate, way-point and message",
     "hidden": "policy on the recorded inputs",
     "deadlock": "deadlock rule on the recorded inputs and its memory of the tick before",
     "shielded": "shield on the recorded inputs and the nominal just inferred, turned as recorded",
@@ -68,6 +68,7 @@ class TickReplay:
     _nominal: np.ndarray | None = None
     _waypoint: np.ndarray | None = None  # of a policy that chooses one
     _yaw_rate: float = 0.0  # [rad/s]: nominal, of a policy that commands one
+    _message: np.ndarray | None = None  # of a policy that says one
     _since_decision: int = 0
     _sent: PendingCommands = field(init=False)
     _sent_from_s: float = -np.inf  # commands are known from this stamp on; -inf: from the first one
@@ -142,9 +143,9 @@ class TickReplay:
         if not self._decide(record):
             self.skipped[AFTER_A_LOSS] += 1
             return
-        nominal = _flat(record.nominal_world, record.nominal_yaw_rate, record.waypoint_world)
-        waypoint = () if self._waypoint is None else self._waypoint
-        self._add(record, "nominal", _flat(self._nominal, self._yaw_rate, waypoint), nominal)
+        nominal = _flat(record.nominal_world, record.nominal_yaw_rate, record.waypoint_world, record.message)
+        waypoint, said = (() if value is None else value for value in (self._waypoint, self._message))
+        self._add(record, "nominal", _flat(self._nominal, self._yaw_rate, waypoint, said), nominal)
         turn = limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
         self._check_deadlock(record)
         self._check_shield(record, self._shield(record, self._whole_shield), turn)
@@ -202,8 +203,10 @@ class TickReplay:
         try:
             nominal, hidden = self.artefact.step(slots_first(signals), np.array(record.hidden_before, np.float32))
         except ArtefactError:
-            nominal, hidden = np.full(self.model.spec.dimension + turns(contract.command), np.inf), None
-        self._nominal, self._yaw_rate = split_output(contract.command, np.asarray(nominal, float))
+            size = self.model.spec.dimension + turns(contract.command) + contract.command.message_size
+            nominal, hidden = np.full(size, np.inf), None
+        moves, self._message = split_message(np.asarray(nominal, float), contract.command.message_size)
+        self._nominal, self._yaw_rate = split_output(contract.command, moves)
         self._waypoint = None if tracking_of(contract.command) is None else self._nominal
         self._add(record, "hidden", hidden, record.hidden_after)
         self._track()
@@ -259,6 +262,7 @@ def recorded_table(record: TickRecord) -> PeerTable:
         wanted_world=np.array(record.neighbour_wanted_world, float).reshape(shape).T
         if record.neighbour_wanted_world
         else None,
+        message=np.array(record.neighbour_message, float).reshape(shape[0], -1).T if record.neighbour_message else None,
     )
 
 

@@ -11,7 +11,10 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
 
 BatchPolicy = Callable[[Mapping[str, jax.Array], jax.Array], tuple[Any, Any]]
-"""(signals (B, ...), hidden (B, M)) -> arrays (velocity (B, D), hidden (B, M)); B robots of all worlds."""
+"""(signals (B, ...), hidden (B, M)) -> arrays (velocity (B, D), hidden (B, M)); B robots of all worlds.
+
+A learned message comes after the velocity, in the same array.
+"""
 
 
 def artefact_policy(artefact: PolicyArtefact) -> BatchPolicy:
@@ -23,11 +26,13 @@ def artefact_policy(artefact: PolicyArtefact) -> BatchPolicy:
     contract, path = artefact.contract, artefact.path
     session = open_session(path.read_bytes(), artefact.header, str(path))
     inputs, outputs = list(graph_inputs(contract)), list(graph_outputs(contract))
+    said = bool(contract.command.message_size)
 
     def policy(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[np.ndarray, np.ndarray]:
         values = {**signals, HIDDEN: hidden}
         feeds = {name: np.asarray(values[name], np.float32) for name in inputs}
         found = [np.asarray(value) for value in session.run(outputs, feeds)]
-        return found[0], found[1] if contract.hidden_size else np.asarray(hidden)
+        command = np.concatenate(found[:2], axis=-1) if said else found[0]
+        return command, found[-1] if contract.hidden_size else np.asarray(hidden)
 
     return policy

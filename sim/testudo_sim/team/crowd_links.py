@@ -74,7 +74,7 @@ def heard_in_crowd(
         links: before.
         table: before.
         point_world: control points (D, N, E) [m] that are announced.
-        due: messages (2D, N, E) that are due, control points and velocities.
+        due: announcements (2D + M, N, E) that are due: control points, velocities and learned messages.
         arrived: (K, N, E) bool: those that are not lost, by slot.
         age_s: (K, N, E): age bound of a message that arrives.
         period_s: control period.
@@ -92,7 +92,9 @@ def heard_in_crowd(
     dimension = point_world.shape[0]
     # an empty slot holds the robot itself, without effect
     takes = arrived | ~known
-    table = update_peer_table(table, PeerTable(heard[:dimension], heard[dimension:], age_s, takes), period_s)
+    message = None if table.message is None else heard[2 * dimension :]
+    new = PeerTable(heard[:dimension], heard[dimension : 2 * dimension], age_s, takes, message=message)
+    table = update_peer_table(table, new, period_s)
     return links, replace(table, valid=links.peers.valid)
 
 
@@ -108,6 +110,10 @@ def _carried(old: NearestPeers, new: NearestPeers, table: PeerTable) -> tuple[Pe
         return jnp.take_along_axis(values, jnp.broadcast_to(slot, values.shape), axis=-3)
 
     carried = PeerTable(
-        moved(table.control_point_world), moved(table.control_velocity_world), moved(table.age_s), table.valid
+        moved(table.control_point_world),
+        moved(table.control_velocity_world),
+        moved(table.age_s),
+        table.valid,
+        message=None if table.message is None else moved(table.message),
     )
     return carried, known

@@ -33,7 +33,17 @@ from testudo_hardware.spec import RobotSpec
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Slots, WorldParameters
-from testudo_sim.team.fault_schedule import FALSE_SENDER, PURSUER, Faults, LostLinkVehicle, coasted, listening, receive
+from testudo_sim.team.fault_schedule import (
+    FALSE_SENDER,
+    PURSUER,
+    Faults,
+    LostLinkVehicle,
+    coasted,
+    falsified,
+    is_hostile,
+    listening,
+    receive,
+)
 from testudo_sim.team.message_radio import (
     MessageRadio,
     by_slot,
@@ -52,9 +62,11 @@ from testudo_sim.team.team_tick import (
     braked,
     initial_motion,
     measure,
+    no_message,
     no_turns,
     per_robot,
     split_command,
+    split_message,
     stopping_segment,
     turned_on,
 )
@@ -123,8 +135,8 @@ def start_deployed(
     begin = initial_motion(team, position_world, yaw, parameters, None, velocity)
     sent, seen, estimate = begin.sent, begin.measured, begin.estimate
     space = reserved_at_rest(position_world) if velocity is None else stopping_segment(team.model, seen, estimate)
-    first = message(begin.stop.position_world, begin.control, space, begin.control)
-    radio = receive_messages(first, deployment.longest_message_ticks + 1)
+    first = message(begin.stop.position_world, begin.control, space, begin.control, no_message(team, yaw[None]))
+    radio = receive_messages(first, deployment.longest_message_ticks + 1, team.message_size)
     size, slots = yaw.shape[0], Slots.create(team.model.spec, team.channels)
     last = peer_numbers(size) == size - 1
     flagged = last[..., None] & (faults.hostile_kind == PURSUER) & ~faults.blind_tracking
@@ -172,6 +184,7 @@ def tick_deployed(
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
     stop = team.model.stopping_point(state.estimate)
+    nominal_world, said = split_message(team, nominal_world)
     nominal_world, yaw_rate = split_command(team, nominal_world, stop)
     nominal, deadlock = _nominal(team, state, stop, nominal_world)
     stands = jnp.zeros_like(runs) if standing is None else standing  # wants nothing, and so reserves no way ahead
@@ -184,14 +197,16 @@ def tick_deployed(
     effective = jnp.where(runs, effective, kept)
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     space = jax.tree.map(lambda new, old: jnp.where(sound, new, old), space, state.space)
+    drives = sound & (result.status != int(ShieldStatus.BRAKED))
     velocity, wanted = (jnp.where(sound, x, 0.0) for x in (result.control_velocity_world, nominal.wanted_world))
-    sent_message = message(stop.position_world, velocity, space, wanted)
-    # radio after the messages (7 D, N, E) of this tick; `runs` (N, E) marks running processes
-    sends = runs & state.located & ~_is(state.faults, PURSUER, runs)
+    said = None if said is None else jnp.where(drives, said, 0.0)
+    sent_message = message(stop.position_world, velocity, space, wanted, said)
+    # radio after the messages (7 D + M, N, E) of this tick; `runs` (N, E) marks running processes
+    sends = runs & state.located & ~is_hostile(state.faults, PURSUER, runs)
     faults, loss = state.faults, state.parameters.message_loss
-    told, silent = _falsified(faults, sent_message), _silent_ticks(deployment, team.model.spec)
+    told, silent = falsified(faults, sent_message), _silent_ticks(deployment, team.model.spec)
     radio = exchange(state.radio, told, sends, state.number, loss, faults, radio_key, silent)
-    turns = turned_on(state.turns, yaw_rate, ~(sound & (result.status != int(ShieldStatus.BRAKED))))
+    turns = turned_on(state.turns, yaw_rate, ~drives)
     physics, vehicle = _moved(team, state, sent, turns, key)
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
@@ -210,7 +225,7 @@ def tick_deployed(
         table, flagged = _watch(team, deployment, state, radio, table, measured)
     status = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
     held = jnp.where(runs, 1, state.held + 1)
-    rule = _deadlock_memory(state, runs, sound & (result.status != int(ShieldStatus.BRAKED)), deadlock, result)
+    rule = _deadlock_memory(state, runs, drives, deadlock, result)
     seen = (table, estimate, measured, anchor, located, earlier, watch, state.weak | weak)
     known = (space, radio, flagged, pause, held, number, state.parameters, state.faults)
     after = DeployedTeamState(physics, sent, past, *seen, *known, *rule, state.resolves, vehicle, turns)
@@ -231,7 +246,7 @@ def _nominal(
     distance = length(offset)
     nearest = jnp.argmin(distance, axis=0)
     towards = jnp.take_along_axis(offset / (distance + 1e-6), nearest[None, None], axis=1)
-    pursuer = _is(state.faults, PURSUER, nominal_world[0])
+    pursuer = is_hostile(state.faults, PURSUER, nominal_world[0])
     to_nearest = team.model.spec.control_point_speed_m_s * towards
     resolved = jax.tree.map(lambda x: jnp.where(state.resolves, x, nominal_world), found)
     return jax.tree.map(lambda x: jnp.where(pursuer, to_nearest, x), resolved), deadlock
@@ -294,15 +309,9 @@ def _shielded(
     else:
         return unshielded, state.space
     if deployment.has_hostile_robot:
-        hostile = _is(state.faults, PURSUER, zero > 0) | _is(state.faults, FALSE_SENDER, zero > 0)
+        hostile = is_hostile(state.faults, PURSUER, zero > 0) | is_hostile(state.faults, FALSE_SENDER, zero > 0)
         result = jax.tree.map(lambda a, b: jnp.where(hostile, a, b), unshielded, result)
     return result, space
-
-
-def _is(faults: Faults, kind: int, like: jax.Array) -> jax.Array:
-    """Return the mask (N, E) of untrusted robots of a kind."""
-    last = jnp.arange(like.shape[0]) == like.shape[0] - 1
-    return last[:, None] & (faults.hostile_kind == kind)
 
 
 def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -316,15 +325,6 @@ def _running(deployment: DeployedTeam, state: DeployedTeamState, key: jax.Array)
     low, high = faults.late_ticks
     pause = jax.random.randint(length_key, runs.shape, low, high + 1)
     return runs, jnp.where(late, pause, jnp.maximum(state.pause - 1, 0))
-
-
-def _falsified(faults: Faults, messages: jax.Array) -> jax.Array:
-    """Return the messages (7 D, N, E) with the false fields of false senders."""
-    offset = faults.false_offset_world
-    point, velocity, reserved, requested = (field * offset for field in faults.false_fields[:4])
-    moved = jnp.concatenate([point, velocity, reserved, reserved, requested, requested, 0.0 * offset])
-    false_sender = _is(faults, FALSE_SENDER, messages[0])
-    return messages + jnp.where(false_sender, moved[:, None], 0.0)
 
 
 def _displaced(state: DeployedTeamState, measured: MotionState) -> MotionState:

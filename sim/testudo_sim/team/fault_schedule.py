@@ -153,3 +153,18 @@ def coasted(
     return MotionState(
         jnp.where(levelled, place, after.position_world), after.yaw, jnp.where(levelled, velocity, after.velocity)
     )
+
+
+def is_hostile(faults: Faults, kind: int, like: jax.Array) -> jax.Array:
+    """Return the mask (N, E) of untrusted robots of a kind."""
+    last = jnp.arange(like.shape[0]) == like.shape[0] - 1
+    return last[:, None] & (faults.hostile_kind == kind)
+
+
+def falsified(faults: Faults, messages: jax.Array) -> jax.Array:
+    """Return the messages (7 D + M, N, E) with the false fields of false senders."""
+    offset = faults.false_offset_world
+    point, velocity, reserved, requested = (field * offset for field in faults.false_fields[:4])
+    moved = jnp.concatenate([point, velocity, reserved, reserved, requested, requested, 0.0 * offset])
+    false_sender = is_hostile(faults, FALSE_SENDER, messages[0])
+    return messages.at[: moved.shape[0]].add(jnp.where(false_sender, moved[:, None], 0.0))

@@ -5,7 +5,7 @@ acknowledges it to the senders; ages are bounded by that echo, never by the arri
 Arrays are (component, robot, world); slot k of robot i is robot i + 1 + k (modulo N).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ class MessageRadio:
 
     sent: jax.Array
     """(L, C, N, E): messages of the last ticks, a ring by tick; point, velocity, reserved and requested segment,
-    wanted velocity."""
+    wanted velocity, learned message."""
     sent_heard: jax.Array  # (L, K, N, E): message numbers that the senders acknowledged; a ring
     on_air: jax.Array  # (L, N, E) bool: whether a robot sent one; a ring
     heard: jax.Array  # (K, N, E): number (tick) of the newest message received from each peer
@@ -35,10 +35,16 @@ class MessageRadio:
     acknowledged: jax.Array  # (K, N, E): number of the newest own message acknowledged in it
     silence: jax.Array  # (K, N, E): ticks since the last reception
     suspicions: Suspicions
+    message_size: int = field(default=0, metadata={"static": True})  # numbers in a learned message
+
+    @property
+    def dimension(self) -> int:
+        """Return the number D of space dimensions."""
+        return (self.content.shape[0] - self.message_size) // _PARTS
 
 
-def receive_messages(announcement: jax.Array, slots: int) -> MessageRadio:
-    """Return the radio after all robots received the messages (C, N, E)."""
+def receive_messages(announcement: jax.Array, slots: int, message_size: int = 0) -> MessageRadio:
+    """Return the radio after all robots received the messages (C, N, E), with learned ones of ``message_size``."""
     size, worlds = announcement.shape[1:]
     links = (size - 1, size, worlds)
     return MessageRadio(
@@ -50,6 +56,7 @@ def receive_messages(announcement: jax.Array, slots: int) -> MessageRadio:
         jnp.full(links, 2.0 * NOTHING_HEARD),
         jnp.zeros(links),
         Suspicions.create(slots, links),
+        message_size,
     )
 
 
@@ -111,12 +118,13 @@ def exchange(
         jnp.where(arrived, echoed, radio.acknowledged),
         jnp.where(arrived, 0.0, radio.silence + 1),
         Suspicions(reports, jnp.where(arrived[:, None], by_receiver(due(reports)), radio.suspicions.received)),
+        radio.message_size,
     )
 
 
 def neighbour_table(radio: MessageRadio, tick: jax.Array, period_s: float, faults: Faults) -> PeerTable:
     """Return the peer table (D, K, N, E) of each robot at the start of tick number ``tick``."""
-    dimension = radio.content.shape[0] // _PARTS
+    dimension = radio.dimension
     age = (tick - radio.acknowledged) * period_s
     age = jnp.where(faults.blind_age, radio.silence * period_s, age)
     return PeerTable(
@@ -124,13 +132,14 @@ def neighbour_table(radio: MessageRadio, tick: jax.Array, period_s: float, fault
         radio.content[dimension : 2 * dimension],
         age,
         jnp.ones(age.shape, bool),
-        wanted_world=radio.content[6 * dimension :],
+        wanted_world=radio.content[6 * dimension : _PARTS * dimension],
+        message=radio.content[_PARTS * dimension :] if radio.message_size else None,
     )
 
 
 def peer_spaces(radio: MessageRadio, silent_ticks: float, reserves: jax.Array) -> PeerReservations:
     """Return the reserved and requested segments (2, D, K, N, E) of the peers of each robot."""
-    dimension = radio.content.shape[0] // _PARTS
+    dimension = radio.dimension
     suspected = suspects(radio.silence, radio.acknowledged, silent_ticks) & reserves
     content = radio.content[2 * dimension : 6 * dimension]
 
@@ -154,12 +163,17 @@ def lower_priority(size: int, like: jax.Array) -> jax.Array:
 
 
 def message(
-    control_point_world: jax.Array, velocity_world: jax.Array, space: ReservedSpace, wanted_world: jax.Array
+    control_point_world: jax.Array,
+    velocity_world: jax.Array,
+    space: ReservedSpace,
+    wanted_world: jax.Array,
+    said: jax.Array | None = None,
 ) -> jax.Array:
-    """Return the messages (7 D, N, E) of the robots."""
+    """Return the messages (7 D + M, N, E) of the robots; ``said`` (M, N, E) are their learned messages."""
     segments = jnp.stack([space.owned_world, space.announced_world])
     segments = segments.reshape(-1, *segments.shape[3:])
-    return jnp.concatenate([control_point_world, velocity_world, segments, wanted_world])
+    learned = () if said is None else (said,)
+    return jnp.concatenate([control_point_world, velocity_world, segments, wanted_world, *learned])
 
 
 def by_slot(values: jax.Array) -> jax.Array:

@@ -91,6 +91,7 @@ class SimulatedTeam:
     yaw_rate_limit: float = 0.0
     """Yaw rate limit [rad/s] of drones whose commands end with a yaw rate; 0 without yaw rates."""
     tracking: WaypointTracking | None = None  # of commands that are way-points; None for velocities
+    message_size: int = 0  # last numbers of a command that are a learned message to the peers
 
     @property
     def batteries(self) -> int:
@@ -106,7 +107,8 @@ class TeamState:
     physics: Any
     sent: jax.Array  # (H, D, N, E): effective commands, newest first
     past: MotionState  # (M, D, N, E): true states, newest first, for delayed sensors
-    announced: jax.Array  # (L, 2D, N, E): control points and velocities sent to the peers, newest first
+    announced: jax.Array
+    """(L, 2D + M, N, E): control points, velocities and learned messages sent to the peers, newest first."""
     table: PeerTable  # (D, K, N, E); K is N - 1, or the slots of a crowd
     estimate: MotionState  # (D, N, E): delay-compensated estimate of each robot; the heading is not compensated
     parameters: WorldParameters
@@ -160,14 +162,13 @@ def start(
 ) -> TeamState:
     """Return the initial state, with all first messages received, at rest or at velocities (D, N, E)."""
     begin = initial_motion(team, position_world, yaw, parameters, bodies, velocity)
-    announcement = jnp.concatenate([begin.stop.position_world, begin.control])
+    announcement = announced_by(begin.stop, begin.control, no_message(team, begin.control))
     messages = Slots.create(team.model.spec, team.channels).messages
     announced = jnp.broadcast_to(announcement, (messages, *announcement.shape))
     links = find_links(team.shield, begin.stop.position_world)
     heard = values_by_slot(announcement, links)
     age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
-    dimension = position_world.shape[0]
-    table = PeerTable(heard[:dimension], heard[dimension:], age, _slots_in_use(age, links))
+    table = heard_table(heard, position_world.shape[0], age, _slots_in_use(age, links))
     turns = no_turns(team, begin.sent)
     return TeamState(begin.physics, begin.sent, begin.past, announced, table, begin.estimate, parameters, turns, links)
 
@@ -177,10 +178,35 @@ def no_turns(team: SimulatedTeam, sent: jax.Array) -> jax.Array | None:
     return jnp.zeros_like(sent[:, 0]) if team.yaw_rate_limit else None
 
 
+def split_message(team: SimulatedTeam, command: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    """Return policy commands (C, N, E) without their learned messages, and these (M, N, E); None without messages."""
+    if not team.message_size:
+        return command, None
+    return command[: -team.message_size], command[-team.message_size :]
+
+
+def no_message(team: SimulatedTeam, like: jax.Array) -> jax.Array | None:
+    """Return the zeros (M, N, E) of robots that say nothing, beside values (C, N, E); None without messages."""
+    return jnp.zeros((team.message_size, *like.shape[1:])) if team.message_size else None
+
+
+def announced_by(stop: StoppingPoint, velocity: jax.Array, message: jax.Array | None) -> jax.Array:
+    """Return the announcements (2D + M, N, E) of control points, their velocities and learned messages."""
+    said = () if message is None else (message,)
+    return jnp.concatenate([stop.position_world, velocity, *said])
+
+
+def heard_table(heard: jax.Array, dimension: int, age_s: jax.Array, valid: jax.Array) -> PeerTable:
+    """Return the table of announcements (2D + M, K, N, E) with their ages and whether there is one (K, N, E)."""
+    message = heard[2 * dimension :] if heard.shape[0] > 2 * dimension else None
+    return PeerTable(heard[:dimension], heard[dimension : 2 * dimension], age_s, valid, message=message)
+
+
 def split_command(team: SimulatedTeam, command: jax.Array, stop: StoppingPoint) -> tuple[jax.Array, jax.Array | None]:
     """Return velocity (D, N, E) and limited yaw rate (N, E) of policy commands; None without yaw rates.
 
-    A way-point becomes the velocity from the control points ``stop`` to it.
+    A way-point becomes the velocity from the control points ``stop`` to it. The commands are those without a learned
+    message, see `split_message`.
     """
     if team.tracking is not None:
         return team.tracking.velocity_world(command, stop.position_world), None
@@ -202,17 +228,20 @@ def tick(
     """Return the state one control period later and the result of the shield.
 
     ``nominal_world`` (D, N, E) [m/s] are nominal control-point velocities, with a yaw rate [rad/s] as last number where
-    the team turns, or way-points [m] where it tracks them; ``key`` is the randomness of noise and loss. Robots that are
-    ``standing`` (N, E) brake.
+    the team turns, or way-points [m] where it tracks them, and the learned message after them where it has one; ``key``
+    is the randomness of noise and loss. Robots that are ``standing`` (N, E) brake.
     """
     stop = team.model.stopping_point(state.estimate)
+    nominal_world, message = split_message(team, nominal_world)
     nominal_world, yaw_rate = split_command(team, nominal_world, stop)
     result = braked(layer1(team, stop, state.table, nominal_world), standing)
     effective = effective_command(team.model, result.command)
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
-    announcement = jnp.concatenate([stop.position_world, result.control_velocity_world])
+    has_braked = result.status == int(ShieldStatus.BRAKED)
+    message = None if message is None else jnp.where(has_braked, 0.0, message)
+    announcement = announced_by(stop, result.control_velocity_world, message)
     announced = jnp.concatenate([announcement[None], state.announced[:-1]])
-    turns = turned_on(state.turns, yaw_rate, result.status == int(ShieldStatus.BRAKED))
+    turns = turned_on(state.turns, yaw_rate, has_braked)
     physics = advanced(team, state.physics, sent, turns, state.parameters)
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
@@ -299,10 +328,10 @@ def _slots_in_use(like: jax.Array, links: CrowdLinks | None) -> jax.Array:
 
 def true_table(stop: StoppingPoint, announced: jax.Array, links: CrowdLinks | None = None) -> PeerTable:
     """Return the table (D, K, N, E) of perfect communication: age zero, all peers that have a slot valid."""
-    points = values_by_slot(stop.position_world, links)
-    velocities = values_by_slot(announced[stop.position_world.shape[0] :], links)
-    age = jnp.zeros(points.shape[1:])
-    return PeerTable(points, velocities, age, _slots_in_use(age, links))
+    dimension = stop.position_world.shape[0]
+    heard = values_by_slot(jnp.concatenate([stop.position_world, announced[dimension:]]), links)
+    age = jnp.zeros(heard.shape[1:])
+    return heard_table(heard, dimension, age, _slots_in_use(age, links))
 
 
 def _message_age(team: SimulatedTeam, parameters: WorldParameters) -> jax.Array:
@@ -313,7 +342,7 @@ def _message_age(team: SimulatedTeam, parameters: WorldParameters) -> jax.Array:
 def _heard(
     team: SimulatedTeam, state: TeamState, announced: jax.Array, key: jax.Array
 ) -> tuple[CrowdLinks | None, PeerTable]:
-    """Return links and table after the messages of this tick; ``announced`` (L, 2D, N, E) has the newest first."""
+    """Return links and table after the messages of this tick; ``announced`` (L, 2D + M, N, E) has the newest first."""
     parameters, period_s = state.parameters, team.model.spec.control_period_s
     ticks = jnp.arange(1, announced.shape[0] + 1)[:, None]
     due = weighted(jnp.where(parameters.message_ticks == ticks, 1.0, 0.0), announced)
@@ -321,9 +350,8 @@ def _heard(
     # as integers: in bytes a loss of 1 would be 255, and one message in 256 would arrive
     arrived = chance.astype(jnp.int32) >= (parameters.message_loss * 256).astype(jnp.int32)
     age = jnp.broadcast_to(_message_age(team, parameters), arrived.shape)
-    dimension = due.shape[0] // 2
+    dimension = state.estimate.position_world.shape[0]
     if state.links is not None:
         points = announced[0, :dimension]
         return heard_in_crowd(team.shield, state.links, state.table, points, due, arrived, age, period_s)
-    heard = by_slot(due)
-    return None, update_peer_table(state.table, PeerTable(heard[:dimension], heard[dimension:], age, arrived), period_s)
+    return None, update_peer_table(state.table, heard_table(by_slot(due), dimension, age, arrived), period_s)

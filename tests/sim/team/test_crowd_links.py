@@ -126,6 +126,21 @@ def test_a_peer_that_comes_near_begins_with_the_message_that_is_due(after_a_move
         assert table.control_point_world[:, slot, 0, 0].tolist() == place[:, peer, 0].tolist()
 
 
+def test_a_learned_message_stays_with_its_peer_in_another_slot():
+    before, place = line(0.0), line(1.2)
+    links = find_links(SHIELD, before)
+    index = links.peers.index.astype(jnp.float32)
+    said = index[None] / 40
+    table = PeerTable(of_peers(links, before), 0 * of_peers(links, before), index, links.peers.valid, message=said)
+    due = jnp.concatenate([place, 0 * place, 0 * place[:1] - 1])
+    lost = jnp.zeros(index.shape, bool)
+    after, heard = heard_in_crowd(SHIELD, links, table, place, due, lost, 0 * index, 0.5)
+    known = np.asarray(links.peers.index)[np.asarray(links.peers.valid)[:, 0, 0], 0, 0]
+    for slot in np.flatnonzero(after.peers.valid[:, 0, 0]):
+        peer = int(after.peers.index[slot, 0, 0])
+        assert float(heard.message[0, slot, 0, 0]) == pytest.approx(peer / 40 if peer in known else -1)
+
+
 def test_an_empty_slot_is_not_valid(after_a_move):
     _, _, (links, table) = after_a_move
     assert (table.valid == links.peers.valid).all()
