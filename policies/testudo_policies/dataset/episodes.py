@@ -242,7 +242,7 @@ def _signals(tick: TickRecord, model: MotionModel, contract: Contract) -> dict[s
     named = policy_signals(
         estimate,
         model.stopping_point(estimate),
-        recorded_table(tick),
+        recorded_table(tick, contract.command.message_size),
         contract.shield.hold_s,
         recorded_task(tick, contract),
     )

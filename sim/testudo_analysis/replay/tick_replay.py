@@ -199,7 +199,8 @@ class TickReplay:
         self._since_decision = 1
         self.decisions += 1
         task = recorded_task(record, contract)
-        signals = policy_signals(*self._known_state(), recorded_table(record), contract.shield.hold_s, task)
+        table = recorded_table(record, contract.command.message_size)
+        signals = policy_signals(*self._known_state(), table, contract.shield.hold_s, task)
         try:
             nominal, hidden = self.artefact.step(slots_first(signals), np.array(record.hidden_before, np.float32))
         except ArtefactError:
@@ -250,8 +251,8 @@ def _caution(record: TickRecord) -> Caution | None:
     return Caution(*record.caution) if record.caution else None
 
 
-def recorded_table(record: TickRecord) -> PeerTable:
-    """Return the recorded neighbour table (D, K)."""
+def recorded_table(record: TickRecord, message_size: int = 0) -> PeerTable:
+    """Return the recorded neighbour table (D, K), with learned messages (``message_size``, K) for a policy."""
     shape = (len(record.neighbour_names), len(record.goal_world))
     return PeerTable(
         np.array(record.neighbour_control_point_world, float).reshape(shape).T,
@@ -262,7 +263,7 @@ def recorded_table(record: TickRecord) -> PeerTable:
         wanted_world=np.array(record.neighbour_wanted_world, float).reshape(shape).T
         if record.neighbour_wanted_world
         else None,
-        message=np.array(record.neighbour_message, float).reshape(shape[0], -1).T if record.neighbour_message else None,
+        message=np.array(record.neighbour_message, float).reshape(shape[0], message_size).T if message_size else None,
     )
 
 

@@ -33,3 +33,9 @@ def test_what_was_heard_cannot_be_changed(talking):
     altered, robot, _ = alter(run, "neighbour_message", 1e-3)
     result = reinfer(altered, artefact)
     assert [check.robot for check in result.robots if check.error > TOLERANCE] == [robot]
+
+
+def test_a_robot_alone_hears_nobody_and_infers_again(talking):
+    run = record_run(talking[1], ROBOT, seconds=1.0, count=1)
+    assert all(tick.neighbour_message == () for tick in run.ticks["r0"])
+    assert reinfer(run, talking[1]).passed

@@ -6,8 +6,10 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from tests.deploy.talking_policy import make_talking_policy
 from tests.sim.recorded_run import record_run
 
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
@@ -185,3 +187,15 @@ def test_what_cannot_be_a_dataset_is_said_by_name(run, artefact, tmp_path):
     other = replace(one, contract=replace(one.contract, scenario="push_box"))
     with pytest.raises(TestudoError, match="scenario: found push_box, expected navigation"):
         Dataset.of([one, other])
+
+
+def test_a_learned_message_follows_the_velocity_in_the_actions(tmp_path):
+    talking = PolicyArtefact.load(make_talking_policy(tmp_path / "policy.onnx", artefact_spec()))
+    episode = episodes_of(record_run(talking, artefact_spec(), seconds=3.0), talking.contract)[0]
+    assert episode.actions.shape[1:] == (3, 4)
+    t, i = len(episode) - 1, 1
+    assert episode.valid[t, i]
+    inputs = {name: value[t, i] for name, value in episode.signals.items()}
+    output, _ = talking.step(inputs, episode.hidden[t, i])
+    np.testing.assert_allclose(episode.actions[t, i], output, atol=1e-6)
+    assert inputs["neighbour_message"].any()

@@ -14,7 +14,7 @@ from tests.policies.quick import TINY
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.evaluation.evaluation import evaluate_policy
-from testudo_policies.evaluation.policy_under_test import load_policy_under_test
+from testudo_policies.evaluation.policy_under_test import load_policy_under_test, untrained_policy
 from testudo_policies.exporting.packaging import make_contract
 from testudo_policies.learning.builder import build
 from testudo_policies.networks.spoken_choice import SpokenChoice
@@ -93,17 +93,22 @@ def test_the_distribution_of_a_choice_and_a_message_is_their_product():
     np.testing.assert_allclose(both.mode(parameters)[:, 5:], jnp.tanh(parameters[:, 5:7]), atol=1e-6)
 
 
-@pytest.mark.parametrize("options", [{"command": "waypoints", "memory": 4}, {"command": "velocity"}])
-def test_the_exported_file_says_what_was_trained(tmp_path, options):
-    components = build(replace(TALKING, **options))
+@pytest.mark.parametrize("command", ["velocity", pytest.param("waypoints", marks=pytest.mark.slow)])
+def test_the_exported_file_says_what_was_trained(tmp_path, command):
+    components = build(replace(TALKING, command=command, memory=4))
     artefact, paths = trained_and_proven(components, ROBOT, tmp_path)
     assert artefact.contract.command.message_size == 2
     assert artefact.contract.signals[8].shape == ("neighbours", 2)
     for tested in map(load_policy_under_test, paths):
-        deployed = tested.environment(2, all_layers=True)
-        assert deployed.team.message_size == 2
-    if options["command"] == "velocity":
-        assert evaluate_policy(deployed, tested.policy, tested.memory, episodes=2).episodes == 2
+        assert tested.environment(2, all_layers=True).team.message_size == 2
+
+
+@pytest.mark.slow
+def test_a_policy_with_a_message_is_evaluated_as_deployed_beside_the_silent_hand_written_one():
+    components = build(TALKING)
+    deployed = DeployedEnvironment.of(components.environment, PhysicsChoice())
+    for policy in (untrained_policy(components), None):
+        assert evaluate_policy(deployed, policy, 0, episodes=2).episodes == 2
 
 
 @pytest.mark.slow
