@@ -194,7 +194,10 @@ def _episode(
     signals = _stacked([[_signals(tick, model, contract) for tick, _ in row] for row in chosen])
     blank = (0.0,) * (contract.dimension + contract.command.message_size)
     actions = np.array(
-        [[(*tick.nominal_world, *tick.message) if found else blank for tick, found in row] for row in chosen[:-1]],
+        [
+            [(*tick.nominal_world, *tick.message) if found and tick.nominal_world else blank for tick, found in row]
+            for row in chosen[:-1]
+        ],
         np.float32,
     )
     hidden = np.array([[tick.hidden_before for tick, _ in row] for row in chosen[:-1]], np.float32)

@@ -118,8 +118,8 @@ def convert(step: Step, contract: Contract) -> onnx.ModelProto:
             hidden = jnp.zeros((arrays[0].shape[0], 0), jnp.float32)
         command, hidden_next = step(inputs, hidden)
         memory = hidden_next if contract.hidden_size else None
-        outputs = tuple(outputs_of(command, memory, contract.command.message_size).values())
-        return outputs if len(outputs) > 1 else outputs[0]
+        outputs = list(outputs_of(command, memory, contract.command.message_size).values())
+        return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
     _import_converters()
     try:

@@ -1,4 +1,4 @@
-"""A task that needs a message: only the guide knows to which of four places the walker must go; both are rewarded.
+"""A task that needs a message: only the guide knows to which of two places the walker must go; both are rewarded.
 
 The robots are farther apart than a policy sees a neighbour, so that the guide's motion says nothing.
 """
@@ -18,13 +18,13 @@ from testudo_sim.scenarios.robotarium_task import RobotariumTask
 from testudo_sim.scenarios.scenario import StartState, TaskStep
 
 _GUIDE, _WALKER = (-1.2, 0.0), (0.7, 0.0)  # starts [m]
-_AWAY_M = 0.35  # of a place from the walker's start along each axis
+_AWAY_M = 0.45  # of a place from the walker's start, to its left or right
 _REACH_M = 0.15
 _OPTIONS = TrainConfig(
     scenario="discovery",  # of the same base; replaced by the task
     team_size=2,
     memory=0,
-    decisions=800_000,
+    decisions=400_000,
     worlds=128,
     rollout=24,
     epochs=4,
@@ -50,19 +50,20 @@ class GuideTask(RobotariumTask):
 
     @property
     def task_signals(self) -> tuple[Signal, ...]:
-        """The direction from the middle of the places to the right one; zero for the walker."""
-        return (Signal("clue", (2,), "", "world", 3.0),)
+        """On which side the place is, 1 or -1; 0 for the walker, who does not know."""
+        return (Signal("clue", (1,), "", "", 3.0),)
 
     def start(self, key: jax.Array, team_size: int) -> StartState:
         """The walker is in the middle of the places."""
-        side = jax.random.bernoulli(key, 0.5, (2,)) * 2.0 - 1.0
+        side = jax.random.bernoulli(key) * 2.0 - 1.0
         starts = jnp.array([_GUIDE, _WALKER]).T
-        return StartState(starts, jnp.zeros(team_size), GuideState(jnp.array(_WALKER) + _AWAY_M * side))
+        place = jnp.array(_WALKER) + _AWAY_M * side * jnp.array([0.0, 1.0])
+        return StartState(starts, jnp.zeros(team_size), GuideState(place))
 
     def signals(self, task: GuideState, scene: Scene) -> Mapping[str, jax.Array]:
         """See `task_signals`."""
-        clue = (task.place_world - jnp.array(_WALKER)[:, None]) / _AWAY_M
-        return {"clue": jnp.stack([clue, 0 * clue], axis=1)}
+        side = (task.place_world[1] - _WALKER[1]) / _AWAY_M
+        return {"clue": jnp.stack([side, 0 * side])[None]}
 
     def advance(self, task: GuideState, before: Scene, after: Scene, keys: jax.Array) -> TaskStep:
         """Both are rewarded for the way of the walker towards the place."""

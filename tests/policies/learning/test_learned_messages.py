@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,13 @@ from testudo_policies.evaluation.evaluation import evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test, untrained_policy
 from testudo_policies.exporting.packaging import make_contract
 from testudo_policies.learning.builder import build
+from testudo_policies.networks.actor_critic import NetworkConfig
+from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.spoken_choice import SpokenChoice
 from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.physics_choice import PhysicsChoice
+from testudo_sim.scenarios.scenario import Observation
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -91,6 +95,14 @@ def test_the_distribution_of_a_choice_and_a_message_is_their_product():
     other = choice.log_prob(parameters[:, :5], (action[:, 0] + 1) % 5)
     np.testing.assert_allclose(both.log_prob(parameters, action) - moved, apart - other, atol=1e-5)
     np.testing.assert_allclose(both.mode(parameters)[:, 5:], jnp.tanh(parameters[:, 5:7]), atol=1e-6)
+
+
+def test_a_message_comes_after_the_yaw_rate():
+    agent = Agent(NetworkConfig(), 3, 0.4, Observation(), yaw_rate_limit=2.0, message_size=2)
+    assert agent.action_size == 6
+    features = SimpleNamespace(frame=jnp.array([1.0, 0.0]), speed=None)
+    command = agent.command(features, jnp.array([0.5, 0.0, 0.0, 1.0, 0.3, -0.3]))
+    np.testing.assert_allclose(command, [0.2, 0.0, 0.0, 2.0, 0.3, -0.3], atol=1e-6)
 
 
 @pytest.mark.parametrize("command", ["velocity", pytest.param("waypoints", marks=pytest.mark.slow)])
