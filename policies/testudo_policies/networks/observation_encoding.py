@@ -148,7 +148,8 @@ def _neighbour_features(signals: Mapping[str, jax.Array], slots: _Frame) -> tupl
 def _heard_features(signals: Mapping[str, jax.Array], slots: _Frame) -> jax.Array:
     """Return what each peer says, from where, and how old it is (..., K, H), as an entity of its own.
 
-    A neighbour counts less the farther it is, and not at all beyond `_NEIGHBOUR_RANGE_M`; what it says counts anywhere.
+    A neighbour counts less the farther it is, and not at all from `Observation.peer_range_m` on; what it says counts
+    anywhere, as the radio that brings it reaches all peers.
     """
     relative = slots.rotated(signals["neighbour_position_world"] - slots.point)
     age = signals["neighbour_age"][..., None]
