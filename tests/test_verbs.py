@@ -57,7 +57,7 @@ def test_train_tells_where_it_is_and_what_comes_next(run, capsys):
 
 def test_evaluate_writes_its_numbers(policy, run):
     values, *baselines = json.loads((run / "evaluation.json").read_text())
-    assert [item["policy"] for item in (values, *baselines)] == ["trained", "hand-written", "untrained"]
+    assert [item["policy"] for item in (values, *baselines)] == ["trained", "hand-written", "untrained", "astar"]
     assert values["episodes"] == 4
     assert values["team_size"] == TINY.team_size
     names = {"success", "success_low", "contacts", "minimum_separation_m", "deadlocks"}
@@ -69,7 +69,7 @@ def test_evaluate_takes_the_file_and_other_team_sizes(policy, capsys, tmp_path):
     shown = succeed(capsys, "evaluate", policy, "--episodes", "2", "--team-size", "2", "3", "--json", numbers)
     assert "navigation" in shown
     assert f"wrote {numbers}" in shown.replace("\n", "")
-    assert [item["team_size"] for item in json.loads(numbers.read_text())] == 3 * [2, 3]
+    assert [item["team_size"] for item in json.loads(numbers.read_text())] == 4 * [2, 3]
 
 
 def test_export_writes_a_proven_file_and_a_fleet_that_pins_it(policy, run):
@@ -77,7 +77,8 @@ def test_export_writes_a_proven_file_and_a_fleet_that_pins_it(policy, run):
     artefact = PolicyArtefact.load(policy, sha256=values["sha256"])
     assert values["parity"]["max_error"] <= 1e-5
     found = artefact.contract.evaluation
-    assert list(found) == [str(TINY.team_size), f"{TINY.team_size}, hand-written", f"{TINY.team_size}, untrained"]
+    size = str(TINY.team_size)
+    assert list(found) == [size, *(f"{size}, {name}" for name in ("hand-written", "untrained", "astar"))]
     assert found[str(TINY.team_size)] | {"metrics": {}} == json.loads((run / "evaluation.json").read_text())[0]
     assert load_fleet(run / "fleet.yaml").policy_sha256 == artefact.sha256
 

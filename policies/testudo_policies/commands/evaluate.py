@@ -12,6 +12,7 @@ from rich.table import Table
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
+from testudo_policies.evaluation.baselines import ORCA, chosen_baselines, evaluate_baseline
 from testudo_policies.evaluation.evaluation import (
     HAND_WRITTEN,
     HELD_OUT_SEED,
@@ -22,6 +23,7 @@ from testudo_policies.evaluation.evaluation import (
     evaluate_policy,
 )
 from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, load_policy_under_test
+from testudo_policies.evaluation.worth_of_learning import worth_text
 from testudo_policies.learning.progress import counted
 from testudo_sim.deployed_environment import STRIDE
 from testudo_sim.devices import devices
@@ -54,14 +56,15 @@ def evaluate(
     team_size: tuple[int, ...] = (),
     layers: Literal["1", "all"] = "1",
     shield: bool = True,
-    baselines: bool = True,
+    baselines: str = "auto",
     chosen: Annotated[Episodes, tyro.conf.arg(name="")] = Episodes(),
     physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
     json: Path | None = None,
 ) -> int:
     """Evaluate a policy on held-out episodes: success, return, the scenario's metrics, contacts, separation, deadlocks.
 
-    Beside it stand the scenario's hand-written velocities and the policy before its training, in the same episodes.
+    Beside it stand the scenario's hand-written velocities and the policy before its training, in the same episodes,
+    and planners where every robot has a goal of its own.
 
     With --starts the episodes start at an incident of a real run, and exit status 1 means that robots touched again:
     a regression test for every failed run.
@@ -69,6 +72,7 @@ def evaluate(
     Example:
         testudo evaluate policy.onnx --episodes 10000
         testudo evaluate runs/mine --team-size 2 4 6 8 --json evaluation.json
+        testudo evaluate runs/mine --baselines astar,cbs,rrt,orca --episodes 100
         testudo evaluate policy.onnx --layers all --team-size 4 8
         testudo evaluate policy.onnx --physics mjx --episodes 200
         testudo evaluate policy.onnx --failures 0.1
@@ -79,8 +83,10 @@ def evaluate(
         team_size: team sizes; default: that of the training.
         layers: `all` runs the same episodes with layer 1 alone and as deployed, with all layers.
         shield: `--no-shield` is the negative control: nominal commands pass without the shield.
-        baselines: run the same episodes with the hand-written velocities of the scenario, and with the policy before
-            its training, under the same shield; `--no-baselines` leaves both out.
+        baselines: planners in the same episodes: astar (one robot after the other, in space and time), cbs
+            (conflict-based search, up to 8 robots), rrt (RRT* of each robot by itself), all under the same shield; orca
+            (ORCA in place of the shield). The hand-written and the untrained policy stand beside the trained one in any
+            case. `auto`: astar where it applies; `none`: the trained policy alone.
         chosen: the episodes.
         physics: physics tier of the simulation.
         json: file for the results.
@@ -96,13 +102,22 @@ def evaluate(
     one = partial(tested.environment, shielded=shield, physics=physics, starts=distribution, failures=chosen.failures)
     environments = _environments(one, sizes, layers)
     programs = [compiled_programs(environment) for environment in environments]
+    compared = () if baselines == "none" else chosen_baselines(baselines, environments[0])
     results = []
-    for name, acting in ({TRAINED: tested.policy} | (_baselines(tested) if baselines else {})).items():
+    for name, acting in ({TRAINED: tested.policy} | ({} if baselines == "none" else _policies(tested))).items():
         for environment, compiled in zip(environments, programs, strict=True):
-            column = _column(environment.team.size, environment.layers, layers == "all", name, baselines)
+            column = _column(environment.team.size, environment.layers, name, layers == "all", baselines != "none")
             with counted(console, column, chosen.episodes) as done:
                 run = (environment, acting, tested.memory, chosen.episodes, chosen.seed, done, compiled)
                 results.append(replace(evaluate_policy(*run), policy=name))
+    for name in compared:
+        for environment, compiled in zip(environments, programs, strict=True):
+            if name == ORCA and environment.layers == "all":
+                continue  # without a shield there are no layers: once for each team size
+            column = _column(environment.team.size, environment.layers, name, layers == "all", several=True)
+            with counted(console, column, chosen.episodes) as done:
+                run = (environment, chosen.episodes, chosen.seed, done, compiled)
+                results.append(evaluate_baseline(name, *run))
     _show(console, results, f"{environment.scenario.name} on {environment.team.physics.name}")
     write_output(json, [result.to_dict() for result in results], console)
     return _regression(results, chosen.starts, console)
@@ -123,7 +138,7 @@ def _regression(results: list[Evaluation], starts: Path | None, console: Console
     return 1
 
 
-def _baselines(tested: PolicyUnderTest) -> dict[str, BatchPolicy | None]:
+def _policies(tested: PolicyUnderTest) -> dict[str, BatchPolicy | None]:
     """Return the policies beside the trained one, by name; None is the hand-written one."""
     untrained = tested.make_untrained()
     return {HAND_WRITTEN: None} if untrained is None else {HAND_WRITTEN: None, UNTRAINED: untrained}
@@ -133,14 +148,26 @@ def _show(console: Console, results: list[Evaluation], title: str) -> None:
     several = len({result.policy for result in results}) > 1
     groups: dict[tuple[int, str] | None, list[Evaluation]] = {}
     for result in results:  # with baselines a table for each team size and set of layers: one for all is too wide
-        groups.setdefault((result.team_size, result.layers) if several else None, []).append(result)
+        if result.policy != ORCA:
+            groups.setdefault((result.team_size, result.layers) if several else None, []).append(result)
     for group in groups.values():
-        console.print(evaluation_table(group, title))
+        bare = [found for found in results if found.policy == ORCA and found.team_size == group[0].team_size]
+        console.print(evaluation_table(group + bare, title))
+        by_name = {found.policy: found for found in group}
+        if HAND_WRITTEN in by_name:
+            console.print(_worth(by_name[TRAINED], by_name[HAND_WRITTEN]), highlight=False)
     if any(result.layers == "all" for result in results):
         console.print(_COUNTED, highlight=False)
 
 
-def _column(size: int, layers: str, several_layers: bool, policy: str, several: bool) -> str:
+def _worth(trained: Evaluation, by_hand: Evaluation) -> str:
+    success = (trained.success, by_hand.success) if trained.has_success else None
+    return worth_text(success, (trained.mean_return, by_hand.mean_return))
+
+
+def _column(size: int, layers: str, policy: str, several_layers: bool, several: bool) -> str:
+    if policy == ORCA:
+        return f"{size} robots, {policy}, {_LAYERS['none']}"
     words = [f"{size} robots", *([_LAYERS[layers]] if several_layers else []), *([policy] if several else [])]
     return ", ".join(words)
 
@@ -148,10 +175,9 @@ def _column(size: int, layers: str, several_layers: bool, policy: str, several: 
 def evaluation_table(results: list[Evaluation], title: str) -> Table:
     """Return the table of evaluations, a column for each team size, set of layers and policy."""
     policies = len({result.policy for result in results}) > 1
-    layers = len({result.layers for result in results}) > 1 or (policies and results[0].layers == "all")
-    table = Table(
-        title, *(_column(result.team_size, result.layers, layers, result.policy, policies) for result in results)
-    )
+    shielded = {result.layers for result in results if result.policy != ORCA}
+    layers = len(shielded) > 1 or (policies and "all" in shielded)
+    table = Table(title, *(_column(r.team_size, r.layers, r.policy, layers, policies) for r in results))
     rows = {
         "episodes": lambda r: f"{r.episodes:,}",
         "success": lambda r: f"{r.success:.4f}" if r.has_success else "none",
@@ -169,6 +195,16 @@ def evaluation_table(results: list[Evaluation], title: str) -> Table:
     }
     if not any(result.failures for result in results):
         rows.pop("chance that a robot fails")
+    if any(result.no_plan for result in results):
+        rows["episodes without a plan"] = _plans
     for name, cell in rows.items():
-        table.add_row(name, *(cell(result) for result in results))
+        table.add_row(name, *("" if result.absent else cell(result) for result in results))
+    if any(result.absent for result in results):
+        table.add_row("does not apply", *(result.absent for result in results))
     return table
+
+
+def _plans(result: Evaluation) -> str:
+    if not result.no_plan:
+        return ""
+    return f"{result.without_plan}: {result.no_plan}" if result.without_plan else "0"

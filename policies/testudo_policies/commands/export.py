@@ -105,7 +105,7 @@ def _export_script(
 
 
 def saved_evaluations(run: Path) -> list[Evaluation]:
-    """Return the evaluations that `testudo evaluate --json` left as evaluation.json in a run folder.
+    """Return the evaluations that `testudo evaluate --json` left as evaluation.json in a run folder, of what it ran.
 
     Raises:
         TestudoError: the file has other contents.
@@ -114,7 +114,8 @@ def saved_evaluations(run: Path) -> list[Evaluation]:
     if not path.is_file():
         return []
     try:
-        return [Evaluation.from_dict(item) for item in json_format.loads(path.read_text(encoding="utf-8"))]
+        found = [Evaluation.from_dict(item) for item in json_format.loads(path.read_text(encoding="utf-8"))]
+        return [evaluation for evaluation in found if not evaluation.absent]
     except (ValueError, TypeError, AttributeError) as error:
         raise TestudoError(
             f"{path}: expected the output of `testudo evaluate --json`: {error}; evaluate again"

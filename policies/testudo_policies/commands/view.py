@@ -138,8 +138,8 @@ def _simulated(policy: Path, options: _EpisodeOptions, console: Console) -> Anim
     seed = HELD_OUT_SEED if options.seed is None else options.seed
     with console.status("simulating"):
         episode = play_episode(environment, tested.policy, tested.memory, seed)
-    end = "success" if episode.success else "no success"
-    console.print(f"{episode.animation.title}: {end} after {episode.time_s:.1f} s", highlight=False)
+    end = "" if episode.success is None else "success after " if episode.success else "no success after "
+    console.print(f"{episode.animation.title}: {end}{episode.time_s:.1f} s", highlight=False)
     return episode.animation
 
 

@@ -23,7 +23,7 @@ class RecordedEpisode:
     """A recorded episode."""
 
     animation: Animation
-    success: bool
+    success: bool | None  # None of a task without success, which lasts to its time limit
     time_s: float  # time [s] until success or the time limit
 
 
@@ -51,7 +51,7 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
     scenes = [jax.tree.map(lambda x: np.asarray(x)[None], physics.scene(world.team.physics))]
     entities, look = EpisodeEntities.of(environment), jax.jit(environment.task_signals)
     places = [entities.places_world(look(world))[None]]
-    success = False
+    success, has_success = False, True
     for index in range(environment.horizon):
         named = {name: value.reshape(-1, *value.shape[2:]) for name, value in read(world).items()}
         velocity, hidden = policy(named, hidden)
@@ -59,7 +59,7 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
         world, after, score = run(world, nominal, jax.random.fold_in(jax.random.key(seed), index))
         scenes.append(jax.tree.map(np.asarray, after))
         places.append(over_ticks(places[-1][-1], entities.places_world(look(world)), scenario.decision_ticks))
-        success = bool(score.success[0])
+        success, has_success = bool(score.success[0]), score.has_success
         if success:
             break
     trajectory = _trajectory(scenes, np.concatenate(places), environment.team.model.spec.control_period_s)
@@ -70,7 +70,9 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
         (*scenario.boxes, *entities.boxes),
     )
     title = f"{scenario.name}, {size} {environment.team.model.spec.name}, seed {seed}, {environment.team.physics.name}"
-    return RecordedEpisode(Animation(scenery, trajectory, title), success, trajectory.duration_s)
+    return RecordedEpisode(
+        Animation(scenery, trajectory, title), success if has_success else None, trajectory.duration_s
+    )
 
 
 def _run(

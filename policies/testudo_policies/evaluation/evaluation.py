@@ -49,10 +49,21 @@ class Evaluation:
     time_to_success_s: float  # median over the successful episodes; NaN without one
     layers: str = "1"  # active layers of the shield, see `Environment.layers`
     mean_return: float = math.nan  # sum of the rewards of an episode: mean over robots and episodes
-    policy: str = TRAINED  # TRAINED, UNTRAINED, or HAND_WRITTEN (`Scenario.nominal_world`)
+    policy: str = TRAINED  # TRAINED, UNTRAINED, HAND_WRITTEN (`Scenario.nominal_world`), or one of `BASELINES`
     metrics: Mapping[str, float] = field(default_factory=dict)  # by name: mean sum of an episode
     has_success: bool = True  # false where an episode always lasts to its time limit: its return and metrics count
     failures: float = 0.0  # probability that a robot failed in an episode, see `Environment.failures`
+    without_plan: int = 0  # episodes in which a planner found no plan and its robots stood
+    no_plan: str = ""  # what a planner says of such an episode; empty for a policy
+    absent: str = ""  # why a baseline does not apply; then no episode ran
+
+    @classmethod
+    def not_run(cls, environment: Environment, policy: str, reason: str) -> Evaluation:
+        """Return what stands in the place of a baseline that does not apply."""
+        none = math.nan
+        figures = (none, none, none, none, 0, 0, none, none, none, none, none, 0, none)
+        horizon_s, layers = environment.scenario.horizon_s, environment.layers
+        return cls(environment.team.size, 0, 0, horizon_s, *figures, layers, policy=policy, absent=reason)
 
     @property
     def name(self) -> str:

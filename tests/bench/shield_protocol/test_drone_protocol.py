@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_bench.shield_protocol.baselines import BaselineScene, barrier_certificate, buffered_voronoi, orca
+from testudo_bench.shield_protocol.baselines import BaselineScene, barrier_certificate, buffered_voronoi
 from testudo_bench.shield_protocol.bench_shield import protocol_jobs, summary, wash_m
 from testudo_bench.shield_protocol.cell_runner import Job, Tables, run_jobs
 from testudo_bench.shield_protocol.compiled_setting import Setting, build_stage
@@ -18,6 +18,7 @@ from testudo_bench.shield_protocol.world_batch import CellEpisode, draw_batch
 from testudo_deploy.shield.geometry import z_scaled
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
+from testudo_policies.planners.orca import orca
 from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.team.fault_schedule import coasted, listening, receive
 
@@ -151,24 +152,6 @@ def test_voronoi_drives_to_the_point_of_its_cell_nearest_to_the_goal():
     """The cell ends at 0.5 - 0.25 m; its point nearest to (2, 0.1) is (0.25, 0.1), approached with 1.5 /s."""
     velocity = buffered_voronoi(scene((1.0, 0.0)))
     np.testing.assert_allclose(velocity[:, 0], (0.375, 0.15), atol=1e-5)
-
-
-def test_orca_takes_half_of_the_way_to_the_cone():
-    """Head-on at 1 m/s each over 3 m: sine of the cone's half-angle 1/6; the nearest point of its right leg to the
-    relative velocity (2, 0) is (1.9444, -0.3287), so that each changes by (-0.0278, -0.1643)."""
-    velocity = orca(scene((3.0, 0.0), (-1.0, 0.0), (1.0, 0.0)), column(1.0, 0.0))
-    np.testing.assert_allclose(velocity[:, 0], (0.97222, -0.16434), atol=1e-4)
-
-
-def test_orca_ignores_separating_peers():
-    velocity = orca(scene((1.0, 0.0), (1.0, 0.0), (-1.0, 0.0)), column(-1.0, 0.0))
-    np.testing.assert_allclose(velocity[:, 0], (-1.0, 0.0))
-
-
-def test_orca_separates_overlapping_robots_within_a_tick():
-    """0.1 m too close: the relative velocity must be 0.1 m / 0.05 s, of which each takes 1 m/s."""
-    velocity = orca(scene((0.4, 0.0)), column(0.0, 0.0))
-    np.testing.assert_allclose(velocity[:, 0], (-1.0, 0.0), atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`testudo view`: what it takes, what it writes, what it refuses; and that it shows what is evaluated."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +9,7 @@ from PIL import Image
 from tests.deploy.run_messages import record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.policies.quick import TINY
+from tests.policies.rails import Rails, rail_environment
 
 from testudo_analysis.rendering.scene_renderer import working_backend
 from testudo_deploy.cli import main
@@ -15,6 +17,7 @@ from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands import view as view_module
+from testudo_policies.evaluation import episode_playback as playback
 from testudo_policies.evaluation.episode_playback import play_episode
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, evaluate_policy
 from testudo_policies.learning.builder import make_environment
@@ -136,6 +139,24 @@ def test_an_episode_is_the_one_that_is_evaluated():
     assert np.diff(episode.animation.trajectory.time_s) == pytest.approx(SPEC.control_period_s)
     away = np.linalg.norm(place[-1] - episode.animation.scenery.goals_world, axis=-1)
     assert away.max() < 0.1
+
+
+class Endless(Rails):
+    """Rails without success."""
+
+    def advance(self, task, before, after, keys):
+        return replace(super().advance(task, before, after, keys), success=None)
+
+
+def test_an_episode_without_success_names_none(tiny_run, capsys, played, monkeypatch):
+    starts = (((-0.4, 0.0), (0.4, 0.0)),)
+    rails = Endless(starts=starts, goals=starts, speeds=((0.0, 0.0),), horizon_s=0.4)
+    episode = play_episode(rail_environment(rails), straight, 0, 5)
+    assert episode.success is None
+    monkeypatch.setattr(playback, "play_episode", lambda *_: episode)
+    shown = view(capsys, tiny_run)
+    assert "success" not in shown
+    assert f": {episode.time_s:.1f} s" in shown
 
 
 REFUSED = {

@@ -106,7 +106,7 @@ def test_the_verb_shows_layer_1_and_all_layers_side_by_side(tiny_run, tmp_path, 
     monkeypatch.setattr(verb, "evaluate_policy", found)
     numbers = tmp_path / "numbers.json"
     words = ["evaluate", tiny_run, "--layers", "all", "--episodes", "2", "--team-size", "2", "--json", numbers]
-    words += ["--no-baselines"]
+    words += ["--baselines", "none"]
     assert main([str(word) for word in words]) == 0
     shown = capsys.readouterr().out
     assert "2 robots, layer 1" in shown
@@ -127,10 +127,11 @@ def test_the_verb_puts_the_hand_written_and_the_untrained_policy_beside_the_trai
     assert main([str(word) for word in words]) == 0
     shown = capsys.readouterr().out
     values = json.loads(numbers.read_text())
-    assert [item["policy"] for item in values] == ["trained", "hand-written", "untrained"]
-    assert len({item["mean_return"] for item in values}) == 3
+    assert [item["policy"] for item in values] == ["trained", "hand-written", "untrained", "astar"]
+    assert len({item["mean_return"] for item in values}) == 4
     assert {item["first_seed"] for item in values} == {HELD_OUT_SEED}
     assert "return" in shown
+    assert "its place here" in shown
 
 
 def test_what_is_not_deployed_is_refused(tested, tiny_run, capsys):

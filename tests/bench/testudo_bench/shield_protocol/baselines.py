@@ -16,66 +16,20 @@ from testudo_deploy.shield.velocity_projection import Arena, PeerTable, ShieldRe
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.motion.motion_state import TINY, length, matrix_vector, shorten
+from testudo_policies.planners.orca import AvoidanceScene, orca
 
 _TOUCHED_M_S = 1e-4
 
 
 @dataclass(frozen=True)
-class BaselineScene:
-    """Inputs of one robot (...); all robots have the same size."""
+class BaselineScene(AvoidanceScene):
+    """Inputs of one robot (...), with its goal."""
 
-    position_world: jax.Array  # (D, ...) [m]
-    velocity_world: jax.Array  # (D, ...) [m/s]
-    peer_position_world: jax.Array  # (D, K, ...) [m]
-    peer_velocity_world: jax.Array  # (D, K, ...) [m/s]
     goal_world: jax.Array  # (D, ...) [m]
-    separation_m: float  # Required distance of two centres
-    speed_m_s: float
-    period_s: float
 
 
-HORIZON_S = 2.0  # time horizon of ORCA
 BARRIER_RATE_PER_S = 10.0  # alpha of the barrier certificate
 GAIN_PER_S = 1.5  # gain towards the target point of a Voronoi cell, equal to that of the protocol's go-to-goal commands
-
-
-def orca(scene: BaselineScene, nominal_world: jax.Array) -> jax.Array:
-    """Return the velocity of optimal reciprocal collision avoidance.
-
-    Each robot makes half of the smallest change of the relative velocity that leaves the velocity obstacle of the
-    horizon: van den Berg, Guy, Lin and Manocha, Reciprocal n-body collision avoidance, ISRR 2011, in 2-D and 3-D. If no
-    velocity satisfies all half-spaces, the robot stops.
-    """
-    offset = scene.peer_position_world - scene.position_world[:, None]
-    relative = scene.velocity_world[:, None] - scene.peer_velocity_world
-    # smallest change (D, K, ...) of the relative velocity to the obstacle's boundary, and its normal. The obstacle is
-    # a cone about the offset, truncated by the ball of radius separation / time about offset / time
-    distance, radius = length(offset), scene.separation_m
-    overlaps = distance <= radius
-    time_s = jnp.where(overlaps, scene.period_s, HORIZON_S)
-    from_ball = relative - offset / time_s
-    along = jnp.sum(from_ball * offset, axis=0)
-    ball = (along < 0) & (along**2 > radius**2 * length(from_ball) ** 2) | overlaps
-    ball_outward = from_ball / (length(from_ball) + TINY)
-    ball_change = (radius / time_s - length(from_ball)) * ball_outward
-    # the leg: the line from the origin at the half-angle of the cone, in the plane of offset and relative velocity
-    axis = offset / (distance + TINY)
-    forward = jnp.sum(relative * axis, axis=0)
-    sideways = relative - forward * axis
-    # exactly head-on both sides are equal: all robots choose their right
-    right = jnp.stack([axis[1], -axis[0], *(0 * axis[d] for d in range(2, axis.shape[0]))])
-    side = jnp.where(length(sideways) > 1e-6, sideways / (length(sideways) + TINY), right)
-    sine = jnp.clip(radius / (distance + TINY), 0.0, 1.0)
-    cosine = jnp.sqrt(1 - sine**2)
-    leg = cosine * axis + sine * side
-    leg_outward = cosine * side - sine * axis
-    leg_change = jnp.sum(relative * leg, axis=0) * leg - relative
-    change, outward = jnp.where(ball, ball_change, leg_change), jnp.where(ball, ball_outward, leg_outward)
-    # outward . (v - (own + change / 2)) >= 0
-    bounds = -jnp.sum(outward * (scene.velocity_world[:, None] + change / 2), axis=0)
-    return shorten(
-        project_onto_halfspaces(shorten(nominal_world, scene.speed_m_s), -outward, bounds)[0], scene.speed_m_s
-    )
 
 
 def buffered_voronoi(scene: BaselineScene) -> jax.Array:
@@ -127,10 +81,10 @@ class OtherShield:
             matrix_vector(stop.jacobian, stop.deceleration),
             table.control_point_world,
             table.control_velocity_world,
-            self.goal_world,
             self.parameters.separation_m,
             spec.control_point_speed_m_s,
             spec.control_period_s,
+            self.goal_world,
         )
         plain = project_velocity(self.model, _textbook(self.parameters), self.arena, stop, table, nominal_world)
         velocities = {
