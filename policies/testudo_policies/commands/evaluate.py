@@ -12,7 +12,7 @@ from rich.table import Table
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
-from testudo_policies.evaluation.baselines import ORCA, chosen_baselines, evaluate_baseline
+from testudo_policies.evaluation.baselines import BASELINES, ORCA, chosen_baselines, evaluate_baseline
 from testudo_policies.evaluation.evaluation import (
     HAND_WRITTEN,
     HELD_OUT_SEED,
@@ -102,22 +102,19 @@ def evaluate(
     one = partial(tested.environment, shielded=shield, physics=physics, starts=distribution, failures=chosen.failures)
     environments = _environments(one, sizes, layers)
     programs = [compiled_programs(environment) for environment in environments]
-    compared = () if baselines == "none" else chosen_baselines(baselines, environments[0])
     results = []
-    for name, acting in ({TRAINED: tested.policy} | ({} if baselines == "none" else _policies(tested))).items():
-        for environment, compiled in zip(environments, programs, strict=True):
-            column = _column(environment.team.size, environment.layers, name, layers == "all", baselines != "none")
-            with counted(console, column, chosen.episodes) as done:
-                run = (environment, acting, tested.memory, chosen.episodes, chosen.seed, done, compiled)
-                results.append(replace(evaluate_policy(*run), policy=name))
-    for name in compared:
+    for name, acting in _columns(tested, baselines, environments[0]).items():
         for environment, compiled in zip(environments, programs, strict=True):
             if name == ORCA and environment.layers == "all":
                 continue  # without a shield there are no layers: once for each team size
-            column = _column(environment.team.size, environment.layers, name, layers == "all", several=True)
+            column = _column(environment.team.size, environment.layers, name, layers == "all", baselines != "none")
             with counted(console, column, chosen.episodes) as done:
                 run = (environment, chosen.episodes, chosen.seed, done, compiled)
-                results.append(evaluate_baseline(name, *run))
+                if name in BASELINES:
+                    results.append(evaluate_baseline(name, *run))
+                    continue
+                found = evaluate_policy(environment, acting, tested.memory, *run[1:])
+                results.append(replace(found, policy=name))
     _show(console, results, f"{environment.scenario.name} on {environment.team.physics.name}")
     write_output(json, [result.to_dict() for result in results], console)
     return _regression(results, chosen.starts, console)
@@ -138,10 +135,14 @@ def _regression(results: list[Evaluation], starts: Path | None, console: Console
     return 1
 
 
-def _policies(tested: PolicyUnderTest) -> dict[str, BatchPolicy | None]:
-    """Return the policies beside the trained one, by name; None is the hand-written one."""
+def _columns(tested: PolicyUnderTest, baselines: str, environment: Environment) -> dict[str, BatchPolicy | None]:
+    """Return what is compared, by name; None is what has no network."""
+    if baselines == "none":
+        return {TRAINED: tested.policy}
+    beside = dict.fromkeys(chosen_baselines(baselines, environment))  # refuses an unknown name before any work
     untrained = tested.make_untrained()
-    return {HAND_WRITTEN: None} if untrained is None else {HAND_WRITTEN: None, UNTRAINED: untrained}
+    columns = {TRAINED: tested.policy, HAND_WRITTEN: None}
+    return columns | ({} if untrained is None else {UNTRAINED: untrained}) | beside
 
 
 def _show(console: Console, results: list[Evaluation], title: str) -> None:
@@ -166,18 +167,21 @@ def _worth(trained: Evaluation, by_hand: Evaluation) -> str:
 
 
 def _column(size: int, layers: str, policy: str, several_layers: bool, several: bool) -> str:
-    if policy == ORCA:
-        return f"{size} robots, {policy}, {_LAYERS['none']}"
     words = [f"{size} robots", *([_LAYERS[layers]] if several_layers else []), *([policy] if several else [])]
     return ", ".join(words)
 
 
 def evaluation_table(results: list[Evaluation], title: str) -> Table:
-    """Return the table of evaluations, a column for each team size, set of layers and policy."""
+    """Return the table of evaluations: a column for each policy of a team, or for each team size and set of layers."""
     policies = len({result.policy for result in results}) > 1
-    shielded = {result.layers for result in results if result.policy != ORCA}
-    layers = len(shielded) > 1 or (policies and "all" in shielded)
-    table = Table(title, *(_column(r.team_size, r.layers, r.policy, layers, policies) for r in results))
+    layers = len({result.layers for result in results}) > 1
+    if policies:
+        shielded = f", {_LAYERS['all']}" if results[0].layers == "all" else ""
+        title = f"{title}, {results[0].team_size} robots{shielded}"
+        heads = [f"{r.policy}, {_LAYERS['none']}" if r.policy == ORCA else r.policy for r in results]
+    else:
+        heads = [_column(r.team_size, r.layers, r.policy, layers, several=False) for r in results]
+    table = Table(title, *heads)
     rows = {
         "episodes": lambda r: f"{r.episodes:,}",
         "success": lambda r: f"{r.success:.4f}" if r.has_success else "none",

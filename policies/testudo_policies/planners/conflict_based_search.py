@@ -64,7 +64,7 @@ class ConflictBasedPlanner:
 def _cost(roadmap: Roadmap, paths: list[Path]) -> tuple[int, int]:
     """Return the sum of steps, and the number of conflicts."""
     moves = np.array([roadmap.moves_of(path, roadmap.max_steps) for path in paths])
-    pairs = roadmap.conflicts[moves[:, None], moves[None]].sum(axis=-1)
+    pairs = roadmap.conflicts_for(moves)[moves[:, None], moves[None]].sum(axis=-1)
     return sum(len(path) - 1 for path in paths), int(np.triu(pairs, 1).sum())
 
 
@@ -75,14 +75,15 @@ def _children(roadmap: Roadmap, paths: list[Path]) -> list[_Constraints]:
     Li et al., Multi-agent path finding for large agents, AAAI 2019.
     """
     moves = np.array([roadmap.moves_of(path, roadmap.max_steps) for path in paths])
-    found = np.triu(roadmap.conflicts[moves[:, None], moves[None]].transpose(2, 0, 1), 1)
+    found = np.triu(roadmap.conflicts_for(moves)[moves[:, None], moves[None]].transpose(2, 0, 1), 1)
     step, one, other = (int(x) for x in np.argwhere(found)[0])
     first, second = moves[one, step], moves[other, step]
     mine = np.array([first])
-    if roadmap.conflicts[roadmap.moves[first, 1], roadmap.moves[second, 1]]:  # the ends of their moves, as stays
-        mine = np.flatnonzero(roadmap.moves[:, 1] == roadmap.moves[first, 1])
-    its = np.flatnonzero(roadmap.conflicts[mine].all(axis=0))
-    mine = np.flatnonzero(roadmap.conflicts[its].all(axis=0))
+    ends = roadmap.moves[[first, second], 1]
+    if roadmap.conflicts_for(ends)[ends[0], ends[1]]:  # a vertex has the number of its stay
+        mine = np.flatnonzero(roadmap.moves[:, 1] == ends[0])
+    its = np.flatnonzero(roadmap.conflicts_for(mine)[mine].all(axis=0))
+    mine = np.flatnonzero(roadmap.conflicts_for(its)[its].all(axis=0))
     return [
         frozenset((robot, step, move) for move in forbidden.tolist())
         for robot, forbidden in ((one, mine), (other, its))

@@ -98,16 +98,18 @@ class OrcaEnvironment(Environment):
     @classmethod
     def of(cls, environment: Environment) -> "OrcaEnvironment":
         """Return the team of an environment with ORCA in place of the shield; it takes velocities only."""
-        team = replace(environment.team, shielded=False, tracking=None, yaw_rate_limit=0.0)
-        return cls(environment.scenario, team, environment.spread)
+        team = replace(environment.team, shielded=False, tracking=None, yaw_rate_limit=0.0, message_size=0)
+        return cls(environment.scenario, team, environment.spread, failures=environment.failures)
 
-    def tick(self, state: Any, nominal_world: jax.Array, key: jax.Array) -> tuple[Any, ShieldResult]:
+    def tick(
+        self, state: Any, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None
+    ) -> tuple[Any, ShieldResult]:
         """See `Environment.tick`."""
         team, spec = self.team, self.team.model.spec
         stop = team.model.stopping_point(state.estimate)
         separation_m, speed_m_s = team.shield.separation_m, spec.control_point_speed_m_s
         scene = AvoidanceScene.seen(stop, state.table, separation_m, speed_m_s, spec.control_period_s)
-        return super().tick(state, orca(scene, nominal_world, self._static(stop)), key)
+        return super().tick(state, orca(scene, nominal_world, self._static(stop)), key, standing)
 
     def _static(self, stop: StoppingPoint) -> tuple[jax.Array, jax.Array] | None:
         """Return half-spaces for walls and obstacles: in the horizon a robot drives at most up to the shield's margin.

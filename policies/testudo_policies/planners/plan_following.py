@@ -32,13 +32,15 @@ class TeamPlan:
         """Return the plan of paths without conflicts; ``points_world`` (V, D) [m] are the vertices in the world."""
         moves = [roadmap.moves_of(path, len(path) - 1) for path in paths]
         stays = len(roadmap.points)
+        used, places = np.unique(np.concatenate(moves), return_inverse=True)
+        crossings, spots = roadmap.crossings(used), np.split(places, np.cumsum([len(own) for own in moves])[:-1])
         waits = []
-        for own in moves:
+        for own, mine in zip(moves, spots, strict=True):
             after = np.zeros((len(own), len(paths)), int)
-            for other, theirs in enumerate(moves):
-                if theirs is own:
+            for other, theirs in enumerate(spots):
+                if theirs is mine:
                     continue
-                crossed = roadmap.crossings[own[:, None], theirs[None]]
+                crossed = crossings[mine[:, None], theirs[None]]
                 earlier = np.arange(len(theirs))[None] < np.arange(len(own))[:, None]
                 last = np.max(np.where(crossed & earlier, np.arange(1, len(theirs) + 1), 0), axis=1, initial=0)
                 after[:, other] = np.where(own < stays, 0, last)

@@ -54,24 +54,38 @@ class Roadmap:
             found[begin].append((number, end))
         return tuple(map(tuple, found))
 
-    @cached_property
+    @property
     def conflicts(self) -> np.ndarray:
-        """Return (M, M) bool: two robots that make these moves at the same time come too near.
+        """Return (M, M) bool: two robots that make these moves at the same time come too near."""
+        return self.conflicts_for(np.arange(len(self.moves)))
 
-        The offset of two such robots moves from its first to its last value on a straight line.
+    def conflicts_for(self, moves: np.ndarray) -> np.ndarray:
+        """Return `conflicts` with the rows of these moves filled in; a plan needs few of them.
+
+        The offset of two robots that move at once goes from its first to its last value on a straight line.
         """
-        begin, end = (self.points[self.moves[:, k]].T for k in (0, 1))
-        first, last = (x[:, :, None] - x[:, None, :] for x in (begin, end))
-        along = last - first
-        square = np.sum(along**2, axis=0)
-        share = np.clip(-np.sum(first * along, axis=0) / np.where(square > 0, square, 1.0), 0.0, 1.0)
-        return self._too_near(np.sqrt(np.sum((first + share * along) ** 2, axis=0)))
+        table, known = self._rows
+        new = np.unique(moves)
+        new = new[~known[new]]
+        if len(new):
+            begin, end = self.points[self.moves[:, 0]].T, self.points[self.moves[:, 1]].T
+            first, last = (x[:, new, None] - x[:, None, :] for x in (begin, end))
+            along = last - first
+            square = np.sum(along**2, axis=0)
+            share = np.clip(-np.sum(first * along, axis=0) / np.where(square > 0, square, 1.0), 0.0, 1.0)
+            table[new] = self._too_near(np.sqrt(np.sum((first + share * along) ** 2, axis=0)))
+            known[new] = True
+        return table
 
     @cached_property
-    def crossings(self) -> np.ndarray:
-        """Return (M, M) bool: two robots that make these moves, whenever that is, can come too near."""
-        begin, end = (self.points[self.moves[:, k]].T for k in (0, 1))
-        pairs = [x[:, :, None] + np.zeros((1, 1, len(self.moves))) for x in (begin, end)]
+    def _rows(self) -> tuple[np.ndarray, np.ndarray]:
+        count = len(self.moves)
+        return np.zeros((count, count), bool), np.zeros(count, bool)
+
+    def crossings(self, moves: np.ndarray) -> np.ndarray:
+        """Return (K, K) bool: two robots that make these moves (K,), whenever that is, can come too near."""
+        begin, end = (self.points[self.moves[moves, k]].T for k in (0, 1))
+        pairs = [x[:, :, None] + np.zeros((1, 1, len(moves))) for x in (begin, end)]
         return self._too_near(segment_distance(*pairs, *(np.swapaxes(x, 1, 2) for x in pairs)))
 
     def _too_near(self, distance_m: np.ndarray) -> np.ndarray:

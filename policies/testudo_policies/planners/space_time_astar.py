@@ -53,7 +53,8 @@ def meetings(roadmap: Roadmap, paths: list[Path]) -> np.ndarray:
     """Return how many of the paths a move (`max_steps`, M) conflicts with, by step."""
     found = np.zeros((roadmap.max_steps, len(roadmap.moves)), int)
     for path in paths:
-        found += roadmap.conflicts[roadmap.moves_of(path, roadmap.max_steps)]
+        moves = roadmap.moves_of(path, roadmap.max_steps)
+        found += roadmap.conflicts_for(moves)[moves]
     return found
 
 
@@ -91,5 +92,6 @@ class PrioritisedPlanner:
             if path is None:
                 return None
             found[robot] = path
-            reserved |= roadmap.conflicts[roadmap.moves_of(path, roadmap.max_steps)]
+            moves = roadmap.moves_of(path, roadmap.max_steps)
+            reserved |= roadmap.conflicts_for(moves)[moves]
         return [found[robot] for robot in range(len(order))]

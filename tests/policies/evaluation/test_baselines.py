@@ -89,9 +89,9 @@ def test_the_table_shows_plans_that_are_missing_and_baselines_that_are_absent():
     planned = replace(trained, policy=ASTAR, without_plan=2, no_plan="no plan found in 20 orders")
     bare = replace(trained, policy=ORCA, layers="none")
     absent = Evaluation.not_run(environment_of("navigation", 9), CBS, "more than 8 robots")
-    table = evaluation_table([trained, planned, absent, bare], "")
+    table = evaluation_table([trained, planned, absent, bare], "navigation")
     heads, columns = [column.header for column in table.columns], [list(column.cells) for column in table.columns]
-    assert heads == ["", "9 robots, trained", "9 robots, astar", "9 robots, cbs", "9 robots, orca, no shield"]
+    assert heads == ["navigation, 9 robots", "trained", "astar", "cbs", "orca, no shield"]
     shown = {name: cells for name, *cells in zip(*columns, strict=True)}
     assert shown["episodes without a plan"] == ["", "2: no plan found in 20 orders", "", ""]
     assert shown["does not apply"] == ["", "", "more than 8 robots", ""]
