@@ -97,7 +97,7 @@ def planner_policy(name: str, environment: Environment, on_plan: Callable[[int],
         team.tracking or law,
         _REACHED * _step_m(environment),
         commands_waypoints=team.tracking is not None,
-        yaw_rates=1 if team.yaw_rate_limit else 0,
+        further_numbers=bool(team.yaw_rate_limit) + team.message_size,
         on_plan=on_plan,
     )
 

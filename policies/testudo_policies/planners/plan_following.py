@@ -71,7 +71,7 @@ class PlanFollower:
         reach_m: float,
         *,
         commands_waypoints: bool,
-        yaw_rates: int = 0,
+        further_numbers: int = 0,
         on_plan: Callable[[int], None] | None = None,
     ) -> None:
         """Create it.
@@ -82,11 +82,11 @@ class PlanFollower:
             law: makes velocities of way-points.
             reach_m: distance before a way-point at which a move has ended.
             commands_waypoints: the team tracks way-points itself; else the policy commands velocities by the law.
-            yaw_rates: numbers of a command after its velocity, all zero.
+            further_numbers: those of a command after velocity or way-point, a yaw rate and a learned message: all zero.
             on_plan: called with the number of episodes that are planned.
         """
         self._plan, self._size, self._law, self._reach_m = plan, team_size, law, reach_m
-        self._commands_waypoints, self._yaw_rates, self._on_plan = commands_waypoints, yaw_rates, on_plan
+        self._commands_waypoints, self._further_numbers, self._on_plan = commands_waypoints, further_numbers, on_plan
         self._plans: list[TeamPlan | None] = []
         self._points = np.zeros((0, 0, 0, 0))  # (P, N, K, D): those of all plans
         self._after = np.zeros((0, 0, 0, 0), int)  # (P, N, K, N)
@@ -111,7 +111,7 @@ class PlanFollower:
         command = waypoint if self._commands_waypoints else self._law.velocity_world(waypoint.T, point.T).T
         stands = np.repeat([self._plans[k] is None for k in number], self._size)[:, None]
         command = np.where(stands, point if self._commands_waypoints else 0.0, command)
-        command = np.concatenate([command, np.zeros((len(command), self._yaw_rates))], axis=1)
+        command = np.concatenate([command, np.zeros((len(command), self._further_numbers))], axis=1)
         return command.astype(np.float32), memory.reshape(-1, self.MEMORY).astype(np.float32)
 
     def _planned(self, starts_world: np.ndarray, goals_world: np.ndarray) -> np.ndarray:

@@ -94,7 +94,7 @@ def test_each_world_keeps_its_plan_when_others_end():
 
 def test_without_a_plan_robots_stand_and_it_is_counted():
     plans, planned_up_to = [None, TeamPlan.of_ways([np.array([[0.0, 0], [1, 0]])])], []
-    policy = follower(plans, commands_waypoints=False, yaw_rates=1, on_plan=planned_up_to.append)
+    policy = follower(plans, commands_waypoints=False, further_numbers=1, on_plan=planned_up_to.append)
     command, _ = decide(policy, np.zeros((2, 2)))
     np.testing.assert_allclose(command, [[0, 0, 0], [0.2, 0, 0]], atol=1e-6)
     assert policy.without_plan == 1
