@@ -1,9 +1,11 @@
 """The arena: a box with static obstacles, distances to them, and the constraints that layer 1 makes of both.
 
 Obstacles are balls (discs in the plane), capsules and boxes, all of them convex. Arrays are (D, ...), any batch; an
-obstacle itself is plain numbers, so that it can be a constant of a compiled program.
+obstacle itself is plain numbers, so that it can be a constant of a compiled program. What is asked of all obstacles of
+a map is worked out for all of one kind at once (`ObstacleGroup`), so that a map of a hundred takes few calls.
 """
 
+import functools
 import json
 import math
 from dataclasses import dataclass, field
@@ -53,6 +55,21 @@ class Block:
 
 
 Obstacle = Ball | Capsule | Block
+ObstacleGroup = Obstacle
+"""Obstacles (O) of one kind as one, of which each number is an array: places and sizes (D, O), radii and angles (O,).
+
+Arrays that are compared with it have O, or 1, as their second axis."""
+
+
+def groups_of(obstacles: tuple[Obstacle, ...]) -> tuple[ObstacleGroup, ...]:
+    """Return obstacles as a group for each kind."""
+    groups: list[ObstacleGroup] = []
+    for kind in (Ball, Capsule, Block):
+        found = [obstacle for obstacle in obstacles if isinstance(obstacle, kind)]
+        if found:
+            names = [name for name in vars(found[0]) if name != "kind"]
+            groups.append(kind(**{name: np.array([getattr(one, name) for one in found]).T for name in names}))
+    return tuple(groups)
 
 
 def read_obstacles(text: str, dimension: int, where: str) -> tuple[Obstacle, ...]:
@@ -111,7 +128,14 @@ def clearance(obstacle: Obstacle, point_world: Array) -> tuple[Array, Array]:
         offset = point_world - start
         offset = offset - fraction_along(offset, along) * along
     distance = length(offset)
-    return distance - obstacle.radius_m, offset / (distance + TINY)
+    return distance - _like(obstacle.radius_m, distance), offset / (distance + TINY)
+
+
+def clearances(groups: tuple[ObstacleGroup, ...], point_world: Array) -> tuple[Array, Array]:
+    """Return `clearance` of all obstacles of some groups, not empty, to points (D, ...): (O, ...) and (D, O, ...)."""
+    found = [clearance(group, point_world[:, None, ...]) for group in groups]
+    xp = array_namespace(point_world)
+    return xp.concat([distance for distance, _ in found], axis=0), xp.concat([away for _, away in found], axis=1)
 
 
 def segment_clearance(obstacle: Obstacle, start_world: Array, end_world: Array) -> Array:
@@ -120,18 +144,31 @@ def segment_clearance(obstacle: Obstacle, start_world: Array, end_world: Array) 
     Exact where they do not meet; zero (within rounding) or negative where they do.
     """
     if isinstance(obstacle, Ball):
-        return point_distance(_like(obstacle.centre_world, start_world), start_world, end_world) - obstacle.radius_m
+        distance = point_distance(_like(obstacle.centre_world, start_world), start_world, end_world)
+        return distance - _like(obstacle.radius_m, distance)
     if isinstance(obstacle, Capsule):
         ends = (_like(end, start_world) for end in (obstacle.start_world, obstacle.end_world))
-        return segment_distance(start_world, end_world, *ends) - obstacle.radius_m
+        distance = segment_distance(start_world, end_world, *ends)
+        return distance - _like(obstacle.radius_m, distance)
     start = _into_block(obstacle, start_world)
     along = _into_block(obstacle, end_world) - start
     share = _nearest_share(start, along, obstacle.half_size_m)
     return _block_clearance(obstacle, start_world + share * (end_world - start_world))[0]
 
 
+def segment_clearances(groups: tuple[ObstacleGroup, ...], start_world: Array, end_world: Array) -> Array:
+    """Return `segment_clearance` of all obstacles of some groups, at least one, to segments (D, ...): (O, ...)."""
+    ends = (start_world[:, None, ...], end_world[:, None, ...])
+    return array_namespace(start_world).concat([segment_clearance(group, *ends) for group in groups], axis=0)
+
+
 def hull_clearance(obstacle: Obstacle, points_world: Array) -> Array:
-    """Return a lower bound (...) [m] of the distance from the hull of points (D, P, ...) to the obstacle.
+    """Return a lower bound (...) [m] of the distance from the hull of points (D, P, ...); see `hull_clearances`."""
+    return hull_clearances(groups_of((obstacle,)), points_world)[0, ...]
+
+
+def hull_clearances(groups: tuple[ObstacleGroup, ...], points_world: Array) -> Array:
+    """Return a lower bound (O, ...) [m] of the distance from the hull of points (D, P, ...) to each obstacle.
 
     Where the two meet it is zero or below.
 
@@ -141,26 +178,32 @@ def hull_clearance(obstacle: Obstacle, points_world: Array) -> Array:
     to the obstacle. The first y is the nearest of the points; then y moves towards the point that was least, as in
     Gilbert's algorithm (1966), and the best bound counts.
     """
+    return array_namespace(points_world).concat([_hull_clearance(group, points_world) for group in groups], axis=0)
+
+
+def _hull_clearance(group: ObstacleGroup, points_world: Array) -> Array:
     xp = array_namespace(points_world)
-    distances = clearance(obstacle, points_world)[0]
-    y = _pick(points_world, xp.argmin(distances, axis=0))
+    points = points_world[:, None, ...]
+    y = _pick(points, xp.argmin(clearance(group, points)[0], axis=1))
     best = None
     for _ in range(_HULL_ROUNDS):
-        distance, outward = clearance(obstacle, y)
+        distance, outward = clearance(group, y)
         nearest = y - distance * outward
-        beyond = dot(outward[:, None, ...], points_world - nearest[:, None, ...])
-        bound = xp.min(beyond, axis=0)
+        beyond = dot(outward[:, :, None, ...], points - nearest[:, :, None, ...])
+        bound = xp.min(beyond, axis=1)
         best = bound if best is None else xp.maximum(best, bound)
-        towards = _pick(points_world, xp.argmin(beyond, axis=0)) - y
+        towards = _pick(points, xp.argmin(beyond, axis=1)) - y
         y = y + fraction_along(nearest - y, towards) * towards
     return best
 
 
 def _pick(points: Array, index: Array) -> Array:
-    """Return the points (D, ...) of (D, P, ...) at an index (...)."""
+    """Return the points (D, O, ...) of (D, 1, P, ...) at an index (O, ...)."""
     xp = array_namespace(points)
-    rows = xp.broadcast_to(index[None, None, ...], (points.shape[0], 1, *index.shape))
-    return xp.take_along_axis(points, rows, axis=1)[:, 0, ...]
+    size, count = points.shape[0], index.shape[0]
+    rows = xp.broadcast_to(index[None, :, None, ...], (size, count, 1, *index.shape[1:]))
+    among = xp.broadcast_to(points, (size, count, *points.shape[2:]))
+    return xp.take_along_axis(among, rows, axis=2)[:, :, 0, ...]
 
 
 def _block_clearance(block: Block, point_world: Array) -> tuple[Array, Array]:
@@ -186,7 +229,8 @@ def _nearest_share(start: Array, along: Array, half_size: tuple[float, ...]) -> 
     xp = array_namespace(start)
     zero = xp.zeros_like(start[0, ...])
     passes = [zero, zero + 1]
-    for d, half in enumerate(half_size):
+    halves = [_like(half, zero) for half in half_size]
+    for d, half in enumerate(halves):
         step = along[d, ...]
         flat = xp.abs(step) < TINY
         step = xp.where(flat, xp.ones_like(step), step)
@@ -194,7 +238,7 @@ def _nearest_share(start: Array, along: Array, half_size: tuple[float, ...]) -> 
 
     def slope(share: Array) -> Array:
         total = 0.0
-        for d, half in enumerate(half_size):
+        for d, half in enumerate(halves):
             at = start[d, ...] + share * along[d, ...]
             total = total + along[d, ...] * (at - xp.clip(at, -half, half))
         return total
@@ -212,18 +256,19 @@ def _into_block(block: Block, point_world: Array) -> Array:
     return _turned(point_world - _like(block.centre_world, point_world), -block.yaw)
 
 
-def _turned(vector: Array, angle: float) -> Array:
+def _turned(vector: Array, angle: Any) -> Array:
     """Return vectors (D, ...) turned about the vertical axis."""
     xp = array_namespace(vector)
-    cos, sin = math.cos(angle), math.sin(angle)
     x, y = vector[0, ...], vector[1, ...]
+    cos, sin = _like(np.cos(angle), x), _like(np.sin(angle), x)
     return xp.stack([cos * x - sin * y, sin * x + cos * y, *(vector[d, ...] for d in range(2, vector.shape[0]))])
 
 
-def _like(numbers: tuple[float, ...], array: Array) -> Array:
-    """Return numbers (D,) as an array (D, 1, ...) that fits ``array`` (D, ...)."""
+def _like(numbers: Any, array: Array) -> Array:
+    """Return numbers with the axes that ``array`` begins with, (), (D,) or (D, O), as an array that fits it."""
     xp = array_namespace(array)
-    return xp.reshape(xp.asarray(numbers, dtype=array.dtype), (len(numbers),) + (1,) * (array.ndim - 1))
+    shape = np.shape(numbers)
+    return xp.reshape(xp.asarray(numbers, dtype=array.dtype), shape + (1,) * (array.ndim - len(shape)))
 
 
 _OUTWARD = {size: np.concatenate([np.eye(size), -np.eye(size)], axis=1) for size in (2, 3)}
@@ -237,6 +282,11 @@ class Arena:
     low_world: tuple[float, ...]  # (D,) [m]
     high_world: tuple[float, ...]  # (D,) [m]
     obstacles: tuple[Obstacle, ...] = field(default=(), metadata=OPTIONAL)  # bodies that robots must not touch
+
+    @functools.cached_property
+    def groups(self) -> tuple[ObstacleGroup, ...]:
+        """Return the obstacles by kind."""
+        return groups_of(self.obstacles)
 
     def corners(self, like: Array) -> tuple[Array, Array]:
         """Return the low and the high corner [m] in the shape that goes with ``like`` (D, ...): (D, 1, ...) each."""
@@ -270,8 +320,28 @@ def obstacle_rows(
     """
     if arena is None or not arena.obstacles:
         return None
-    xp = array_namespace(stop.position_world)
-    found = [clearance(obstacle, stop.position_world) for obstacle in arena.obstacles]
-    rate = parameters.gap_share / parameters.reach_s
-    gap = xp.stack([distance for distance, _ in found]) - parameters.wall_m
-    return xp.stack([-away for _, away in found], axis=1), rate * gap
+    distance, away = clearances(arena.groups, stop.position_world)
+    return -away, parameters.gap_share / parameters.reach_s * (distance - parameters.wall_m)
+
+
+OBSTACLE_ROWS = 8
+"""Obstacles with a row of their own: the nearest; a bound of the speed covers the others."""
+
+
+def nearest_rows(rows: tuple[Array, Array], count: int = OBSTACLE_ROWS) -> tuple[tuple[Array, Array], Array | None]:
+    """Return the rows (D, K, ...), (K, ...) with the least bounds, ``count`` at most, and a speed (...) for the others.
+
+    A velocity that is no faster than the least bound that was left out keeps every row that was left out, since normals
+    are of length one. That speed is None where none is left out, zero where one of them asks for a retreat, and not a
+    number where any bound is not, which ends in a brake.
+    """
+    normals, bounds = rows
+    if bounds.shape[0] <= count:
+        return rows, None
+    xp = array_namespace(bounds)
+    order = xp.argsort(bounds, axis=0)[: count + 1, ...]
+    least = xp.take_along_axis(bounds, order, axis=0)
+    chosen = [xp.take_along_axis(normals[d, ...], order[:count, ...], axis=0) for d in range(normals.shape[0])]
+    known = xp.all(xp.abs(bounds) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
+    speed = xp.where(known, xp.maximum(least[count, ...], 0.0), xp.nan)
+    return (xp.stack(chosen), least[:count, ...]), speed

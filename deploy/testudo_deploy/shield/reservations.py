@@ -8,7 +8,7 @@ A tick takes the granted segment, chooses a command by the stop-tube check, rele
 
 from dataclasses import dataclass
 
-from testudo_deploy.shield.arena import Arena, segment_clearance
+from testudo_deploy.shield.arena import Arena, segment_clearances
 from testudo_deploy.shield.geometry import (
     clamped_fraction,
     fraction_along,
@@ -323,8 +323,8 @@ def _free_segment(
     hits_owned, hits_announced = conflicts(stacked(starts, tips), inputs.peers, space.clearance_m, space.height_ratio)
     reserves = inputs.peers.reserves[:, None, ...]
     free = ~xp.any((hits_owned | hits_announced) & reserves, axis=0)
-    for obstacle in arena.obstacles if arena is not None else ():
-        free = free & (segment_clearance(obstacle, starts, tips) >= space.wall_m)
+    if arena is not None and arena.obstacles:
+        free = free & xp.all(segment_clearances(arena.groups, starts, tips) >= space.wall_m, axis=0)
     tip = tips[:, -1, ...]
     for k in reversed(range(len(_SHARES) - 1)):
         tip = xp.where(free[k, ...], tips[:, k, ...], tip)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.shield.arena import Arena, clearance, hull_clearance
+from testudo_deploy.shield.arena import Arena, clearances, hull_clearances
 from testudo_deploy.shield.geometry import point_distance, z_scaled
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, tube_segments
 from testudo_deploy.shield.velocity_projection import PeerTable
@@ -85,8 +85,8 @@ def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array
         return inside
     low, high = arena.corners(tube_world)
     inside = inside & xp.all((tube_world >= low + wall_m) & (tube_world <= high - wall_m), axis=(0, 1))
-    for obstacle in arena.obstacles:
-        inside = inside & (hull_clearance(obstacle, tube_world) >= wall_m)
+    if arena.obstacles:
+        inside = inside & xp.all(hull_clearances(arena.groups, tube_world) >= wall_m, axis=0)
     return inside
 
 
@@ -111,11 +111,11 @@ def within_walls_or_away(tube_world: Array, arena: Arena | None, wall_m: float) 
         brake = nearest[:, -1:, ...]
         away = (nearest >= brake) & (sign * way >= least[None, ...])
         passes = passes & xp.all((nearest >= limit) | ((brake < limit) & away), axis=0)
-    for obstacle in arena.obstacles:
-        nearest, ends = hull_clearance(obstacle, tube_world), clearance(obstacle, rest)[0]
-        brake = nearest[-1:, ...]
-        away = (nearest >= brake) & (ends - ends[-1:, ...] >= least)
-        passes = passes & ((nearest >= wall_m) | ((brake < wall_m) & away))
+    if arena.obstacles:
+        nearest, ends = hull_clearances(arena.groups, tube_world), clearances(arena.groups, rest)[0]
+        brake = nearest[:, -1:, ...]
+        away = (nearest >= brake) & (ends - ends[:, -1:, ...] >= least)
+        passes = passes & xp.all((nearest >= wall_m) | ((brake < wall_m) & away), axis=0)
     return passes
 
 

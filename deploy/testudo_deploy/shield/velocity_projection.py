@@ -8,7 +8,7 @@ contradict each other, the robot stands.
 from dataclasses import dataclass
 from enum import IntEnum
 
-from testudo_deploy.shield.arena import Arena, obstacle_rows, wall_rows
+from testudo_deploy.shield.arena import Arena, nearest_rows, obstacle_rows, wall_rows
 from testudo_deploy.shield.geometry import project_onto_halfspaces, z_scaled
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.arrays import Array, array_namespace, known_false
@@ -114,7 +114,9 @@ def project_velocity(
     normals: list[Array] = []
     bounds: list[Array] = []
     firm: list[Array] = []
-    for rows in (table_rows, wall_rows(parameters, arena, stop), obstacle_rows(parameters, arena, stop)):
+    among = obstacle_rows(parameters, arena, stop)
+    obstacles, obstacle_cap = (None, None) if among is None else nearest_rows(among)
+    for rows in (table_rows, wall_rows(parameters, arena, stop), obstacles):
         if rows is not None:
             normals.append(rows[0])
             bounds.append(xp.maximum(rows[1], retreat))
@@ -129,7 +131,7 @@ def project_velocity(
     target = _slow_while_retreating(target, bounds[0] * uncertainty.share, uncertainty)
     velocity, _ = project_onto_halfspaces(target, all_normals, all_bounds)  # zero if the retreats contradict each other
     velocity = _within_uncertainty(velocity, table_rows[0], uncertainty)
-    velocity = _scaled_back(model, stop, velocity, cap)
+    velocity = _scaled_back(model, stop, velocity, (cap, obstacle_cap))
     values = sum_terms([all_normals[d, ...] * velocity[d, ...] for d in range(velocity.shape[0])])
     kept = xp.all(values <= xp.concat(firm, axis=0) + _VIOLATION_M_S, axis=0)
     command = actuator_command(model, stop, velocity)
@@ -264,9 +266,12 @@ def _within_uncertainty(velocity: Array, towards_peer: Array, uncertainty: PeerU
     return velocity * xp.min(share, axis=0)
 
 
-def _scaled_back(model: MotionModel, stop: StoppingPoint, velocity: Array, cap: Array | None) -> Array:
-    """Shorten ``velocity`` to the cap and to what the acceleration allows; shorter keeps every row."""
-    if cap is not None:
-        velocity = shorten(velocity, cap)
+def _scaled_back(
+    model: MotionModel, stop: StoppingPoint, velocity: Array, caps: tuple[Array | None, Array | None]
+) -> Array:
+    """Shorten ``velocity`` to the caps and to what the acceleration allows; shorter keeps every row."""
+    for cap in caps:
+        if cap is not None:
+            velocity = shorten(velocity, cap)
     share = model.braking_share(stop, velocity)
     return velocity if share is None else velocity * share

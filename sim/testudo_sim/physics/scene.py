@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.shield.arena import Arena, clearance
+from testudo_deploy.shield.arena import Arena, clearances
 from testudo_deploy.shield.geometry import z_scaled
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
@@ -100,8 +100,8 @@ def count_contacts(position_world: jax.Array, radius_m: float, arena: Arena | No
         low, high = (jnp.reshape(jnp.array(x), shape) for x in (arena.low_world, arena.high_world))
         inside = (position_world >= low + radius_m) & (position_world <= high - radius_m)
         count = count + jnp.sum(~jnp.all(inside, axis=0), axis=0)
-        for obstacle in arena.obstacles:
-            count = count + jnp.sum(~(clearance(obstacle, position_world)[0] >= radius_m), axis=0)
+        if arena.obstacles:
+            count = count + jnp.sum(~(clearances(arena.groups, position_world)[0] >= radius_m), axis=(0, 1))
     return count
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_deploy.shield.arena import Arena, clearance
+from testudo_deploy.shield.arena import Arena, clearances
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
@@ -50,8 +50,10 @@ class Navigation(GoalScenario):
         places = Grid.create(self.spawn_low_world, self.spawn_high_world, self.spacing_m, self.height_ratio)
         room = self.room_m + float(np.linalg.norm(places.jitter_m))
         points = places.points_world.T.astype(float)
-        free = [clearance(obstacle, points)[0] >= room for obstacle in self.arena.obstacles]
-        grid = replace(places, points_world=places.points_world[np.all(free, axis=0)]) if free else places
+        grid = places
+        if self.arena.obstacles:
+            free = np.all(clearances(self.arena.groups, points)[0] >= room, axis=0)
+            grid = replace(places, points_world=places.points_world[free])
         cells = grid.points_world
         if team_size > len(cells):
             raise TestudoError(

@@ -15,16 +15,22 @@ from tests.deploy.fine_motion import drawn as drawn_motion
 from tests.deploy.lone_drive import Drive
 
 from testudo_deploy.shield.arena import (
+    OBSTACLE_ROWS,
     Arena,
     Ball,
     Block,
     Capsule,
     check_obstacle,
     clearance,
+    clearances,
+    groups_of,
     hull_clearance,
+    hull_clearances,
+    nearest_rows,
     obstacle_rows,
     read_obstacles,
     segment_clearance,
+    segment_clearances,
     wall_rows,
 )
 from testudo_deploy.shield.geometry import project_onto_halfspaces
@@ -204,6 +210,64 @@ def test_a_row_holds_all_through_the_hold(pair, moment):
     velocity, _ = project_onto_halfspaces(3 * wish, *obstacle_rows(parameters, arena, resting(q)))
     later = clearance(obstacle, q + moment * parameters.hold_s * velocity)[0] - parameters.wall_m
     assert later >= (1 - parameters.gap_share * moment) * gap - 1e-5
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_many_obstacles_at_once_are_as_one_by_one(size):
+    """Distances, directions, segments and hulls of a map, in the order of kinds, with an axis for the obstacles."""
+    rng = np.random.default_rng(size)
+    places, some = rng.uniform(-1, 1, (6, size)), rng.uniform(0.1, 0.3, (6, size))
+    found = (
+        *(Ball(tuple(at), 0.2) for at in places[:2]),
+        Capsule(tuple(places[2]), tuple(places[3]), 0.1),
+        *(Block(tuple(at), tuple(half), 0.4) for at, half in zip(places[4:], some[4:], strict=True)),
+    )
+    groups, points = groups_of(found[::-1]), rng.uniform(-1, 1, (size, 7, 3))
+    ordered = [*found[:2][::-1], found[2], *found[3:][::-1]]
+    ends = (points[:, 1:], points[:, :-1])
+    distance, away = clearances(groups, points)
+    assert distance == pytest.approx(np.stack([clearance(one, points)[0] for one in ordered]))
+    assert away == pytest.approx(np.stack([clearance(one, points)[1] for one in ordered], axis=1))
+    one_by_one = np.stack([segment_clearance(one, *ends) for one in ordered])
+    assert segment_clearances(groups, *ends) == pytest.approx(one_by_one)
+    assert hull_clearances(groups, points) == pytest.approx(np.stack([hull_clearance(one, points) for one in ordered]))
+
+
+@given(st.integers(0, 2**31))
+def test_the_nearest_rows_and_the_speed_for_the_others_keep_every_row(seed):
+    """And a bound that is not a number leaves no speed that is one, so that the shield brakes."""
+    rng = np.random.default_rng(seed)
+    count = 3 * OBSTACLE_ROWS
+    normals, bounds = rng.standard_normal((2, count)), rng.uniform(0, 0.3, count)
+    normals /= np.linalg.norm(normals, axis=0)
+    rows, speed = nearest_rows((normals, bounds))
+    assert rows[1].shape == (OBSTACLE_ROWS,)
+    assert speed >= rows[1].max()
+    velocity, found = project_onto_halfspaces(rng.standard_normal(2), *rows)
+    velocity = velocity * min(1.0, speed / np.linalg.norm(velocity)) if velocity.any() else velocity
+    assert found
+    assert (velocity @ normals <= bounds + 1e-8).all()
+    assert np.isnan(nearest_rows((normals, np.where(np.arange(count) == seed % count, np.nan, bounds)))[1])
+    assert nearest_rows((normals, bounds - 1))[1] == 0
+    assert nearest_rows((normals[:, :OBSTACLE_ROWS], bounds[:OBSTACLE_ROWS]))[1] is None
+
+
+def test_a_robot_among_many_obstacles_is_as_free_as_among_the_near_ones(make_scene):
+    """Far obstacles change no command; and one that is not finite brakes, wherever it is in the list."""
+    scene = make_scene(peers=1, count=1, arena=False)
+    model, parameters, table = scene.model, scene.parameters, scene.but(table=scene.table).table
+    table.control_point_world[:] = 9.0
+    stop = model.stopping_point(MotionState(np.zeros((2, 1)), np.zeros(1), np.zeros((2, 1))))
+    near = tuple(Ball((0.3 * math.cos(k), 0.3 * math.sin(k)), 0.01) for k in range(0, 6, 2))
+    far = tuple(Ball((x, 3.0), 0.1) for x in np.linspace(-3, 3, 20))
+
+    def command(*obstacles):
+        arena = Arena((-9.0,) * 2, (9.0,) * 2, obstacles)
+        return project_velocity(model, parameters, arena, stop, table, np.full((2, 1), 0.2))
+
+    assert command(*far, *near).control_velocity_world == pytest.approx(command(*near).control_velocity_world)
+    assert (command(*far, *near).control_velocity_world != 0).any()
+    assert not command(*far, Ball((math.nan, 3.0), 0.1), *near).command.any()
 
 
 def test_a_robot_that_is_too_near_retreats(make_scene):
