@@ -46,6 +46,8 @@ class TrainConfig:
     trainer: str = "testudo"  # `testudo`, or `brax-ppo` or `brax-sac`, which train the same network without memory
     obstacles: str = field(default="", metadata=OPTIONAL)
     """Obstacles in the arena, as a JSON list: `[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]`."""
+    map: str = field(default="", metadata=OPTIONAL)
+    """Map of obstacles for `crossing_map`, as NAME or NAME:SEED: `camar_random_grid_60`, `maze:3`."""
     starts: Annotated[str, tyro.conf.Suppress] = field(default="", metadata=OPTIONAL)
     """Contents of a start file for a share of the worlds (set by `testudo train --starts FILE`)."""
     starts_share: float = field(default=0.5, metadata=OPTIONAL)

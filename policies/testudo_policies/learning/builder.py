@@ -54,7 +54,7 @@ class TrainingComponents:
     @property
     def obstacles(self) -> tuple[Obstacle, ...]:
         """Return the obstacles in the arena."""
-        return read_obstacles(self.config.obstacles, self.spec.dimension, "--obstacles")
+        return _obstacles(self.config, self.spec, self.shield)
 
     @cached_property
     def ppo(self) -> PPO:
@@ -78,7 +78,7 @@ def build(config: TrainConfig) -> TrainingComponents:
         shield,
         config.team_size,
         physics=config.physics_choice,
-        obstacles=read_obstacles(config.obstacles, spec.dimension, "--obstacles"),
+        obstacles=_obstacles(config, spec, shield),
         yaw_rate_limit=yaw_rate_rad_s,
         tracking=_tracking(config, spec),
     ).with_message(config.message)
@@ -109,6 +109,19 @@ def build(config: TrainConfig) -> TrainingComponents:
         config.network, spec.dimension, speed_m_s, task.observation, yaw_rate_rad_s, waypoints, config.message
     )
     return TrainingComponents(config, spec, shield, environment, agent)
+
+
+def _obstacles(config: TrainConfig, spec: RobotSpec, shield: ProjectionParameters) -> tuple[Obstacle, ...]:
+    """Return the obstacles of a configuration: those of its map, or of its list."""
+    if not config.map:
+        return read_obstacles(config.obstacles, spec.dimension, "--obstacles")
+    if config.obstacles:
+        raise TestudoError("--map: found it with --obstacles; give one of the two")
+    task: Any = make_scenario(config.scenario, spec, shield)
+    if not hasattr(task, "map_obstacles"):
+        raise TestudoError(f"--map: found {config.map!r}, scenario {config.scenario!r} takes none; crossing_map does")
+    found: tuple[Obstacle, ...] = task.map_obstacles(config.map)
+    return found
 
 
 def make_environment(
