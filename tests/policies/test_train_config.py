@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from testudo_policies.train_config import SUGGESTED, TrainConfig, suggested
 
 
@@ -10,13 +12,21 @@ def test_a_scenario_without_a_wish_keeps_the_configuration():
     assert suggested(config) == (config, "")
 
 
-def test_its_wishes_are_taken_and_told_and_the_rest_stays():
-    found, told = suggested(TrainConfig(scenario="swap", seed=3, robot="crazyflie_2x"))
-    assert found == replace(TrainConfig(scenario="swap", seed=3, robot="crazyflie_2x"), **SUGGESTED["swap"])
-    assert all(f"--{name.replace('_', '-')} " in told for name in SUGGESTED["swap"])
+@pytest.mark.parametrize("name", SUGGESTED)
+def test_its_wishes_are_taken_and_told_and_the_rest_stays(name):
+    found, told = suggested(TrainConfig(scenario=name, seed=3, robot="robomaster_s1"))
+    assert found == replace(TrainConfig(scenario=name, seed=3, robot="robomaster_s1"), **SUGGESTED[name])
+    assert all(f"--{option.replace('_', '-')} {wish}" in told for option, wish in SUGGESTED[name].items())
 
 
-def test_one_option_of_the_users_own_leaves_all_to_the_user():
-    for name, wish in SUGGESTED["swap"].items():
-        mine = replace(TrainConfig(scenario="swap"), **{name: wish})
+@pytest.mark.parametrize("name", SUGGESTED)
+def test_one_option_of_the_users_own_leaves_all_to_the_user(name):
+    for option, wish in SUGGESTED[name].items():
+        mine = replace(TrainConfig(scenario=name), **{option: wish})
         assert suggested(mine) == (mine, "")
+
+
+def test_a_trainer_that_takes_no_way_points_is_wished_none():
+    config = TrainConfig(scenario="rware", trainer="brax-ppo")
+    assert suggested(config) == (config, "")
+    assert suggested(TrainConfig(scenario="swap", trainer="brax-ppo"))[1]
