@@ -101,20 +101,9 @@ def evaluate(
         raise TestudoError("--layers all: found it with --no-shield, which turns all layers off; give one of the two")
     one = partial(tested.environment, shielded=shield, physics=physics, starts=distribution, failures=chosen.failures)
     environments = _environments(one, sizes, layers)
-    programs = [compiled_programs(environment) for environment in environments]
-    results = []
-    for name, acting in _columns(tested, baselines, environments[0]).items():
-        for environment, compiled in zip(environments, programs, strict=True):
-            if name == ORCA and environment.layers == "all":
-                continue  # without a shield there are no layers: once for each team size
-            column = _column(environment.team.size, environment.layers, name, layers == "all", baselines != "none")
-            with counted(console, column, chosen.episodes) as done:
-                run = (environment, chosen.episodes, chosen.seed, done, compiled)
-                if name in BASELINES:
-                    results.append(evaluate_baseline(name, *run))
-                    continue
-                found = evaluate_policy(environment, acting, tested.memory, *run[1:])
-                results.append(replace(found, policy=name))
+    columns = _columns(tested, baselines, environments[0])
+    results = _run(columns, environments, tested.memory, chosen.episodes, chosen.seed, console)
+    environment = environments[0]
     _show(console, results, f"{environment.scenario.name} on {environment.team.physics.name}")
     write_output(json, [result.to_dict() for result in results], console)
     return _regression(results, chosen.starts, console)
@@ -124,6 +113,32 @@ def _environments(make: Callable[..., Environment], sizes: tuple[int, ...], laye
     """Build all before the first run, so that an invalid team size is refused before any work."""
     both = (False, True) if layers == "all" else (False,)
     return [make(size, all_layers=deployed) for size in sizes for deployed in both]
+
+
+def _run(
+    columns: dict[str, BatchPolicy | None],
+    environments: list[Environment],
+    memory: int,
+    episodes: int,
+    seed: int,
+    console: Console,
+) -> list[Evaluation]:
+    """Run the episodes of all columns in all environments."""
+    programs = [compiled_programs(environment) for environment in environments]
+    layers = len({environment.layers for environment in environments}) > 1
+    results = []
+    for name, acting in columns.items():
+        for environment, compiled in zip(environments, programs, strict=True):
+            if name == ORCA and environment.layers == "all":
+                continue  # without a shield there are no layers: once for each team size
+            column = _column(environment.team.size, environment.layers, name, layers, len(columns) > 1)
+            with counted(console, column, episodes) as done:
+                if name in BASELINES:
+                    results.append(evaluate_baseline(name, environment, episodes, seed, done, compiled))
+                    continue
+                found = evaluate_policy(environment, acting, memory, episodes, seed, done, compiled)
+                results.append(replace(found, policy=name))
+    return results
 
 
 def _regression(results: list[Evaluation], starts: Path | None, console: Console) -> int:

@@ -31,8 +31,9 @@ def find_path(roadmap: Roadmap, robot: int, blocked: np.ndarray, crowd: np.ndarr
     rows = [row.tobytes() for row in blocked.astype(np.uint8)]
     counts = None if crowd is None else crowd.tolist()
     # by: steps in all, crowd, steps that are left; then the vertex, so that the order is always the same
-    queue = [(max(left[start], rest_from), 0, left[start], start, 0, (start,))]
-    seen = set()
+    queue: list[tuple[int, int, int, int, int, Path]] = []
+    heapq.heappush(queue, (max(left[start], rest_from), 0, left[start], start, 0, (start,)))
+    seen: set[tuple[int, int]] = set()
     while queue:
         _, met, _, here, now, path = heapq.heappop(queue)
         if here == goal and now >= rest_from:
