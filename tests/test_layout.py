@@ -161,7 +161,7 @@ def test_no_signature_is_long():
     assert not long, f"more than {MAX_PARAMETERS} parameters: {long}"
 
 
-@pytest.mark.parametrize("page", ["architecture", "results", "margins"])
+@pytest.mark.parametrize("page", ["architecture", "results", "margins", "scenario_pages"])
 def test_a_generated_page_equals_its_source_and_no_rooms_import_each_other_in_a_circle(page):
     pytest.importorskip("grimp")
     tool = [sys.executable, ROOT / "tools" / f"{page}.py", "--check"]
