@@ -168,7 +168,11 @@ def episode_counts(batch: Batch, team: int) -> Metrics:
 def _clip_apart(largest: float) -> optax.GradientTransformation:
     """Return a transformation that clips the gradients of actor and critic each by its own norm."""
     clip = optax.clip_by_global_norm(largest)
-    return optax.stateless(lambda pair, _: tuple(clip.update(part, optax.EmptyState())[0] for part in pair))
+
+    def apart(pair: Any, _: Any) -> Any:
+        return tuple(clip.update(part, optax.EmptyState())[0] for part in pair)
+
+    return optax.stateless(apart)
 
 
 def _typed(value: Any) -> jax.Array:
