@@ -63,12 +63,15 @@ Arrays that are compared with it have O, or 1, as their second axis."""
 
 def groups_of(obstacles: tuple[Obstacle, ...]) -> tuple[ObstacleGroup, ...]:
     """Return obstacles as a group for each kind."""
+    by_kind: dict[type[Obstacle], list[Obstacle]] = {Ball: [], Capsule: [], Block: []}
+    for obstacle in obstacles:
+        by_kind[type(obstacle)].append(obstacle)
     groups: list[ObstacleGroup] = []
-    for kind in (Ball, Capsule, Block):
-        found = [obstacle for obstacle in obstacles if isinstance(obstacle, kind)]
+    for kind, found in by_kind.items():
         if found:
             names = [name for name in vars(found[0]) if name != "kind"]
-            groups.append(kind(**{name: np.array([getattr(one, name) for one in found]).T for name in names}))
+            stacked: dict[str, Any] = {name: np.array([getattr(one, name) for one in found]).T for name in names}
+            groups.append(kind(**stacked))
     return tuple(groups)
 
 

@@ -125,7 +125,7 @@ def caves(rng: np.random.Generator, cells: int) -> np.ndarray:
     walls = rng.random((cells, cells)) < _CAVE_FILL
     for _ in range(_CAVE_ROUNDS):
         framed = np.pad(walls, 1, constant_values=True).astype(int)
-        around = sum(np.roll(framed, (a, b), (0, 1)) for a in (-1, 0, 1) for b in (-1, 0, 1))
+        around = np.sum([np.roll(framed, (a, b), (0, 1)) for a in (-1, 0, 1) for b in (-1, 0, 1)], axis=0)
         walls = around[1:-1, 1:-1] >= 5
     return ~_largest_part(~walls)
 

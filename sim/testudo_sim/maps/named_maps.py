@@ -79,8 +79,8 @@ def _braided_walls(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         beyond = (cell[0] + step[0], cell[1] + step[1])
         if not all(0 <= at < _POSTS for at in beyond):
             return None
-        low = (min(cell[0], beyond[0]), min(cell[1], beyond[1]))
-        return (across[0], low) if step[0] else (across[1], low[::-1])
+        i, j = min(cell[0], beyond[0]), min(cell[1], beyond[1])
+        return (across[0], (i, j)) if step[0] else (across[1], (j, i))
 
     steps = ((1, 0), (-1, 0), (0, 1), (0, -1))
     path, seen = [(0, 0)], {(0, 0)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from testudo_deploy.shield.arena import Arena, clearances, segment_clearances
@@ -129,7 +129,7 @@ def ways_on(arena: Arena, cells: int, drive_m: float, rest_m: float) -> Ways:
     )
 
 
-def _graph(arena: Arena, nodes: np.ndarray, free: np.ndarray, drive_m: float) -> coo_array:
+def _graph(arena: Arena, nodes: np.ndarray, free: np.ndarray, drive_m: float) -> csr_array:
     """Return the costs (W, W) [m] between free nodes (2, W), side by side, with a straight free way."""
     side = round(len(free) ** 0.5)
     index = np.indices((side, side)).reshape(2, -1)
