@@ -44,6 +44,9 @@ class TrainConfig:
     """All tiers with drones: batteries start between full and `power.land` of the robot file, are discharged by
     thrust, and limit it by their voltage."""
     trainer: str = "testudo"  # `testudo`, or `brax-ppo` or `brax-sac`, which train the same network without memory
+    task_messages: bool = field(default=True, metadata=OPTIONAL)
+    """Policies read the signals of the task as old as messages bring them to a robot; `--no-task-messages`: exact, of
+    the present."""
     obstacles: str = field(default="", metadata=OPTIONAL)
     """Obstacles in the arena, as a JSON list: `[{"kind": "ball", "centre_world": [0.5, 0], "radius_m": 0.2}]`."""
     map: str = field(default="", metadata=OPTIONAL)
@@ -88,7 +91,7 @@ class TrainConfig:
     @property
     def physics_choice(self) -> PhysicsChoice:
         """Return the physics options of the environment."""
-        return PhysicsChoice(self.physics, self.form, self.impl, self.downwash, self.battery)
+        return PhysicsChoice(self.physics, self.form, self.impl, self.downwash, self.battery, self.task_messages)
 
     @property
     def command_type(self) -> str:

@@ -64,6 +64,7 @@ class DeployedEnvironment(Environment):
             ),
             spread=environment.spread,
             failures=environment.failures,
+            task_channel=environment.task_channel,
             deployment=DeployedTeam(
                 Shield(model, team.shield, replace(space, hold_ticks=STRIDE * space.hold_ticks), team.arena),
                 stride=STRIDE,

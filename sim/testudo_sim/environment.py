@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.contract.contract import policy_signals
+from testudo_deploy.control.task_receiver import oldest_task_s
 from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.physics.scene import Scene
@@ -17,6 +18,7 @@ from testudo_sim.physics.world_parameters import WorldParameters, draw_parameter
 from testudo_sim.scenarios.scenario import PEER, Scenario, StartState, TaskScore, TaskScoring, absent_robots, either
 from testudo_sim.team.crowd_links import CrowdLinks
 from testudo_sim.team.robot_failures import RobotFailures, draw_failures
+from testudo_sim.team.task_channel import TaskChannel, scene_between
 from testudo_sim.team.team_tick import SimulatedTeam, start, tick, true_table, values_by_slot
 
 
@@ -31,6 +33,8 @@ class WorldState:
     random: jax.Array  # (2, E) integers: the random keys of the course of the task, as plain data
     failures: RobotFailures | None = None  # of robots in this episode; None where none is drawn
     difficulty: jax.Array | None = None  # (E,) in 0 to 1: that of the episode; None without a curriculum
+    told: dict[str, jax.Array] | None = None
+    """Task signals that the robots know, which messages have brought; None: the present ones."""
 
 
 @jax.tree_util.register_dataclass
@@ -78,6 +82,8 @@ class Environment:
     curriculum: bool = False  # worlds begin at difficulty 0, which rises with their success, see `next_difficulty`
     contact_cost: float | None = None
     """Reward that a contact costs every robot of its world, which ends the episode; None: contacts are counted only."""
+    task_channel: TaskChannel | None = None
+    """How old the task's signals are that policies read; None: they are exact and of the present."""
 
     @property
     def horizon(self) -> int:
@@ -117,11 +123,15 @@ class Environment:
         return replace(self.world(keys, state, begin.task), difficulty=difficulty)
 
     def world(self, keys: jax.Array, team: Any, task: Any) -> WorldState:
-        """Return worlds with these keys (E,) at the start of team and task."""
+        """Return worlds with these keys (E,) at the start of team and task.
+
+        Robots know the task as it is, since without its signals they cannot be armed.
+        """
         elapsed, failures = jnp.zeros(keys.shape[0], jnp.int32), None
         if self.failures:
             failures = draw_failures(keys, self.failures, self.team.size, self.horizon, self.decision_s)
-        return WorldState(team, task, elapsed, task_random(keys), failures)
+        state = WorldState(team, task, elapsed, task_random(keys), failures)
+        return replace(state, told=self._as_told(task, self.scene(state)))
 
     def draw_start(self, keys: jax.Array, difficulty: jax.Array | None = None) -> tuple[StartState, WorldParameters]:
         """Return start and dynamics of one world for each key (E,); ``difficulty`` (E,), or None for the plain task."""
@@ -148,7 +158,7 @@ class Environment:
             stop,
             state.team.table,
             self.team.shield.hold_s,
-            self.task_signals(state),
+            self.task_signals(state) if state.told is None else self._with_peers(state.told, state.team),
         )
         return {name: to_batch(value) for name, value in named.items()}
 
@@ -165,10 +175,31 @@ class Environment:
         return {name: to_batch(value) for name, value in named.items()}
 
     def task_signals(self, state: WorldState) -> dict[str, jax.Array]:
-        """Return the task signals by name: own (C, N, E), of entities and peers (C, K, N, E)."""
-        named = dict(self.scenario.signals(state.task, self.scene(state)))
+        """Return the present task signals by name: own (C, N, E), of entities and peers (C, K, N, E)."""
+        return self._with_peers(dict(self.scenario.signals(state.task, self.scene(state))), state.team)
+
+    def _with_peers(self, named: dict[str, jax.Array], team: Any) -> dict[str, jax.Array]:
+        """Return signals of the scenario by name, and those of peers that are made of them."""
         peers = [signal.name for signal in self.scenario.task_signals if signal.name.startswith(PEER)]
-        return named | {name: values_by_slot(named[name.removeprefix(PEER)], self.links(state.team)) for name in peers}
+        return named | {name: values_by_slot(named[name.removeprefix(PEER)], self.links(team)) for name in peers}
+
+    def _as_told(self, task: Any, scene: Scene) -> dict[str, jax.Array] | None:
+        """Return the signals of a message about a task and scene; None without a channel."""
+        if self.task_channel is None:
+            return None
+        return {name: value.astype(jnp.float32) for name, value in self.scenario.signals(task, scene).items()}
+
+    def _told(self, state: WorldState, before: Scene, after: Scene, keys: jax.Array) -> dict[str, jax.Array] | None:
+        """Return the signals that robots know at the end of a decision, made in its course: from the task before it.
+
+        No message is older than the decision. Between its ends the scene is interpolated, as the station does for its
+        score.
+        """
+        if self.task_channel is None:
+            return None
+        limit_s = min(oldest_task_s(self.scenario.task_signals), self.decision_s)
+        age_s = self.task_channel.ages_s(keys, state.elapsed, limit_s)
+        return self._as_told(state.task, scene_between(before, after, 1 - age_s / self.decision_s))
 
     def links(self, team: Any) -> CrowdLinks | None:
         """Return who is in the neighbour slots of each robot, by the state of the team; None: everybody, in order."""
@@ -215,10 +246,11 @@ class Environment:
         commands.
         """
         ended = replace(state, team=team_state, elapsed=state.elapsed + 1)
-        keys = jax.vmap(jax.random.fold_in)(jax.random.wrap_key_data(state.random.T), state.elapsed)
+        own = jax.random.wrap_key_data(state.random.T)
+        keys = jax.vmap(jax.random.fold_in)(own, state.elapsed)
         scenes = (self.scene(state), self.scene(ended))
         score = self.scoring.decision(state.task, *scenes, change_m_s, keys, _failed(state))
-        return replace(ended, task=score.task), score
+        return replace(ended, task=score.task, told=self._told(state, *scenes, own)), score
 
     def tick(
         self, state: Any, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None

@@ -23,7 +23,7 @@ _PLANAR_STEP_S = 0.0125
 
 @dataclass(frozen=True)
 class PhysicsChoice:
-    """Physics tier and its options."""
+    """Physics tier and its options, and how policies read the task."""
 
     physics: Tier = "kinematic"
     """`kinematic` is fast, without contact; `attitude` and `rotors` are drones with flight dynamics, without contact;
@@ -35,6 +35,9 @@ class PhysicsChoice:
     battery: bool = False
     """All tiers with flying drones: batteries begin between full and `power.land` of the robot file, discharge with
     thrust, and limit it by their voltage."""
+    task_messages: bool = True
+    """Policies read the signals of the task as old as messages bring them to a robot; `--no-task-messages`: exact, of
+    the present."""
 
 
 def make_physics(

@@ -20,6 +20,11 @@ OLDEST_TASK_S = 0.4
 values many times in this time, and one that does not has failed."""
 
 
+def oldest_task_s(signals: Sequence[Signal]) -> float:
+    """Return the oldest age of the values of the task [s]: they come in one message, so the strictest signal counts."""
+    return min([OLDEST_TASK_S, *(one.max_age_s for one in signals if one.max_age_s is not None)])
+
+
 @dataclass(frozen=True)
 class TaskReading:
     """The newest values of the task."""
@@ -53,9 +58,8 @@ class TaskReceiver:
         """
         self.signals = tuple(signals)
         self._contract, self._robot, self._epoch, self._peers = contract, robot, epoch, tuple(peers)
-        ages = [OLDEST_TASK_S if one.max_age_s is None else one.max_age_s for one in self.signals]
-        self.limit_s = min([OLDEST_TASK_S, *ages])
-        """Oldest age of the values [s]; they come in one message, so that the strictest signal counts."""
+        self.limit_s = oldest_task_s(self.signals)
+        """Oldest age of the values [s]."""
         self._reading: TaskReading | None = None
         self._last: tuple[str, int] | None = None  # epoch and sequence of the newest message
         self._retired: set[str] = set()

@@ -25,6 +25,7 @@ from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.scenario import Scenario, make_scenario
 from testudo_sim.starts import StartDistribution, parse_starts
+from testudo_sim.team.task_channel import TaskChannel
 from testudo_sim.team.team_tick import SimulatedTeam
 
 _ALGORITHMS = ("mappo", "ippo")
@@ -161,7 +162,8 @@ def make_environment(
         yaw_rate_limit=yaw_rate_limit,
         tracking=tracking,
     )
-    return Environment(task, team, spread=1.0 if starts is None else starts.spread.parameters)
+    spread = 1.0 if starts is None else starts.spread.parameters
+    return Environment(task, team, spread=spread, task_channel=TaskChannel() if physics.task_messages else None)
 
 
 def _yaw_rate_limit(config: TrainConfig, spec: RobotSpec) -> float:
