@@ -265,6 +265,7 @@ def _contract_text(contract: Contract) -> str:
     command = contract.command
     return (
         f"    command=SimpleNamespace(\n        type={command.type!r}, limit={command.limit!r}, "
-        f"limits={command.limits!r}, gain_per_s={command.gain_per_s!r}\n    ),\n"
+        f"limits={command.limits!r}, gain_per_s={command.gain_per_s!r}, "
+        f"message_size={command.message_size}\n    ),\n"
         f"    decision_ticks={contract.decision_ticks},\n    hidden_size={contract.hidden_size},"
     )

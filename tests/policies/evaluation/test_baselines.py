@@ -80,7 +80,7 @@ def test_orca_takes_the_place_of_the_shield():
 def test_the_policy_of_a_planner_commands_what_its_team_takes():
     plain = environment_of("navigation", 2)
     policy = planner_policy(ASTAR, plain)
-    assert (policy._commands_waypoints, policy._yaw_rates) == (False, 0)
+    assert (policy._commands_waypoints, policy._further_numbers) == (False, 0)
     assert policy._law.speed_limit_m_s == SPEC.control_point_speed_m_s
 
 

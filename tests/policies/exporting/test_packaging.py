@@ -217,8 +217,9 @@ def test_the_fleet_file_of_a_task_holds_its_start_and_no_goals(tmp_path):
     assert "goal" not in path.read_text()
     first = scenario.start(jax.random.key(HELD_OUT_SEED), 3)
     made = task_of(scenario, fleet)
-    for name, value in vars(first.task).items():
-        assert np.allclose(getattr(made, name)[..., 0], value, atol=1e-6), name
+    jax.tree.map(
+        lambda found, expected: np.testing.assert_allclose(found[..., 0], expected, atol=1e-6), made, first.task
+    )
     place = np.array([robot.initial_position_world for robot in fleet.robots]).T
     assert np.allclose(place, first.position_world, atol=1e-4)
 

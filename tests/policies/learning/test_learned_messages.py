@@ -67,8 +67,8 @@ def test_a_message_arrives_at_every_peer_unless_it_is_lost_and_the_critic_reads_
         world = environment.reset(jax.random.split(jax.random.key(3), 2))
         begin = environment.signals(world)
         losses = replace(world.team.parameters, message_loss=jnp.array([0.0, 1.0]))
-        team, _ = environment.run_ticks(replace(world.team, parameters=losses), command, jax.random.key(0))
-        end = replace(world, team=team)
+        world = replace(world, team=replace(world.team, parameters=losses))
+        end = replace(world, team=environment.run_ticks(world, command, jax.random.key(0))[0])
         central = environment.signals(end) if deployed else environment.central_signals(end)
         return tuple(found["neighbour_message"] for found in (begin, environment.signals(end), central))
 

@@ -32,7 +32,8 @@ def test_lost_messages_are_as_many_as_the_loss_says():
         parameters = dataclasses.replace(drawn, message_loss=jnp.full(4000, loss, jnp.float32))
         announced, slots = jnp.zeros((2, 4, 2, 4000)), jnp.zeros((2, 1, 2, 4000))
         unheard = PeerTable(slots, slots, slots[0], slots[0] > 0)
-        state: Any = SimpleNamespace(parameters=parameters, table=unheard, links=None)
+        estimate = MotionState(slots[:, 0], slots[0, 0], slots[:, 0])
+        state: Any = SimpleNamespace(parameters=parameters, table=unheard, links=None, estimate=estimate)
         _, table = team_module._heard(team, state, announced, jax.random.key(0))
         assert float(jnp.mean(table.valid)) == pytest.approx(1 - loss, abs=0.02 if 0 < loss < 1 else 0)
 
