@@ -22,7 +22,10 @@ def map_of(name):
     return Arena(SQUARE.low_world, SQUARE.high_world, map_obstacles(name, SIDE_M))
 
 
-@pytest.mark.parametrize("name", ["camar_random_grid_60", "camar_labmaze_40", "maze"])
+@pytest.mark.parametrize(
+    "name",
+    ["camar_labmaze_40", *(pytest.param(name, marks=pytest.mark.slow) for name in ("camar_random_grid_60", "maze"))],
+)
 def test_a_point_that_follows_the_ways_arrives_and_keeps_its_distance(name):
     """Straight from each cell, in steps of a decision; what is left becomes less all the way."""
     arena = map_of(name)
