@@ -73,7 +73,8 @@ def evaluate_baseline(
 ) -> Evaluation:
     """Run the episodes with a baseline of `BASELINES`; see `evaluate_policy`.
 
-    A planner plans all episodes of a batch before the first of them moves; ``on_progress`` is told of plans, too.
+    A planner plans all episodes of a batch before the first of them moves; ``on_progress`` receives
+    the number of plans, too.
     """
     missing = absence(name, environment)
     if missing:
@@ -88,7 +89,7 @@ def evaluate_baseline(
 
 
 def planner_policy(name: str, environment: Environment, on_plan: Callable[[int], None] | None = None) -> PlanFollower:
-    """Return the policy of a planner that applies to an environment; ``on_plan`` is told how many plans there are."""
+    """Return the policy of a planner that applies to an environment; ``on_plan`` receives how many are planned."""
     team = environment.team
     law = WaypointTracking(GAIN_PER_S, team.model.spec.control_point_speed_m_s)
     return PlanFollower(

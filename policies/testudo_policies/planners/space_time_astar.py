@@ -14,7 +14,7 @@ from testudo_policies.planners.roadmap import Path, Roadmap
 
 
 def find_path(roadmap: Roadmap, robot: int, blocked: np.ndarray, crowd: np.ndarray | None = None) -> Path | None:
-    """Return the path of a robot that is first at rest at its goal for good; None without one.
+    """Return the path that brings a robot to its permanent rest at the goal the earliest; None without one.
 
     Among those, the one whose moves meet least ``crowd``.
 

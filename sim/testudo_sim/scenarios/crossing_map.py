@@ -22,7 +22,7 @@ from testudo_sim.maps.ranges import nearest_points, ray_ranges
 from testudo_sim.maps.ways import Ways, ways_on
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.goal_scenario import GoalScenario, GoalTask, Grid, square_arena, straight_to, yaws
-from testudo_sim.scenarios.robotarium_task import entity_signals
+from testudo_sim.scenarios.robotarium_task import check_on_the_ground, entity_signals
 from testudo_sim.scenarios.scenario import Observation, StartState, TaskStep
 
 POINTS, RAYS = 6, 16
@@ -50,8 +50,7 @@ class CrossingMap(GoalScenario):
         Raises:
             TestudoError: the robot flies.
         """
-        if spec.dimension != 2:
-            raise TestudoError(f"crossing_map: found {spec.name}, which flies; expected a ground robot, as gritsbot_x")
+        check_on_the_ground(cls.name, spec)
         cell_m = shield.separation_m + 2 * shield.wall_m + _PASSING_M
         made = cls.in_arena(
             square_arena(spec, CELLS * cell_m / 2, 0.0), spec, shield, drive_m=shield.wall_m + _DRIVING_M

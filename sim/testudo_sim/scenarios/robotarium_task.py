@@ -26,6 +26,12 @@ _SPACING_M = 0.3  # least distance of places in the suite
 _ROOM_M = 0.02  # of starts, over the separation that the shield keeps
 
 
+def check_on_the_ground(scenario: str, spec: RobotSpec) -> None:
+    """Check that a scenario in the plane has ground robots; raises `TestudoError` where the robot flies."""
+    if spec.dimension != 2:
+        raise TestudoError(f"{scenario}: found {spec.name}, which flies; expected a ground robot, as gritsbot_x")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RobotariumTask:
     """Implements `Scenario` except for signals, start and `advance`."""
@@ -49,8 +55,7 @@ class RobotariumTask:
         Raises:
             TestudoError: the robot flies.
         """
-        if spec.dimension != 2:
-            raise TestudoError(f"{cls.name}: found {spec.name}, which flies; expected a ground robot, as gritsbot_x")
+        check_on_the_ground(cls.name, spec)
         spacing = max(_SPACING_M, shield.separation_m + _ROOM_M)
         scale = max(1.0, (shield.separation_m + _ROOM_M) / (_SPACING_M + _ROOM_M))
         low, high = (tuple(scale * x for x in side) for side in (ROBOTARIUM.low_world, ROBOTARIUM.high_world))

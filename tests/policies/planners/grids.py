@@ -26,7 +26,7 @@ def grid_roadmap(width, height, starts, goals, *, blocked=(), separation_m=0.5, 
 def least_sum_of_steps(roadmap, most=40):
     """Return the least sum of steps of all robots by a search over all joint places, or None.
 
-    A state is the places and which robots have come to rest for good; a step costs one for each robot that has not.
+    A state is the places and which robots rest permanently; a step costs one for each robot that has not.
     """
     size = len(roadmap.starts)
     number = {tuple(move): k for k, move in enumerate(roadmap.moves.tolist())}
