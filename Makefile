@@ -5,8 +5,9 @@ ARGS ?=
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # the nodes run in real time: by themselves, so that no other test takes their processor. Fast DDS 3.2 can deadlock in
 # discovery (eProsima/Fast-DDS issue 6502), which nothing in the process can interrupt: the time-out ends the worker,
-# and that test, never one that fails, runs once more in a new one
-ROS_PYTEST := $(BIN)/python -m pytest -n 1 --timeout-method=thread --reruns 1 --only-rerun "^only a worker that ended$$"
+# and that test runs again in a new one. So does one that failed while the machine stalled; no other that fails
+ROS_PYTEST := $(BIN)/python -m pytest -n 1 --timeout-method=thread -p tests.machine_stalls --reruns 2 \
+	--only-rerun "^MachineStallError: "
 ROS_ROOMS := tests/ros tests/bench/fault_matrix
 # no simulated fleets and nothing compiled, but the smoke test of each verb
 FAST_ROOMS := tests/test_cli.py tests/test_verbs.py tests/hardware tests/runs/recording tests/runs/alignment \
