@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.train_config import TrainConfig
+from testudo_sim.environment import Environment
 
 AXIS = "worlds"
 
@@ -31,12 +32,21 @@ class Learner(Protocol):
         ...
 
     @property
+    def environment(self) -> Environment:
+        """The worlds in which it learns."""
+        ...
+
+    @property
     def start(self) -> Any:
         """`init`, compiled for one device."""
         ...
 
     def init(self, key: jax.Array) -> Any:
         """Return the state before the first update."""
+        ...
+
+    def update(self, state: Any) -> tuple[Any, dict[str, jax.Array]]:
+        """Return the state after a rollout and what is learned from it, and the figures of the update."""
         ...
 
 

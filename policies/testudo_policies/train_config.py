@@ -12,6 +12,7 @@ from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_sim.physics_choice import Form, Impl, PhysicsChoice, Tier
 
 Commanded = Literal["velocity", "velocity_yaw_rate", "waypoints"]
+_CENTRAL = ("mappo", "qmix", "maddpg", "hasac", "masac")  # algorithms whose critic reads the true state of the team
 _COMMAND_TYPES = {"velocity": COMMAND_TYPE, "velocity_yaw_rate": VELOCITY_YAW_RATE, "waypoints": WAYPOINT}
 
 
@@ -32,7 +33,9 @@ class TrainConfig:
     facing_price: float = field(default=0.25, metadata=OPTIONAL)
     """With `--command velocity_yaw_rate`: reward lost per second while a drone's heading is perpendicular to the
     direction of its goal; twice that while it faces away."""
-    algorithm: str = "mappo"  # `mappo` (central critic) or `ippo`
+    algorithm: str = "mappo"
+    """PPO with a central critic (`mappo`) or without (`ippo`); for way-points also `pqn-vdn`, `vdn`, `qmix`; for
+    velocities `maddpg`, `hasac`, `masac`."""
     physics: Tier = "kinematic"
     """`kinematic` is fast and has no contact forces; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"
@@ -68,6 +71,8 @@ class TrainConfig:
     """Stop earlier, once the newest episodes reach this figure: `success=0.98`, or `return=110`."""
     worlds: int = 256
     """Worlds simulated in parallel; 0 chooses the largest number that fits device memory and run length."""
+    replay: int = field(default=200_000, metadata=OPTIONAL)
+    """Decisions that a learner from replay keeps; `mappo`, `ippo` and `pqn-vdn` keep none."""
     rollout: int = 32  # decisions of each world between updates
     epochs: int = 2  # passes over a rollout
     minibatches: int = 8  # minibatches of a rollout, with one gradient step each
@@ -86,7 +91,7 @@ class TrainConfig:
     @property
     def network(self) -> NetworkConfig:
         """Return the sizes of the networks."""
-        return NetworkConfig(self.width, self.memory, self.algorithm == "mappo")
+        return NetworkConfig(self.width, self.memory, self.algorithm in _CENTRAL)
 
     @property
     def physics_choice(self) -> PhysicsChoice:
@@ -123,16 +128,41 @@ SUGGESTED: Mapping[str, Mapping[str, Any]] = {
 """Options that a scenario trains well with."""
 
 
-def suggested(config: TrainConfig) -> tuple[TrainConfig, str]:
-    """Return the configuration with the options that its scenario suggests, and a message.
+_VALUES = {"command": "waypoints", "max_gradient": 10.0, "learning_rate": 5e-4}
+_REPLAYED = {"memory": 0, "max_gradient": 10.0, "epochs": 4}
+ALGORITHMS: Mapping[str, Mapping[str, Any]] = {
+    "pqn-vdn": {**_VALUES, "trace": 0.3},
+    "vdn": _VALUES,
+    "qmix": _VALUES,
+    "maddpg": _REPLAYED,
+    "hasac": _REPLAYED,
+    "masac": _REPLAYED,
+}
+"""Options that an algorithm needs, or trains well with."""
 
-    If the user changed any of these options, all of them stay unchanged; so they do with a trainer that takes no
-    way-points where these are among them.
+
+def suggested(config: TrainConfig) -> tuple[TrainConfig, str]:
+    """Return the configuration with the options that its algorithm and its scenario suggest, and a message.
+
+    The algorithm's are set one by one, where the user left the default. Of the scenario's, all stay unchanged if the
+    user changed any; so they do with a trainer that takes no way-points where these are among them.
     """
+    chosen = {
+        name: value
+        for name, value in ALGORITHMS.get(config.algorithm, {}).items()
+        if getattr(config, name) == getattr(TrainConfig, name)
+    }
+    if chosen:
+        return replace(config, **chosen), f"{config.algorithm}: trains with {_as_options(chosen)}"
     options, default = SUGGESTED.get(config.scenario, {}), TrainConfig()
     if config.trainer != "testudo" and "command" in options:
         return config, ""
     if not options or any(getattr(config, name) != getattr(default, name) for name in options):
         return config, ""
-    text = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+    text = _as_options(options)
     return replace(config, **options), f"{config.scenario}: trains with {text}; set one of them to choose all yourself"
+
+
+def _as_options(options: Mapping[str, Any]) -> str:
+    """Return options as they are written on the command line."""
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())

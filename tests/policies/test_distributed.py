@@ -176,7 +176,7 @@ def test_one_device_needs_no_mesh():
 
 
 def test_what_grows_with_the_worlds_is_spread_and_all_else_is_on_every_device():
-    ppo = build(spread()).ppo
+    ppo = build(spread()).learner
     places = DevicePlacement(Mesh(np.array(jax.devices()[:1]), (AXIS,))).places(ppo)
     state = jax.eval_shape(ppo.init, jax.random.key(0))
     for place, leaf in zip(

@@ -56,7 +56,7 @@ def same(first, second):
 def test_the_actor_comes_back_out_of_the_graph_bit_for_bit(quick, tiny_run, artefact):
     components = build(TINY)
     trained = load_parameters(components, tiny_run)
-    blank = components.ppo.start(jax.random.key(9)).parameters
+    blank = components.learner.start(jax.random.key(9)).parameters
     assert not matches(components.agent, blank, artefact.contract)
     found = parameters_of_graph(onnx.load(artefact.path), blank, 1000)
     assert same(found.actor, trained.actor)

@@ -43,7 +43,7 @@ class BraxSession:
         self.updates = 0
         self._config, self._networks = components.config, networks
         self._files, self._log, self._on_progress = files, log, on_progress
-        self._state = blank_state(components.ppo)
+        self._state = blank_state(components.learner)
         self._newest = self._reported = self.blank
         self._episodes: dict[str, float] = {}
         self._first = 0

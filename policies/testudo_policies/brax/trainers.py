@@ -68,7 +68,7 @@ def train_run_with_brax(
     _check(config)
     placement = DevicePlacement.create(config)
     with (
-        RunFiles(folder, components.ppo, placement) as files,
+        RunFiles(folder, components.learner, placement) as files,
         explain_out_of_memory(config),
         jax.default_matmul_precision(config.precision),
     ):

@@ -108,7 +108,7 @@ def _from_run(folder: Path) -> PolicyUnderTest:
 
 def untrained_policy(components: TrainingComponents) -> BatchPolicy:
     """Return the policy before its training, with the parameters of its seed."""
-    parameters = components.ppo.start(jax.random.key(components.config.seed)).parameters
+    parameters = components.learner.start(jax.random.key(components.config.seed)).parameters
     return cast(BatchPolicy, jax.jit(components.agent.policy(parameters)))
 
 

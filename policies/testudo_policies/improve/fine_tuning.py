@@ -24,8 +24,9 @@ from testudo_policies.improve.discriminators import (
 from testudo_policies.improve.initial_policy import InitialPolicy
 from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.losses import Batch, advantages
-from testudo_policies.learning.ppo import PPO, Metrics, TrainState, episode_counts
+from testudo_policies.learning.ppo import PPO
 from testudo_policies.learning.rollout import collect_rollout
+from testudo_policies.learning.train_state import Metrics, TrainState, episode_counts
 from testudo_policies.networks.agent import AgentParameters
 from testudo_policies.networks.observation_encoding import Features
 
@@ -193,7 +194,7 @@ class FineTuningComponents(TrainingComponents):
         )
 
     @property
-    def ppo(self) -> FineTuner:
+    def learner(self) -> FineTuner:
         """Return the learner."""
         return FineTuner(
             self.config,

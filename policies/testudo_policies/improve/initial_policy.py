@@ -103,7 +103,7 @@ def _from_checkpoint(folder: Path, contract: Contract) -> AgentParameters | None
 
 def _from_graph(artefact: PolicyArtefact, config: TrainConfig) -> AgentParameters:
     components = build(config)
-    blank = components.ppo.start(jax.random.key(config.seed)).parameters
+    blank = components.learner.start(jax.random.key(config.seed)).parameters
     seen = min(config.decisions * config.team_size, 2**31)
     parameters = parameters_of_graph(onnx.load(artefact.path), blank, seen)
     # the identified robot may have another top speed; the artefact's test vector uses the old one

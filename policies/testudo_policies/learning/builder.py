@@ -16,7 +16,9 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters, proje
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_policies.distributed import Learner
 from testudo_policies.learning.episode_window import Aim
+from testudo_policies.learning.learners import CONTINUOUS, LEARNERS, VALUES_OF_WAYPOINTS
 from testudo_policies.learning.ppo import PPO
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.waypoint_choice import WaypointChoice
@@ -28,10 +30,9 @@ from testudo_sim.starts import StartDistribution, parse_starts
 from testudo_sim.team.task_channel import TaskChannel
 from testudo_sim.team.team_tick import SimulatedTeam
 
-_ALGORITHMS = ("mappo", "ippo")
 _PRECISIONS = ("highest", "high", "default")
 _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
-    (("decisions", "worlds", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
+    (("decisions", "worlds", "replay", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
     (("memory",), 0, math.inf),
     (("message",), 0, MOST_NUMBERS),
     (("seed",), 0, 2**31 - 1),
@@ -58,9 +59,9 @@ class TrainingComponents:
         return _obstacles(self.config, self.spec, self.shield)
 
     @cached_property
-    def ppo(self) -> PPO:
+    def learner(self) -> Learner:
         """The learner; cached, so that its compiled programs are reused."""
-        return PPO(self.config, self.agent, self.environment)
+        return LEARNERS[self.config.algorithm](self.config, self.agent, self.environment)
 
 
 def build(config: TrainConfig) -> TrainingComponents:
@@ -213,6 +214,27 @@ def _check_trainer(config: TrainConfig, task: Scenario) -> None:
         )
 
 
+def _check_algorithm(config: TrainConfig) -> None:
+    name = config.algorithm
+    if name not in LEARNERS:
+        raise TestudoError(f"--algorithm: found {name!r}, expected one of {', '.join(LEARNERS)}")
+    if config.trainer != "testudo" and LEARNERS[name] is not PPO:
+        raise TestudoError(f"--algorithm {name}: found --trainer {config.trainer}, expected testudo")
+    if name in CONTINUOUS and config.command == "waypoints":
+        raise TestudoError(f"--algorithm {name}: found --command waypoints, expected velocity, whose value it climbs")
+    if name in VALUES_OF_WAYPOINTS:
+        if config.command != "waypoints":
+            raise TestudoError(
+                f"--algorithm {name}: found --command {config.command}, expected waypoints, whose values it learns"
+            )
+        if config.message:
+            raise TestudoError(
+                f"--algorithm {name}: found --message {config.message}, expected 0: it learns no messages"
+            )
+        if config.worlds % config.minibatches:
+            raise TestudoError(f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds")
+
+
 def _check(config: TrainConfig) -> None:
     Aim.parsed(config.until)
     if config.message and config.trainer != "testudo":
@@ -222,8 +244,7 @@ def _check(config: TrainConfig) -> None:
         )
     if config.command not in get_args(Commanded):
         raise TestudoError(f"--command: found {config.command!r}, expected one of {', '.join(get_args(Commanded))}")
-    if config.algorithm not in _ALGORITHMS:
-        raise TestudoError(f"--algorithm: found {config.algorithm!r}, expected one of {', '.join(_ALGORITHMS)}")
+    _check_algorithm(config)
     if config.precision not in _PRECISIONS:
         raise TestudoError(f"--precision: found {config.precision!r}, expected one of {', '.join(_PRECISIONS)}")
     if config.team_size < 2:

@@ -17,8 +17,8 @@ import orbax.checkpoint as ocp
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.strict_files import read_as
-from testudo_policies.distributed import gather_agreement
-from testudo_policies.learning.ppo import PPO, TrainState
+from testudo_policies.distributed import Learner, gather_agreement
+from testudo_policies.learning.train_state import TrainState
 from testudo_policies.train_config import TrainConfig
 
 _FORMAT = "testudo/training/1"
@@ -201,10 +201,10 @@ def ctrl_c_waits() -> Iterator[None]:
         before(*received[0])
 
 
-def blank_state(ppo: PPO) -> TrainState:
+def blank_state(learner: Learner) -> TrainState:
     """Return zeros with the shapes and types of a run's state, as a target for restoring."""
-    like = ppo.start.eval_shape(jax.random.key(ppo.config.seed))
-    return jax.tree.map(_blank, like)
+    like = learner.start.eval_shape(jax.random.key(learner.config.seed))
+    return cast(TrainState, jax.tree.map(_blank, like))
 
 
 def _blank(leaf: jax.ShapeDtypeStruct) -> jax.Array:

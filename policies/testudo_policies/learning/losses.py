@@ -30,6 +30,7 @@ class Batch:
     finite."""
     left: jax.Array  # (T, B) bool: the robot took part, and takes none in the next step
     trust: jax.Array | None = None  # (T, B): weight of each step, 0 to 1; None: all 1
+    memory: jax.Array | None = None  # (T, B, M): the actor's memory before the step, for replay; None: not kept
 
     @property
     def weight(self) -> jax.Array:

@@ -15,25 +15,11 @@ from jax.sharding import Mesh
 
 from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
-from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout, flat
+from testudo_policies.learning.rollout import begin, collect_rollout
+from testudo_policies.learning.train_state import Metrics, TrainState, first_features, gradient_step, report, typed
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.environment import Environment
-from testudo_sim.physics.neighbour_cells import CROWD
-
-Metrics = dict[str, jax.Array]
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class TrainState:
-    """The complete state of a run, for an exact resume."""
-
-    parameters: AgentParameters
-    optimiser: Any
-    rollout: RolloutState
-    key: jax.Array
-    updates: jax.Array  # () int: number of finished updates
 
 
 @dataclass(frozen=True)
@@ -54,15 +40,12 @@ class PPO:
         """Return the state before the first update."""
         world_key, network_key, key = jax.random.split(key, 3)
         rollout = begin(self.agent, self.environment, world_key, self.config.worlds)
-        features = flat(self.agent.encode(self.environment.signals(rollout.worlds)))
-        central = features
-        if self.agent.config.central_critic:
-            central = flat(self.agent.encode_central(self.environment.central_signals(rollout.worlds)))
+        features, central = first_features(self.agent, self.environment, rollout)
         parameters = self.agent.init(network_key, features, central)
         learned = (parameters.actor, parameters.critic)
         optimiser = self._optimiser.init(learned)
         state = TrainState(parameters, optimiser, rollout, key, jnp.zeros((), jnp.int32))
-        return jax.tree.map(_typed, state)
+        return jax.tree.map(typed, state)
 
     def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """Run one rollout and learn from it."""
@@ -83,17 +66,7 @@ class PPO:
             batch.weight,
         )
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
-        summary = episode_counts(batch, self.environment.team.size) | {
-            "train/contacts": jnp.sum(metrics.contacts),
-            "shield/intervention_rate": jnp.mean(metrics.interventions),
-            "shield/brake_rate": jnp.mean(metrics.braked),
-            "shield/separation_m": jnp.min(metrics.separation_m),
-            **losses,
-        }
-        if self.environment.team.size >= CROWD:
-            summary["train/peers_left_out"] = jnp.max(metrics.left_out)
-        if rollout.worlds.difficulty is not None:
-            summary["train/difficulty"] = jnp.mean(rollout.worlds.difficulty)
+        summary = report(batch, metrics, self.environment, rollout, losses)
         return TrainState(parameters, optimiser, rollout, key, state.updates + 1), summary
 
     def _learn(
@@ -105,14 +78,11 @@ class PPO:
         advantage: jax.Array,
         key: jax.Array,
     ) -> tuple[AgentParameters, Any, Metrics]:
-        """Take the gradient steps of all epochs; a minibatch has the whole sequences of some robots.
-
-        A step whose gradient is not finite is left out.
-        """
+        """Take the gradient steps of all epochs; a minibatch has the whole sequences of some robots."""
         robots, parts = batch.reward.shape[1], self.config.minibatches
         parameters = self.agent.observe_returns(parameters, batch.value + advantage, batch.counted)
 
-        def gradient_step(carry: Any, index: tuple[jax.Array, jax.Array]) -> Any:
+        def step(carry: Any, index: tuple[jax.Array, jax.Array]) -> Any:
             current, optimiser = carry
             chosen, step_key = index
             # the shuffle is over all worlds, as on one device; its result is sharded again
@@ -124,19 +94,13 @@ class PPO:
                 return ppo_loss(trial, self.agent, self.config, part, memory, after, step_key)
 
             learned = (current.actor, current.critic)
-            (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
-            changes, moved = self._optimiser.update(gradient, optimiser, learned)
-            after_step = optax.apply_updates(learned, changes)
-            sound = jnp.isfinite(optax.tree.norm(gradient))
-            (actor, critic), optimiser = jax.tree.map(
-                lambda new, old: jnp.where(sound, new, old), (after_step, moved), (learned, optimiser)
-            )
+            (actor, critic), optimiser, losses = gradient_step(loss, self._optimiser, learned, optimiser)
             return (replace(current, actor=actor, critic=critic), optimiser), losses
 
         def epoch(carry: Any, epoch_key: jax.Array) -> Any:
             shuffle_key, step_key = jax.random.split(epoch_key)
             order = jax.random.permutation(shuffle_key, robots).reshape(parts, -1)
-            return jax.lax.scan(gradient_step, carry, (order, jax.random.split(step_key, parts)))
+            return jax.lax.scan(step, carry, (order, jax.random.split(step_key, parts)))
 
         (parameters, optimiser), losses = jax.lax.scan(
             epoch, (parameters, optimiser), jax.random.split(key, self.config.epochs)
@@ -151,20 +115,6 @@ class PPO:
         return optax.chain(_clip_apart(config.max_gradient), optax.adam(schedule, eps=1e-5))
 
 
-def episode_counts(batch: Batch, team: int) -> Metrics:
-    """Return mean reward of a robot and decision, worlds whose episodes ended, and those that ended in success.
-
-    ``train/not_counted`` is the number of decisions of robots that do not count, see `Batch.counted`.
-    """
-    done = batch.terminated | batch.truncated
-    return {
-        "train/reward": jnp.mean(batch.reward),
-        "train/episodes": jnp.sum(done) / team,
-        "train/successes": jnp.sum(batch.terminated) / team,
-        "train/not_counted": jnp.sum(~batch.counted),
-    }
-
-
 def _clip_apart(largest: float) -> optax.GradientTransformation:
     """Return a transformation that clips the gradients of actor and critic each by its own norm."""
     clip = optax.clip_by_global_norm(largest)
@@ -173,11 +123,3 @@ def _clip_apart(largest: float) -> optax.GradientTransformation:
         return tuple(clip.update(part, optax.EmptyState())[0] for part in pair)
 
     return optax.stateless(apart)
-
-
-def _typed(value: Any) -> jax.Array:
-    """Return a strongly typed value, as a checkpoint restores it; else a resumed run compiles another program."""
-    value = jnp.asarray(value)
-    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return value
-    return jnp.asarray(value, value.dtype)

@@ -1,6 +1,7 @@
 """Rollouts of a policy in an environment, for learning."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,8 +37,14 @@ def collect_rollout(
     state: RolloutState,
     key: jax.Array,
     length: int,
+    explore: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
 ) -> tuple[RolloutState, Batch, StepMetrics]:
-    """Run ``length`` decisions; return the new state, the batch and the metrics (T, E) of every decision."""
+    """Run ``length`` decisions; return the new state, the batch and the metrics (T, E) of every decision.
+
+    Actions are drawn from the agent's distribution, or by ``explore`` from its parameters (B, ...) and a key. The
+    learners that explore so have no critic of states: log-probabilities and values are then 0, and the batch holds the
+    memory instead.
+    """
     team, worlds_count = environment.team.size, state.fresh.shape[0]
 
     def step(carry: RolloutState, step_key: jax.Array) -> tuple[RolloutState, Any]:
@@ -46,26 +53,32 @@ def collect_rollout(
         central = critic_features(agent, environment, parameters, carry.worlds, features)
         fresh = jnp.repeat(carry.fresh, team)
         logits, hidden = agent.act(parameters, _now(features), carry.hidden, fresh[None])
-        action = agent.distribution.sample_no_postprocessing(logits[0], action_key)
+        action = (explore or agent.distribution.sample_no_postprocessing)(logits[0], action_key)
         command = agent.command(features, agent.distribution.postprocess(action))
         nominal = command.reshape(-1, team, command.shape[-1])
         worlds, result = environment.step(carry.worlds, nominal, world_key)
-        last_features = flat(agent.encode(environment.signals(result.last)))
-        after = critic_features(agent, environment, parameters, result.last, last_features)
+        zero = jnp.zeros(fresh.shape)
+        log_probability, value, next_value = zero, zero, zero
+        if explore is None:
+            last_features = flat(agent.encode(environment.signals(result.last)))
+            after = critic_features(agent, environment, parameters, result.last, last_features)
+            log_probability = agent.distribution.log_prob(logits[0], action)
+            value, next_value = agent.value(parameters, central), agent.value(parameters, after)
         done = result.terminated | result.truncated
         batch = Batch(
             features,
             central,
             fresh,
             action,
-            agent.distribution.log_prob(logits[0], action),
-            agent.value(parameters, central),
-            agent.value(parameters, after),
+            log_probability,
+            value,
+            next_value,
             result.reward.T.reshape(-1),
             jnp.repeat(result.terminated, team),
             jnp.repeat(result.truncated, team),
             ~_where(result.stood, worlds_count * team),
             _where(result.left, worlds_count * team),
+            memory=carry.hidden if explore else None,
         )
         return RolloutState(worlds, hidden, done), (finite(batch, team), result.metrics)
 

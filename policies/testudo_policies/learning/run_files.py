@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from testudo_deploy.files.atomic_files import write_whole
-from testudo_policies.distributed import DevicePlacement, first, gather_agreement
+from testudo_policies.distributed import DevicePlacement, Learner, first, gather_agreement
 from testudo_policies.learning.checkpoints import Checkpoints, blank_state, is_key, save_config
-from testudo_policies.learning.ppo import PPO, TrainState
+from testudo_policies.learning.train_state import TrainState
 from testudo_sim.devices import devices
 
 _DEVICES = "devices.json"
@@ -23,13 +23,13 @@ _DEVICES = "devices.json"
 class RunFiles:
     """Files of one run; every process calls the same methods in the same order."""
 
-    def __init__(self, folder: Path, ppo: PPO, placement: DevicePlacement) -> None:
+    def __init__(self, folder: Path, learner: Learner, placement: DevicePlacement) -> None:
         """Write the configuration and the devices of the run.
 
         Raises:
             CheckpointError: the folder holds another run, or cannot be written.
         """
-        self._folder, self._ppo, self._placement = folder, ppo, placement
+        self._folder, self._learner, self._placement = folder, learner, placement
         self._checkpoints: Checkpoints | None = None  # only process 0 has them
         gather_agreement(self._open)
 
@@ -46,11 +46,11 @@ class RunFiles:
         Raises:
             CheckpointError: the checkpoint is of another configuration, or damaged.
         """
-        blank = blank_state(self._ppo)
+        blank = blank_state(self._learner)
         if self._placement.mesh is None:
             return self._restored(blank)
         data = gather_agreement(lambda: _pack(self._restored(blank)))
-        return self._placement.put(self._ppo, _unpack(blank, data)) if data else None
+        return self._placement.put(self._learner, _unpack(blank, data)) if data else None
 
     def _restored(self, blank: TrainState) -> TrainState | None:
         return self._checkpoints.restore(blank) if self._checkpoints else None
@@ -66,7 +66,7 @@ class RunFiles:
         return MetricsLog(self._folder, updates) if first() else nullcontext()
 
     def _open(self) -> bytes:
-        save_config(self._folder, self._ppo.config)
+        save_config(self._folder, self._learner.config)
         values = {**devices().to_dict(), "in_use": self._placement.count}
         (self._folder / _DEVICES).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         self._checkpoints = Checkpoints(self._folder)

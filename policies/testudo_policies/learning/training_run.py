@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 from jax.sharding import NamedSharding, PartitionSpec
@@ -17,9 +17,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from testudo_policies.distributed import CONTINUE, SAVE, STOP, DevicePlacement, ProcessVote, first
 from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.checkpoints import CheckpointError, Checkpoints, blank_state, ctrl_c_waits
-from testudo_policies.learning.ppo import TrainState
 from testudo_policies.learning.progress import Progress, Reports
 from testudo_policies.learning.run_files import RunFiles
+from testudo_policies.learning.train_state import TrainState
 from testudo_policies.learning.world_count import explain_out_of_memory
 from testudo_policies.networks.agent import AgentParameters
 
@@ -60,22 +60,22 @@ def train_run(
     """
     config = components.config
     placement = DevicePlacement.create(config, devices)
-    ppo = replace(components.ppo, mesh=placement.mesh) if placement.mesh else components.ppo
+    learner = replace(cast(Any, components.learner), mesh=placement.mesh) if placement.mesh else components.learner
     begin = time.perf_counter()
     with (
-        RunFiles(folder, ppo, placement) as files,
+        RunFiles(folder, learner, placement) as files,
         explain_out_of_memory(config),
         jax.default_matmul_precision(config.precision),
     ):
         state = files.restore()
         if state is None:  # a resumed run does not compile the start
-            state = placement.start(ppo)
+            state = placement.start(learner)
         start_update = int(state.updates)
-        update = _compiled(ppo.update, state, placement) if start_update < config.updates else ppo.update
+        update = _compiled(learner.update, state, placement) if start_update < config.updates else learner.update
         compile_s = time.perf_counter() - begin
         begin = time.perf_counter()
         with files.log(start_update) as log:
-            reports = Reports(config, ppo.environment.horizon, start_update, log, on_progress)
+            reports = Reports(config, learner.environment.horizon, start_update, log, on_progress)
             state, interrupted = _advance(update, state, config.updates, reports, files, ProcessVote(placement.mesh))
             reports.flush(show=False)
         done = int(state.updates)
@@ -148,7 +148,7 @@ def load_parameters(components: TrainingComponents, folder: Path) -> AgentParame
     Raises:
         CheckpointError: the folder has no checkpoint.
     """
-    blank = blank_state(components.ppo)
+    blank = blank_state(components.learner)
     with Checkpoints(folder, reading=True) as checkpoints:
         state = checkpoints.restore(blank)
     if state is None:

@@ -55,10 +55,10 @@ def sized(config: TrainConfig, say: Callable[[str], None]) -> TrainConfig:
 def bytes_per_world(config: TrainConfig) -> int:
     """Return the memory of the update per world [bytes]: inputs, outputs and temporary arrays."""
     sample = replace(config, worlds=_SAMPLE_WORLDS, minibatches=1)
-    ppo = build(sample).ppo
-    state = jax.eval_shape(ppo.init, jax.random.key(0))
+    learner = build(sample).learner
+    state = jax.eval_shape(learner.init, jax.random.key(0))
     with explain_out_of_memory(sample):
-        needs = jax.jit(ppo.update).lower(state).compile().memory_analysis()
+        needs = jax.jit(learner.update).lower(state).compile().memory_analysis()
     if needs is None:
         raise TestudoError("--worlds 0: found no memory analysis on this backend; give a number of worlds")
     total = needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes

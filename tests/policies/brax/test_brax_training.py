@@ -97,7 +97,7 @@ def test_a_run_leaves_configuration_metrics_and_parameters_like_ours(ppo_run):
     assert all(np.isfinite(value) for value in rows[-1].values())
     components = build(FOUR_UPDATES)
     parameters = load_parameters(components, ppo_run)
-    shapes = jax.eval_shape(components.ppo.init, jax.random.key(0)).parameters
+    shapes = jax.eval_shape(components.learner.init, jax.random.key(0)).parameters
     assert jax.tree.structure(parameters) == jax.tree.structure(shapes)
     assert finite(parameters)
     assert parameters.own_statistics.count.to_numpy() == FOUR_UPDATES.decisions * PPO.team_size

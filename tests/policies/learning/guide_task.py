@@ -91,7 +91,7 @@ def guide_components(message: int, **options: object) -> TrainingComponents:
 
 def success(components: TrainingComponents, episodes: int = 200) -> float:
     """Train, and return the share of held-out episodes in which the walker arrives."""
-    ppo = components.ppo
+    ppo = components.learner
     state, update = ppo.start(jax.random.key(components.config.seed)), jax.jit(ppo.update)
     for _ in range(components.config.updates):
         state, _ = update(state)

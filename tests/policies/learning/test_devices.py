@@ -74,7 +74,7 @@ def test_worlds_that_cannot_be_chosen_are_told(config, found, world_bytes, messa
 
 def test_the_memory_of_a_world_is_what_the_compiler_says(quick):
     one = bytes_per_world(TINY)
-    state = jax.eval_shape(build(TINY).ppo.init, jax.random.key(0)).rollout
+    state = jax.eval_shape(build(TINY).learner.init, jax.random.key(0)).rollout
     held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree_util.tree_leaves(state.worlds.team.physics))
     assert one > 2 * held / TINY.worlds, "at least the state before and after an update"
     assert one < 200_000

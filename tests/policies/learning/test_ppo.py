@@ -36,8 +36,8 @@ class Learner:
 
     def __init__(self, **changes):
         self.components = build(replace(TINY, **changes))
-        self.init = self.components.ppo.start
-        self.update = jax.jit(self.components.ppo.update)
+        self.init = self.components.learner.start
+        self.update = jax.jit(self.components.learner.update)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_one_update_changes_actor_critic_and_statistics(algorithm, memory, robot
 def test_the_central_critic_reads_the_peers_goals_and_the_other_does_not():
     def critic_inputs(algorithm):
         learner = Learner(algorithm=algorithm)
-        shapes = jax.eval_shape(learner.components.ppo.init, jax.random.key(0)).parameters
+        shapes = jax.eval_shape(learner.components.learner.init, jax.random.key(0)).parameters
         encoder = {name: part["params"] for name, part in vars(shapes).items() if name in ("actor", "critic")}
         actor = encoder["actor"]["encoder"]["neighbour_1"]["kernel"].shape[0]
         critic = encoder["critic"]["TeamEncoder_0"]["neighbour_1"]["kernel"].shape[0]
@@ -103,7 +103,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(tiny):
 def test_one_jitted_update_of_two_seeds_equals_two_single_updates(tiny):
     begin = [tiny.init(jax.random.key(seed)) for seed in (3, 4)]
     both = jax.tree.map(lambda *x: jnp.stack(x), *begin)
-    together, metrics = jax.jit(jax.vmap(tiny.components.ppo.update))(both)
+    together, metrics = jax.jit(jax.vmap(tiny.components.learner.update))(both)
     for index, state in enumerate(begin):
         single, values = tiny.update(state)
         for old, new, vectorised in zip(
@@ -159,7 +159,7 @@ def test_learning_raises_the_return():
 
 def test_a_rollout_says_which_robots_stood_and_an_update_with_failures_keeps_its_state():
     """All robots fail at some time: while they stand they earn nothing."""
-    ppo = build(replace(TINY, failures=1.0)).ppo
+    ppo = build(replace(TINY, failures=1.0)).learner
     state = jax.jit(ppo.init)(jax.random.key(0))
 
     def rollout(state):
@@ -206,7 +206,7 @@ def test_the_critic_learns_in_units_of_the_returns(tiny):
     after, _ = tiny.update(state)
     statistics = after.parameters.value_statistics
     assert statistics.count.to_numpy() == TINY.worlds * TINY.team_size * TINY.rollout
-    features = tiny.components.agent.encode(tiny.components.ppo.environment.central_signals(after.rollout.worlds))
+    features = tiny.components.agent.encode(tiny.components.learner.environment.central_signals(after.rollout.worlds))
     one = replace(after.parameters, value_statistics=state.parameters.value_statistics)
     scaled = tiny.components.agent.value(one, features)
     found = tiny.components.agent.value(after.parameters, features)

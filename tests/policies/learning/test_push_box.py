@@ -65,7 +65,7 @@ def test_the_return_rises_on_mjx():
     components = build(replace(SHORT, epochs=8))
     environment, scenario = components.environment, components.environment.scenario
     easy = replace(scenario, behind=1.0, way_m=(scenario.way_m[0], 0.4))
-    ppo = replace(components.ppo, environment=replace(environment, scenario=easy))
+    ppo = replace(components.learner, environment=replace(environment, scenario=easy))
     assert_rising(*rewards_of(ppo, components.config.updates))
 
 

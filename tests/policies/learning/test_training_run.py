@@ -28,8 +28,8 @@ def components():
 @pytest.fixture(scope="module")
 def update(components, quick):
     """Return the compiled update."""
-    state = components.ppo.start.eval_shape(jax.random.key(0))
-    return jax.jit(components.ppo.update).lower(state).compile()
+    state = components.learner.start.eval_shape(jax.random.key(0))
+    return jax.jit(components.learner.update).lower(state).compile()
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_run_leaves_configuration_metrics_and_checkpoint(tiny_run, components)
     assert all(isinstance(last[name], float) for name in names)
     parameters = load_parameters(components, tiny_run)
     assert jax.tree.structure(parameters) == jax.tree.structure(
-        components.ppo.start.eval_shape(jax.random.key(0)).parameters
+        components.learner.start.eval_shape(jax.random.key(0)).parameters
     )
 
 
@@ -101,7 +101,7 @@ def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, components, tmp
 
 def test_a_restored_state_is_of_the_same_types_so_that_the_same_program_goes_on(tiny_run, components):
     # weak types, and the device that a restored array is bound to, are part of what JAX compiles
-    fresh = components.ppo.start(jax.random.key(0))
+    fresh = components.learner.start(jax.random.key(0))
     with Checkpoints(tiny_run, reading=True) as checkpoints:
         restored = checkpoints.restore(fresh)
     assert jax.tree.structure(restored) == jax.tree.structure(fresh)
@@ -306,7 +306,14 @@ def test_a_damaged_checkpoint_is_refused_with_the_way_out(file, tiny_run, compon
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"algorithm": "dqn"}, "--algorithm: found 'dqn', expected one of mappo, ippo"),
+        ({"algorithm": "dqn"}, "--algorithm: found 'dqn', expected one of mappo, ippo, pqn-vdn"),
+        ({"algorithm": "qmix"}, "--algorithm qmix: found --command velocity, expected waypoints"),
+        ({"algorithm": "vdn", "command": "waypoints", "message": 2}, "--algorithm vdn: found --message 2, expected 0"),
+        ({"algorithm": "vdn", "trainer": "brax-ppo"}, "--algorithm vdn: found --trainer brax-ppo, expected testudo"),
+        (
+            {"algorithm": "hasac", "command": "waypoints"},
+            "--algorithm hasac: found --command waypoints, expected velocity",
+        ),
         ({"team_size": 1}, "--team-size: found 1, expected at least 2 robots"),
         ({"team_size": 500}, "500 robots do not fit"),
         ({"robot": "r2d2"}, "robot 'r2d2' is not known; known are"),

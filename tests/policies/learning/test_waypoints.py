@@ -62,7 +62,7 @@ def test_learning_raises_the_return():
         CHOOSING, team_size=3, worlds=64, rollout=16, width=32, epochs=2, minibatches=4, learning_rate=3e-3,
         decisions=64 * 16 * 30, entropy=0.01,
     )  # fmt: skip
-    learner = build(config).ppo
+    learner = build(config).learner
     state = learner.start(jax.random.key(0))
     parameters = state.parameters.actor["params"]
     bias = {**parameters["mean"], "bias": jnp.array([4.0, 0.0, 0.0, 0.0, 0.0])}

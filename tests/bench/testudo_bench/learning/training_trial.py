@@ -56,7 +56,7 @@ class Trials:
 
     @functools.cache  # noqa: B019 -- one object for each study
     def _learner(self, shielded: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        ppo = study_components(self._budget, shielded=shielded).ppo
+        ppo = study_components(self._budget, shielded=shielded).learner
         return ppo.start, jax.jit(ppo.update).lower(ppo.start(jax.random.key(0))).compile()
 
     @functools.cache  # noqa: B019 -- as above

@@ -273,8 +273,8 @@ def learn_until_success(robot: str, end: float) -> Learning:
     components = build(config)
     with jax.default_matmul_precision(config.precision):
         begin = time.perf_counter()
-        state = components.ppo.start(jax.random.key(0))
-        update = jax.jit(components.ppo.update).lower(state).compile()
+        state = components.learner.start(jax.random.key(0))
+        update = jax.jit(components.learner.update).lower(state).compile()
         compile_s = time.perf_counter() - begin
         window = EpisodeWindow(2 * components.environment.horizon, config.rollout, worlds * config.rollout)
         begin = time.perf_counter()

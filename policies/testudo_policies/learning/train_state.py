@@ -1,0 +1,97 @@
+"""State of a training run, the report of an update, and a gradient step that nothing unsound passes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from testudo_policies.learning.losses import Batch
+from testudo_policies.learning.rollout import RolloutState, flat
+from testudo_policies.networks.agent import Agent, AgentParameters
+from testudo_policies.networks.observation_encoding import Features
+from testudo_sim.environment import Environment, StepMetrics
+from testudo_sim.physics.neighbour_cells import CROWD
+
+Metrics = dict[str, jax.Array]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TrainState:
+    """The complete state of a run, for an exact resume."""
+
+    parameters: AgentParameters
+    optimiser: Any
+    rollout: RolloutState
+    key: jax.Array
+    updates: jax.Array  # () int: number of finished updates
+    replay: Any = None  # what a learner from replay keeps besides: target networks, buffer
+
+
+def first_features(agent: Agent, environment: Environment, rollout: RolloutState) -> tuple[Features, Features]:
+    """Return features (B, ...) of actor and critic at the start of a run, from which networks get their shapes."""
+    features = flat(agent.encode(environment.signals(rollout.worlds)))
+    if not agent.config.central_critic:
+        return features, features
+    return features, flat(agent.encode_central(environment.central_signals(rollout.worlds)))
+
+
+def report(
+    batch: Batch, metrics: StepMetrics, environment: Environment, rollout: RolloutState, losses: Metrics
+) -> Metrics:
+    """Return the figures of an update: episodes, contacts, use of the shield, and the losses."""
+    summary = episode_counts(batch, environment.team.size) | {
+        "train/contacts": jnp.sum(metrics.contacts),
+        "shield/intervention_rate": jnp.mean(metrics.interventions),
+        "shield/brake_rate": jnp.mean(metrics.braked),
+        "shield/separation_m": jnp.min(metrics.separation_m),
+        **losses,
+    }
+    if environment.team.size >= CROWD:
+        summary["train/peers_left_out"] = jnp.max(metrics.left_out)
+    if rollout.worlds.difficulty is not None:
+        summary["train/difficulty"] = jnp.mean(rollout.worlds.difficulty)
+    return summary
+
+
+def episode_counts(batch: Batch, team: int) -> Metrics:
+    """Return mean reward of a robot and decision, worlds whose episodes ended, and those that ended in success.
+
+    ``train/not_counted`` is the number of decisions of robots that do not count, see `Batch.counted`.
+    """
+    done = batch.terminated | batch.truncated
+    return {
+        "train/reward": jnp.mean(batch.reward),
+        "train/episodes": jnp.sum(done) / team,
+        "train/successes": jnp.sum(batch.terminated) / team,
+        "train/not_counted": jnp.sum(~batch.counted),
+    }
+
+
+def gradient_step(
+    loss: Callable[[Any], tuple[jax.Array, Metrics]],
+    optimiser: optax.GradientTransformation,
+    learned: Any,
+    state: Any,
+) -> tuple[Any, Any, Metrics]:
+    """Return parameters and optimiser state after one step down a loss, and the loss's parts.
+
+    A step whose gradient is not finite is left out.
+    """
+    (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
+    changes, moved = optimiser.update(gradient, state, learned)
+    after = optax.apply_updates(learned, changes)
+    sound = jnp.isfinite(optax.tree.norm(gradient))
+    learned, state = jax.tree.map(lambda new, old: jnp.where(sound, new, old), (after, moved), (learned, state))
+    return learned, state, losses
+
+
+def typed(value: Any) -> jax.Array:
+    """Return a strongly typed value, as a checkpoint restores it; else a resumed run compiles another program."""
+    value = jnp.asarray(value)
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value
+    return jnp.asarray(value, value.dtype)
