@@ -28,15 +28,20 @@ class EpisodeWindow:
         self._recent: deque[list[float]] = deque(maxlen=self._updates)
 
     def add(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Add an update; return ``train/success`` and ``train/return``, nothing before the window is full.
+        """Add an update; return ``train/success``, ``train/return`` and ``train/episode_length``.
 
-        The return of an episode is that of one robot, the mean over the team.
+        Nothing before the window is full. The return of an episode is that of one robot, the mean over the team; its
+        length is in decisions.
         """
         self._recent.append([metrics[name] for name in _COUNTS])
         successes, episodes, reward = (sum(column) for column in zip(*self._recent, strict=True))
         if len(self._recent) < self._updates or not episodes:
             return {}
-        return {"train/success": successes / episodes, "train/return": reward * self._decisions / episodes}
+        return {
+            "train/success": successes / episodes,
+            "train/return": reward * self._decisions / episodes,
+            "train/episode_length": self._updates * self._decisions / episodes,
+        }
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class HASAC(OffPolicy):
             return -log_temperature * surplus, {"train/temperature": jnp.exp(log_temperature)}
 
         log_temperature, temperature_moments, shown = gradient_step(
-            temperature_loss, self.adam(), parameters.critic["log_temperature"], temperature_moments
+            temperature_loss, self.adam(), parameters.critic["log_temperature"], temperature_moments, "temperature"
         )
         critic = {**parameters.critic, "log_temperature": log_temperature}
         moments = (actor_moments, critic_moments, temperature_moments)
@@ -93,7 +93,7 @@ class HASAC(OffPolicy):
             return total, {"loss/value": total, "train/value": scale * jnp.mean(values[0])}
 
         learned = {name: parameters.critic[name] for name in _TWINS}
-        twins, moments, losses = gradient_step(loss, self.adam(), learned, moments)
+        twins, moments, losses = gradient_step(loss, self.adam(), learned, moments, "critic")
         return replace(parameters, critic={**parameters.critic, **twins}), moments, losses
 
     def _actor_steps(
@@ -119,7 +119,7 @@ class HASAC(OffPolicy):
                 said = jnp.sum(jnp.where(climbing, log_probability, 0.0)) / jnp.maximum(jnp.sum(climbing), 1)
                 return total, {"loss/actor": total, "train/log_probability": said}
 
-            actor, moments, losses = gradient_step(loss, self.adam(self._turns), current.actor, moments)
+            actor, moments, losses = gradient_step(loss, self.adam(self._turns), current.actor, moments, "actor")
             current = replace(current, actor=actor)
             now, _ = self._drawn(current, batch, key)
             return (current, moments, jnp.where(moving[:, None], now, acting)), losses

@@ -65,7 +65,9 @@ class MADDPG(OffPolicy):
             total = mean_square(value[:-1] - target, known)
             return total, {"loss/value": total, "train/value": scale * jnp.mean(value)}
 
-        learned, critic_moments, losses = gradient_step(critic_loss, self.adam(), parameters.critic, moments[1])
+        learned, critic_moments, losses = gradient_step(
+            critic_loss, self.adam(), parameters.critic, moments[1], "critic"
+        )
         parameters = replace(parameters, critic=learned)
 
         def actor_loss(actor: Any) -> tuple[jax.Array, Metrics]:
@@ -79,7 +81,7 @@ class MADDPG(OffPolicy):
             total = -jnp.sum(jax.vmap(value_of)(jnp.arange(team))) / jnp.maximum(jnp.sum(counted), 1)
             return total, {"loss/actor": total}
 
-        actor, actor_moments, more = gradient_step(actor_loss, self.adam(), parameters.actor, moments[0])
+        actor, actor_moments, more = gradient_step(actor_loss, self.adam(), parameters.actor, moments[0], "actor")
         return replace(parameters, actor=actor), (actor_moments, critic_moments), losses | more
 
     def _policy(self, parameters: AgentParameters, batch: Batch) -> jax.Array:

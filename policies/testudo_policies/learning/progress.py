@@ -73,6 +73,7 @@ class Reports:
             values |= self._window.add(values)
             self.aim_reached |= self._aim is not None and self._aim.is_reached(values)
             progress = self._progress(update, values)
+            values["train/decisions_per_s"] = progress.decisions_per_s
             if self._log:
                 self._log.write(update, progress.decisions, progress.seconds, values)
             self._waiting.popleft()

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from tensorboardX import SummaryWriter
 
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_policies.distributed import DevicePlacement, Learner, first, gather_agreement
@@ -93,10 +94,14 @@ def _plain(leaf: jax.Array) -> jax.Array:
 
 
 NAME = "metrics.jsonl"
+BOARD = "tensorboard"
 
 
 class MetricsLog:
-    """Writes one JSON line for each update to ``metrics.jsonl`` of a run folder, none twice after a resume."""
+    """Writes each update of a run folder once, also after a resume.
+
+    As a line to ``metrics.jsonl``, and for TensorBoard to ``tensorboard/``, over the number of decisions.
+    """
 
     def __init__(self, folder: Path, updates: int) -> None:
         """Open the log of a run after ``updates`` updates; later lines, of lost updates, are removed."""
@@ -111,12 +116,16 @@ class MetricsLog:
         self.earlier: tuple[Mapping[str, float], ...] = tuple(json.loads(line) for line in lines)
         """The kept lines, oldest first."""
         self._file = path.open("a", encoding="utf-8")
+        again = json.loads(lines[-1])["decisions"] + 1 if lines else None  # TensorBoard drops what it has from there on
+        suffix = f".{self._last:.0f}"  # a run that goes on within a second would write over the file
+        self._board = SummaryWriter(str(folder / BOARD), purge_step=again, filename_suffix=suffix)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *unused: object) -> None:
         self._file.close()
+        self._board.close()
 
     def write(self, update: int, decisions: int, seconds: float, values: Mapping[str, Any]) -> None:
         """Append an update unless it is logged already; ``seconds`` of this session are added to earlier ones."""
@@ -125,6 +134,8 @@ class MetricsLog:
         row = {"update": update, "decisions": decisions, "seconds": self._earlier_s + seconds}
         self._file.write(json.dumps({**row, **values}) + "\n")
         self._file.flush()
+        for name, value in values.items():
+            self._board.add_scalar(name, value, decisions)
         self._last = update
 
 

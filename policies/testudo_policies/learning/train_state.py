@@ -76,17 +76,19 @@ def gradient_step(
     optimiser: optax.GradientTransformation,
     learned: Any,
     state: Any,
+    name: str = "all",
 ) -> tuple[Any, Any, Metrics]:
-    """Return parameters and optimiser state after one step down a loss, and the loss's parts.
+    """Return parameters and optimiser state after one step down a loss; its parts, and ``gradient/<name>``, its norm.
 
     A step whose gradient is not finite is left out.
     """
     (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(learned)
     changes, moved = optimiser.update(gradient, state, learned)
     after = optax.apply_updates(learned, changes)
-    sound = jnp.isfinite(optax.tree.norm(gradient))
+    norm = optax.tree.norm(gradient)
+    sound = jnp.isfinite(norm)
     learned, state = jax.tree.map(lambda new, old: jnp.where(sound, new, old), (after, moved), (learned, state))
-    return learned, state, losses
+    return learned, state, losses | {f"gradient/{name}": jnp.where(sound, norm, 0.0)}
 
 
 def typed(value: Any) -> jax.Array:

@@ -3,11 +3,13 @@
 import json
 import shutil
 import signal
+import struct
 from dataclasses import asdict, replace
 
 import jax
 import orbax.checkpoint as ocp
 import pytest
+from tensorboardX.proto.event_pb2 import Event
 from tests.policies.quick import TINY, assert_equal_trees
 
 from testudo_hardware.errors import TestudoError
@@ -231,6 +233,20 @@ def test_metrics_go_on_after_a_line_that_was_cut_off(tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [row["update"] for row in rows] == [1, 2, 3]
     assert [row["seconds"] for row in rows] == [1.5, 2.5, 3.0]  # time goes on as well
+    assert board_points(tmp_path / "tensorboard") == [("train/return", 10.0 * n, 1.0 * n) for n in (1, 2, 3)]
+
+
+def board_points(folder):
+    """Return name, step and value of every number that TensorBoard finds in a folder."""
+    points = []
+    for file in sorted(folder.iterdir()):
+        data = file.read_bytes()
+        while data:  # a record: its length, a check sum, the event, a check sum
+            (size,) = struct.unpack("<Q", data[:8])
+            event = Event.FromString(data[12 : 12 + size])
+            points += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+            data = data[16 + size :]
+    return points
 
 
 GOOD = {"format": "testudo/training/1", **asdict(TINY)}
