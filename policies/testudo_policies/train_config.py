@@ -68,7 +68,8 @@ class TrainConfig:
     seed: int = 0  # random seed of the run
     decisions: int = 700_000  # environment decisions to train for (worlds x decisions)
     until: str = field(default="", metadata=OPTIONAL)
-    """Stop earlier, once the newest episodes reach this figure: `success=0.98`, or `return=110`."""
+    """Stop earlier: once the newest episodes reach `success=0.98`, or `return=110`, or, with `flat`, once the return
+    that has risen rises no more."""
     worlds: int = 256
     """Worlds simulated in parallel; 0 chooses the largest number that fits device memory and run length."""
     replay: int = field(default=200_000, metadata=OPTIONAL)

@@ -4,13 +4,15 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from statistics import fmean, pstdev
 
 from testudo_hardware.errors import TestudoError
 
-SUCCESS, RETURN = "success", "return"
+SUCCESS, RETURN, FLAT = "success", "return", "flat"
 _WHOLE = 0.99  # mean difficulty of a curriculum
 _NAMES = (SUCCESS, RETURN)
+_FEWEST = 20  # updates with a known return before a curve can be flat
+_RISE, _NOISE = 0.02, 3.0
 _COUNTS = ("train/successes", "train/episodes", "train/reward")
 
 
@@ -52,24 +54,53 @@ class Aim:
     value: float
 
     @classmethod
-    def parsed(cls, text: str) -> Self | None:
-        """Return the aim of a text such as ``success=0.98``; None of an empty text.
+    def parsed(cls, text: str) -> "Aim | FlatCurve | None":
+        """Return the aim of a text such as ``success=0.98`` or ``flat``; None of an empty text.
 
         Raises:
             TestudoError: another name, or no finite number.
         """
         if not text:
             return None
+        if text == FLAT:
+            return FlatCurve()
         name, _, number = text.partition("=")
         try:
             value = float(number)
         except ValueError:
             value = math.nan
         if name not in _NAMES or not math.isfinite(value):
-            raise TestudoError(f"--until: found {text!r}, expected success=NUMBER or return=NUMBER")
+            raise TestudoError(f"--until: found {text!r}, expected success=NUMBER, return=NUMBER or flat")
         return cls(name, value)
 
     def is_reached(self, metrics: Mapping[str, float]) -> bool:
         """Return whether the newest episodes, none of them made easier, reach it; false while that is not known."""
         is_whole = metrics.get("train/difficulty", 1.0) >= _WHOLE
         return is_whole and metrics.get(f"train/{self.name}", -math.inf) >= self.value
+
+
+class FlatCurve:
+    """The end of a run whose return has risen, and then rises no more.
+
+    It is flat when the mean of its newest quarter is above that of the quarter before by less than 2 % of the whole
+    rise. A curve that has not yet risen by three deviations of its newest quarter is not flat: nothing is learned yet.
+    """
+
+    def __init__(self) -> None:
+        self._returns: list[float] = []
+
+    def is_reached(self, metrics: Mapping[str, float]) -> bool:
+        """Add the figures of the next update; return whether the curve is flat."""
+        if "train/return" not in metrics or metrics.get("train/difficulty", 1.0) < _WHOLE:
+            return False
+        self._returns.append(metrics["train/return"])
+        quarter = len(self._returns) // 4
+        if len(self._returns) < _FEWEST:
+            return False
+        first, before, newest = (
+            self._returns[:quarter],
+            self._returns[-2 * quarter : -quarter],
+            self._returns[-quarter:],
+        )
+        rise = fmean(newest) - fmean(first)
+        return rise > _NOISE * pstdev(newest) and fmean(newest) - fmean(before) < _RISE * rise

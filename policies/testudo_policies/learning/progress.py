@@ -54,6 +54,8 @@ class Reports:
         self._aim = Aim.parsed(config.until)
         for row in log.earlier if log else ():
             self._window.add(row)
+            if self._aim is not None:
+                self._aim.is_reached(row)
         self.aim_reached = False
         """Whether the figure of `TrainConfig.until` has been reached."""
         self._since = time.perf_counter()

@@ -52,7 +52,21 @@ def test_an_aim_is_reached_by_known_figures_only():
     assert Aim.parsed("") is None
 
 
+def test_a_curve_is_flat_when_it_has_risen_and_rises_no_more():
+    def end(curve):
+        aim, random = Aim.parsed("flat"), np.random.default_rng(1)
+        found = (n for n, value in enumerate(curve) if aim.is_reached({"train/return": value + random.normal(0, 0.1)}))
+        return next(found, None)
+
+    rising = [5 * (1 - np.exp(-n / 20)) for n in range(400)]
+    assert 60 < end(rising) < 200  # 95 to 99.99 % of the rise
+    assert end([0.0] * 400) is None  # nothing has been learned yet
+    assert end([n / 100 for n in range(400)]) is None
+    assert end([0.0] * 100 + rising) > 160  # a late rise is waited for
+    assert not Aim.parsed("flat").is_reached({})
+
+
 @pytest.mark.parametrize("text", ["success", "success=high", "reward=1", "success=nan"])
 def test_another_aim_is_refused(text):
-    with pytest.raises(TestudoError, match="expected success=NUMBER or return=NUMBER"):
+    with pytest.raises(TestudoError, match="expected success=NUMBER, return=NUMBER or flat"):
         Aim.parsed(text)
