@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.geometry import dot, turned_right, z_scaled
+from testudo_deploy.shield.going_round import go_round
 from testudo_deploy.shield.passage_driving import Wants, passage_velocity, without_those_that_wait
 from testudo_deploy.shield.passage_order import (
     PassageOrder,
@@ -117,7 +118,10 @@ def resolve_deadlock(
             traffic = without_those_that_wait(traffic, order)
     place, stalls = (control_point_world, traffic, nominal_world), memory.progress < BLOCKED_SHARE
     wanted, replaced, way = give_way(shield, arena, memory.way, *place, stalls, period_s)
-    wants = Wants(wanted, replaced, xp.where(replaced, wanted, nominal_world))
+    beside, rounds = go_round(shield, arena, *place)
+    rounds = rounds & ~replaced & (length(wanted - nominal_world) == 0)  # those that come have precedence
+    announced = xp.where(replaced, wanted, nominal_world)
+    wants = Wants(xp.where(rounds, beside, wanted), replaced | rounds, announced)
     if order is not None and not known_false(order.takes_part):
         wants, way = _in_order(order, passage_velocity(shield, arena, order, *place), wants, way)
     turned, after = _turned(shield, memory, offset, wants.velocity_world, moved_world, period_s)

@@ -30,6 +30,11 @@ def dot(first: Array, second: Array) -> Array:
     return sum_terms([first[d, ...] * second[d, ...] for d in range(first.shape[0])])
 
 
+def left_of(ahead: Array, offset: Array) -> Array:
+    """Return how far to the left of directions (D, ...) offsets (D, K, ...) are (K, ...), seen from above."""
+    return ahead[0, None, ...] * offset[1, ...] - ahead[1, None, ...] * offset[0, ...]
+
+
 def turned_right(vector: Array, angle_rad: Array) -> Array:
     """Return vectors (D, ...) turned to the right by an angle (...), about the vertical; steep ones out of it.
 

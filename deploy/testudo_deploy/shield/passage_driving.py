@@ -9,6 +9,12 @@ from testudo_deploy.shield.right_of_way import SLOW_SHARE, Traffic, best_directi
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion.motion_state import length
 
+_WAITS_NEAR = 0.06
+"""Gain of a direction towards the mouth, for one that waits: it stands close to it, so that it is soon inside.
+
+More than a move costs, less than any lane.
+"""
+
 
 @dataclass(frozen=True)
 class Wants:
@@ -51,13 +57,20 @@ def _aside(
 ) -> Array:
     """Return the unit vector (D, ...), or zero, out of the lanes of others and of the way out of the passage."""
     xp = array_namespace(point_world)
-    ahead = shield.peer_speed_m_s * order.comes_ahead_world[:, None, ...] + 0 * order.comes_from_world
-    nobody = order.comes & ~order.comes
-    offset = xp.concat([traffic.offset_world, order.comes_from_world], axis=1)
-    still = xp.concat([traffic.moving_world, 0 * ahead], axis=1)
-    wanted = xp.concat([traffic.wanted_world, ahead], axis=1)
+    ahead = order.comes_ahead_world
+    beside = xp.stack([-ahead[1, ...], ahead[0, ...]])
+    mouth, busy = order.mouth_from_world[:, None, ...], (xp.any(order.comes, axis=0) | order.leaves)[None, ...]
+    # they come out along the axis, and may go on along the wall on either side
+    ways = xp.stack([*(ahead for _ in range(order.comes.shape[0])), beside, -beside], axis=1)
+    comes = xp.concat([order.comes, busy, busy])
+    offset = xp.concat([traffic.offset_world, order.comes_from_world, mouth, mouth], axis=1)
+    beyond = order.peer_beyond[None, ...]
+    wanted = xp.where(beyond, xp.zeros_like(traffic.wanted_world), traffic.wanted_world)
+    wanted = xp.concat([wanted, shield.peer_speed_m_s * ways], axis=1)
+    still = xp.concat([traffic.moving_world, xp.zeros_like(ways)], axis=1)
+    nobody = comes & ~comes
     first = xp.concat([traffic.first, nobody])
-    lanes = lanes_of(shield, Traffic(offset, still, wanted, first, xp.concat([traffic.present, order.comes])))
+    lanes = lanes_of(shield, Traffic(offset, still, wanted, first, xp.concat([traffic.present, comes])))
     bodies = Traffic(offset, still, wanted, first, xp.concat([traffic.present, nobody]))
-    aimless = 0 * order.speed_share  # it only leaves the lanes
-    return best_direction(shield, arena, point_world, bodies, lanes, order.through_world, aimless)
+    eager = _WAITS_NEAR + 0 * order.speed_share
+    return best_direction(shield, arena, point_world, bodies, lanes, order.through_world, eager)

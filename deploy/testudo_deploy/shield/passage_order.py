@@ -19,12 +19,16 @@ _AIMS_INSIDE = 0.7  # nearer to the mouth a robot aims at the middle of the pass
 _FOLLOWS = 1.2  # nearer to the mouth it follows the passage, whatever its policy wants in detail
 _MISS = 0.5  # a wanted direction that passes the mouth at this distance leads through the passage
 _TIE = 0.3  # of two that differ by less in their way, the one along the axis is first
-_EXIT = 0.8  # so far outside of the mouth a robot that comes out still uses the passage
+_EXIT = 0.5  # so far outside of the mouth a robot that comes out still uses the passage
+_LEAVES = 1.5  # so near to the mouth one that has come out, and is not through the others yet, still goes first
 _STANDS, _RUNS = 0.5, 1.0  # by how much a robot is farther from the mouth than the one before it, to stand and to run
 _LANE, _LANE_AHEAD = 1.1, 3.0  # half the width, and the length, of the lane of one that is before it in the queue
 _BESIDE = 0.3  # a robot this far beside the narrow places is still inside
-_INWARD, _OUTWARD = 0.25, 0.3  # cosines to the axis of a wanted direction into the passage, and out of it
-_KEEPS_S = 0.5  # a robot wants through for so long after its nominal velocity led there
+_INWARD, _OUTWARD = 0.25, 0.3  # cosines to the axis of a wanted direction inside, and of one out of the passage
+_SURELY_IN, _LIKE = 0.7, 0.95  # beside the mouth: to the axis, or to the way of one that takes part
+_INWARDS = 0.4  # least part of a way along the axis, over that across, of one that drives to the mouth
+_TO_AXIS = 4.0  # gain towards the axis inside: one beside the narrow places would press against the jamb
+_KEEPS_S = 2.0  # a robot wants through for so long after its nominal velocity led there
 _PATIENCE_S = (
     15.0  # who has waited for longer takes the way when nobody comes against it: a head of a queue may be stuck
 )
@@ -56,9 +60,12 @@ class PassageOrder:
     out_world: Array  # (D, ...): unit vector of the way back
     speed_share: Array  # share of its speed that the queue leaves
     peer_waits: Array  # (K, ...) bool: what the peer wants has to wait
+    peer_beyond: Array  # (K, ...) bool: the peer is on the other side and wants through: it comes where others come out
     comes: Array  # (K, ...) bool: the peer comes out, or may, on the robot's side
+    leaves: Array  # bool: one that has come out on the robot's side is still near
     comes_from_world: Array  # (D, K, ...) [m]: from the robot to the place where it comes out
     comes_ahead_world: Array  # (D, ...): unit vector
+    mouth_from_world: Array  # (D, ...) [m]: from the robot to the mouth on its side
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,9 @@ def passage_order(
     unclear = xp.any(unclear & peers.inside, axis=0)
     alike = present & ~peers.inside & (peer_through == through) & (peers.side == me.side)
     before = alike & (peers.to_mouth_m < me.to_mouth_m)
-    hinders = xp.any(before & _is_in_lane(frame, me, peers), axis=0)
+    leaves = present & ~peers.inside & (peer_through == 0) & peers.wants & (peers.side == me.side)
+    leaves = leaves & (peers.to_mouth_m < _LEAVES * frame.unit_m)
+    hinders = xp.any((before | leaves) & _is_in_lane(frame, me, peers), axis=0)
     waits = takes_part & ~me.inside & (~has_way | unclear | hinders)
     against_way = present & ~peers.inside & (peer_through != 0) & (peer_through != way)
     side_mouth = me.side * frame.mouth_m
@@ -168,9 +177,12 @@ def passage_order(
         frame.direction_world(-through, -me.across_m / frame.unit_m),
         _speed_share(frame, me, peers, before),
         against_way | (alike & ~before & waits),
+        present & ~peers.inside & (peer_through == me.side) & (peers.side != me.side),
         present & (peers.inside | ((peer_through == way) & (way == me.side))),
+        xp.any(leaves, axis=0),
         axis[:, None, ...] * from_along - across[:, None, ...] * me.across_m,
         me.side * axis,
+        axis * (side_mouth - me.along_m) - across * me.across_m,
     )
     return order, PassageState(through_s, waited_s)
 
@@ -203,7 +215,10 @@ def _seen(frame: _Frame, point_world: Array, wanted_world: Array, top_m_s: float
     misses = xp.abs(to_along * ahead_across + across * ahead_along)
     aims = (to_along * ahead_along - across * ahead_across > 0) & (misses < _MISS * frame.unit_m)
     aims = aims & (xp.abs(along) > frame.half_length_m)
-    aims = xp.where(to_mouth < _AIMS_INSIDE * frame.unit_m, -side * ahead_along > _INWARD, aims)
+    to_along, to_across = _way_in(frame, along, across, to_mouth, -side)
+    likeness = (to_along * ahead_along + to_across * ahead_across) / xp.sqrt(to_along**2 + to_across**2 + TINY)
+    aims_inside = (-side * ahead_along > _SURELY_IN) | (likeness > _LIKE)
+    aims = xp.where(to_mouth < _AIMS_INSIDE * frame.unit_m, aims_inside, aims)
     near = along**2 + across**2 < (_REACH * frame.unit_m) ** 2
     leads = xp.where(inside, xp.abs(ahead_along) > _INWARD, aims) & wants & near
     return _Robots(along, across, ahead_along, ahead_across, wants, inside, side, to_mouth, leads)
@@ -222,7 +237,8 @@ def _through_s(frame: _Frame, state: PassageState, me: _Robots, period_s: float)
     stays = (me.inside | (me.to_mouth_m < _FOLLOWS * frame.unit_m)) & me.wants
     stays = stays & (-direction * me.ahead_along < _OUTWARD)
     rest_s = xp.maximum(xp.abs(state.through_s) - xp.where(stays, zero, zero + period_s), zero)
-    return xp.where(passed, zero, xp.where(me.leads, me.towards * _KEEPS_S, direction * rest_s))
+    turns_back = me.inside & (direction == -me.towards) & (rest_s > 0)
+    return xp.where(passed, zero, xp.where(me.leads & ~turns_back, me.towards * _KEEPS_S, direction * rest_s))
 
 
 def _way(frame: _Frame, robots: _Robots, leads: Array, counted: Array) -> tuple[Array, Array]:
@@ -272,8 +288,17 @@ def _is_in_lane(frame: _Frame, me: _Robots, peers: _Robots) -> Array:
 def _way_through(frame: _Frame, me: _Robots, through: Array) -> Array:
     """Return the unit vector (2, ...) to the mouth, near it to the middle, and inside along the axis."""
     xp = array_namespace(through)
-    near = me.to_mouth_m < _AIMS_INSIDE * frame.unit_m
-    outside = xp.where(near, -me.along_m, -through * frame.mouth_m - me.along_m)
-    along = xp.where(me.inside, through, outside)
-    across = xp.where(me.inside, -me.across_m / frame.unit_m, -me.across_m)
+    along, across = _way_in(frame, me.along_m, me.across_m, me.to_mouth_m, through)
+    along = xp.where(me.inside, through, along)
+    across = xp.where(me.inside, -_TO_AXIS * me.across_m / frame.unit_m, across)
     return frame.direction_world(along, across)
+
+
+def _way_in(frame: _Frame, along_m: Array, across_m: Array, to_mouth_m: Array, through: Array) -> tuple[Array, Array]:
+    """Return the way (...) of robots outside to the mouth, and near it to the middle, along the axis and across."""
+    xp = array_namespace(through)
+    beside_m, before_m = xp.abs(across_m), -frame.mouth_m - through * along_m
+    near = to_mouth_m < _AIMS_INSIDE * frame.unit_m
+    # one beside the mouth never aims across alone: it would look like one that comes out
+    to_mouth = through * xp.where(near, xp.maximum(before_m, _INWARDS * beside_m), before_m)
+    return xp.where(near & (beside_m < frame.half_width_m), -along_m, to_mouth), -across_m

@@ -23,13 +23,11 @@ from testudo_deploy.shield.stop_tube_check import (
     clear_of_untrusted,
     command_candidates,
     within_segment,
-    within_walls,
     within_walls_or_away,
 )
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, array_namespace, is_numpy, known_false, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
-from testudo_hardware.motion.motion_model import hover_drift_m_s
 from testudo_hardware.motion.motion_state import TINY, length, sum_terms
 
 NOTHING_HEARD = -1  # number of a message where there is none
@@ -183,10 +181,8 @@ def apply_stop_tube_check(
     tried = command_candidates(
         model, space, inputs.measured_position_world, inputs.estimate, inputs.stop, velocity_world
     )
-    apart = (
-        within_walls_or_away if any(hover_drift_m_s(model.spec)) else within_walls
-    )  # a robot that drifts must be able to leave
-    clear = apart(tried.tube_world, arena, space.wall_m) & clear_of_untrusted(
+    # one that is too near, by drift or by noise, must be able to leave
+    clear = within_walls_or_away(tried.tube_world, arena, space.wall_m) & clear_of_untrusted(
         model, space, tried.tube_world, tried.velocity_world, inputs.estimate, inputs.table
     )
     segments = xp.concat([own.owned_world[:, :, None, ...], own.announced_world[:, :, None, ...]], axis=2)

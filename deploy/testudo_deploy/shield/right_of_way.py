@@ -15,14 +15,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from testudo_deploy.shield.arena import Arena
-from testudo_deploy.shield.geometry import dot, turned_right
+from testudo_deploy.shield.geometry import dot, left_of, turned_right
 from testudo_deploy.shield.passages import beyond_walls
 from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.room_to_pass import can_pass, goes_round_one
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion.motion_state import TINY, length
 
 GIVES_WAY_AFTER_S = 0.2  # a robot that is blocked for longer gives way
 DETOURS_AFTER_S = 0.4  # one that need not give way tries other directions
+_GOES_ROUND_S = 1.5  # time that a peer has to go round one that stands, where there is room
 _GIVES_WAY_FOR_S = 0.4  # time for which a robot gives way after it no longer has to
 _DIRECTIONS = 16
 _STEEPEST_RAD = math.radians(50)  # largest turn to the right of robots that meet
@@ -35,6 +37,8 @@ _AGAINST, _HEAD_ON = -0.2, -0.7  # cosines below which two wanted directions are
 _STEP = 0.35  # look-ahead of a direction
 _LANE = 1.1  # half the width of a lane that is left free
 _ROOM = 1.12  # distance that directions keep from peers; reserved segments need more than the separation
+_SHIFTS = (0.25, 0.5)  # by how much one that stands can move aside to let others pass
+_SHORT = 0.35  # share of the look-ahead of one that only makes room
 _HELD_UP, _NEAR, _FAR = 1.8, 2.5, 4.0  # how near a peer holds up a parked robot's peer, is given way to, and still is
 _LOOKS = (0.7, 1.4, 2.1, 2.8)  # where a robot looks for a narrow place
 _BESIDE = 1.2  # and how far to both sides of it
@@ -101,9 +105,14 @@ def give_way(
     lanes = lanes_of(shield, traffic)
     cosine = dot(ahead[:, None, ...], lanes.ahead)
     parked = speed < PARKED_SHARE * shield.peer_speed_m_s
-    holds_up = lanes.wants & lanes.held & lanes.is_inside & (lanes.distance_m < _HELD_UP * unit)
+    near = lanes.wants & lanes.is_inside & (lanes.distance_m < _HELD_UP * unit)
+    asked = near & (parked | (state.to_all > 0))
+    no_room = ~can_pass(shield, arena, point_world, lanes.ahead, asked)
+    waits_for = goes_round_one(shield, arena, point_world, lanes.ahead, asked) & (state.blocked_s < _GOES_ROUND_S)
+    stops = no_room | (lanes.held & ~waits_for)
+    holds_up = near & stops
     comes = lanes.wants & ~traffic.first & lanes.is_inside & (lanes.distance_m < _NEAR * unit) & (cosine < _AGAINST)
-    blocked = xp.where(parked, xp.any(holds_up, axis=0), stalls)
+    blocked = xp.where(parked, xp.any(near & (lanes.held | no_room), axis=0), stalls)
     blocked = blocked & _is_narrow(shield, arena, point_world, blocked)
     blocked_s = xp.where(blocked, state.blocked_s + period_s, zero)
     against = xp.where(parked, holds_up, comes)
@@ -121,9 +130,12 @@ def give_way(
     wanted = turned_right(nominal_world, _keeps_right(unit, traffic, lanes, ahead, cosine))
     if known_false(replaces):
         return wanted, replaces, after
-    kept_free = replace(lanes, wants=(passing | against) & gives[None, ...])
+    kept_free = replace(lanes, wants=(passing | against) & gives[None, ...] & (stops | ~to_all[None, ...]))
     eager = xp.where(gives, _YIELDING + zero, _EAGER + zero)
-    best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager)
+    aside = kept_free.wants & to_all[None, ...]
+    aside = xp.any(aside & can_pass(shield, arena, point_world, lanes.ahead, aside, _SHIFTS), axis=0)
+    reach = xp.where(aside, _SHORT + zero, 1 + zero)  # sideways into what little room there is, not away
+    best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager, reach)
     return xp.where(replaces, SLOW_SHARE * shield.peer_speed_m_s * best, wanted), replaces, after
 
 
@@ -137,7 +149,7 @@ def lanes_of(shield: ProjectionParameters, traffic: Traffic) -> Lanes:
     fastest = xp.minimum(wanted, shield.peer_speed_m_s + 0 * wanted)
     return Lanes(
         ahead,
-        (wanted > WANTS_SHARE * shield.peer_speed_m_s) & traffic.present,
+        (wanted > PARKED_SHARE * shield.peer_speed_m_s) & traffic.present,  # noise about its place is no wish
         length(traffic.moving_world) < _HELD_SHARE * fastest,
         towards,
         (towards > -0.3 * shield.separation_m) & (beside < _LANE * shield.separation_m),
@@ -150,9 +162,7 @@ def _keeps_right(unit: float, traffic: Traffic, lanes: Lanes, ahead: Array, cosi
     xp = array_namespace(ahead)
     if lanes.wants.shape[0] == 0:
         return 0 * ahead[0, ...]
-    along = dot(ahead[:, None, ...], traffic.offset_world)
-    x, y = ahead[0, None, ...], ahead[1, None, ...]
-    left = x * traffic.offset_world[1, ...] - y * traffic.offset_world[0, ...]
+    along, left = dot(ahead[:, None, ...], traffic.offset_world), left_of(ahead, traffic.offset_world)
     meets = lanes.wants & (cosine < _HEAD_ON) & (along > 0.3 * unit) & (along < _FAR * unit)
     meets = meets & (xp.abs(left) < _LANE * unit)
     missing = (_LANE * unit - left) / 2  # each robot makes half of the way
@@ -169,17 +179,21 @@ def best_direction(
     lanes: Lanes,
     ahead: Array,
     eager: Array,
+    reach: Array | float = 1.0,
 ) -> Array:
-    """Return the horizontal unit vector (D, ...), or zero, that leaves ``lanes`` and keeps most room; C directions."""
+    """Return the horizontal unit vector (D, ...), or zero, that leaves ``lanes`` and keeps most room; C directions.
+
+    ``eager`` (...) is the gain of a direction towards ``ahead``; ``reach`` (...) is the share of the usual look-ahead.
+    """
     xp = array_namespace(point_world)
     unit, size = shield.separation_m, point_world.shape[0]
     compass = xp.asarray(_compass(size), dtype=point_world.dtype)
     moves = xp.reshape(length(compass), (-1,) + (1,) * (point_world.ndim - 1))
     compass = xp.reshape(compass, (*compass.shape, *(1,) * (point_world.ndim - 1)))
-    step = _STEP * unit * compass
+    step = _STEP * unit * reach * compass
     # a little to the right of the aim, so that two robots do not choose the same side
     aim = turned_right(ahead, 0.1 + 0 * ahead[0, ...])
-    cost = _MOVES_COST * moves - eager * dot(aim[:, None, ...], compass)
+    cost = reach * (_MOVES_COST * moves - eager * dot(aim[:, None, ...], compass))
     offset = traffic.offset_world[:, None, ...] - step[:, :, None, ...]  # (D, C, K, ...)
     distance = length(offset)
     towards = -dot(offset, lanes.ahead[:, None, ...])

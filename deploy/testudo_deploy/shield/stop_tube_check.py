@@ -96,7 +96,8 @@ def within_walls_or_away(tube_world: Array, arena: Arena | None, wall_m: float) 
     The last tube is the brake's, which runs if no other does. Where that one is too near to a wall or an obstacle, a
     tube that comes no nearer passes if it ends farther away, by `_AWAY` of its path beyond the brake's: a path along
     the wall could come nearer by errors of direction. Without this rule a drone that brakes there would keep sinking,
-    by its controller's drift (`hover_drift_m_s`) and in the downwash of others.
+    by its controller's drift (`hover_drift_m_s`) and in the downwash of others, and a wheeled robot would stand there
+    for good.
     """
     xp = array_namespace(tube_world)
     passes = xp.all(tube_world[0, ...] < xp.inf, axis=0)

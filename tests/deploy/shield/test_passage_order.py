@@ -226,6 +226,58 @@ def test_the_way_is_kept_near_the_mouth_until_it_is_passed():
     assert after.through_s == 0
 
 
+def test_a_plan_that_points_back_for_a_moment_does_not_turn_one_inside_round():
+    """The next place of a plan can be beside the mouth; only after a while it means that the robot wants back."""
+    state, back = PassageState(np.array(1.0), np.array(0.0)), (-TOP, 0.0)
+    for tick in range(round(1.5 / PERIOD_S)):
+        _, state, _ = ordered([(0.1, 0.05)], [back], 0, state)
+        assert (state.through_s > 0) == (tick * PERIOD_S < 0.95)
+
+
+def test_one_that_came_out_and_swerves_is_not_led_in_again():
+    """Beside the mouth a direction leads in only along the axis, or as that of one that drives to the mouth."""
+    beside = np.array([MOUTH + 0.1 * UNIT, -0.35 * UNIT])
+    for degrees, leads in ((-116.0, False), (-90.0, False), (-160.0, True)):
+        wish = TOP * np.array([math.cos(math.radians(degrees)), math.sin(math.radians(degrees))])
+        assert bool(ordered([beside], [wish], 0)[0].takes_part) == leads
+    order, _, _ = ordered([beside], [(-TOP, 0.0)], 0)
+    assert order.through_world[1] > 0.8  # to the mouth first
+    announced = TOP * order.through_world
+    assert ordered([(3 * UNIT, 0.0), beside], [(-TOP, 0.0), announced], 0)[0].speed_share == 1
+    assert ordered([(-3 * UNIT, 0.0), beside], [(TOP, 0.0), announced], 0)[0].waits
+
+
+def test_one_that_has_the_way_makes_room_for_one_that_came_out():
+    """Both would stand at the mouth for good: that one has no other way on."""
+    places = [(MOUTH + 0.4 * UNIT, -1.5 * UNIT), (MOUTH + 0.6 * UNIT, -0.3 * UNIT)]
+    wanted = [to_the_door(np.array(places[0]), -1), (0.0, -TOP)]
+    assert ordered(places, wanted, 0)[0].waits
+    assert goes(ordered(places, [wanted[0], (TOP, 0.0)], 0)[0])
+
+
+def waiting_place(place, others, wanted, seconds=12.0):
+    """Return where one that waits comes to stand."""
+    place, state = np.array(place, float), NEW
+    for _ in range(round(seconds / PERIOD_S)):
+        own = to_the_door(place, -1)
+        order, state, traffic = ordered([place, *others], [own, *wanted], 0, state)
+        assert order.waits
+        kept = without_those_that_wait(traffic, order)
+        place = place + PERIOD_S * passage_velocity(SHIELD, DOOR, order, place, kept, own).velocity_world
+    return place
+
+
+@pytest.mark.parametrize("start", [(1.2, 0.5), (0.35, 0.7), (0.9, 0.1)])
+@pytest.mark.parametrize("other", [((-0.6, -0.3), 30.0), ((0.0, 0.0), 0.0)])
+def test_one_that_waits_stands_close_to_the_mouth_beside_all_ways_out(start, other):
+    """Not in the lane of one on the other side, which the wall ends: that sent it far away."""
+    place, degrees = other
+    wish = TOP * np.array([math.cos(math.radians(degrees)), math.sin(math.radians(degrees))])
+    x, y = waiting_place(start, [place], [wish])
+    assert UNIT < x - MOUTH < 1.7 * UNIT  # beside the way along the wall
+    assert UNIT < y < 1.7 * UNIT  # and beside that along the axis
+
+
 def test_a_robot_goes_on_exactly_from_its_recorded_memory():
     """The memory is the whole of what replay needs."""
     table = PeerTable(

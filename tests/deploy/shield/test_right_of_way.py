@@ -1,5 +1,7 @@
 """Right of way: two that meet keep to the right; in a narrow place the lower priority backs out, then goes aside."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,28 @@ def test_who_stands_at_its_goal_in_a_narrow_place_makes_room():
     assert wanted[0] < -0.4
     _, replaces, _ = live(2 * GIVES_WAY_AFTER_S, (0, 0), traffic(((1.1, 0), EAST)), 0 * EAST, DOOR)
     assert not replaces  # that one leaves
+
+
+CORRIDOR = Arena((-9.0, -SHIELD.wall_m - 0.64 * UNIT), (9.0, SHIELD.wall_m + 0.64 * UNIT))  # for two
+
+
+def test_who_stands_in_a_corridor_goes_aside_before_it_is_met_and_not_along():
+    """Regression: it drove ahead of the other to the end of the corridor."""
+    place, state = np.array([0.0, 0.1 * UNIT]), initial_right_of_way(np.array(0.0))
+    for _ in range(round(3.0 / PERIOD_S)):
+        peers = traffic((np.array([-1.5, 0.0]) - place / UNIT, EAST), first=True)
+        peers = replace(peers, moving_world=peers.wanted_world)
+        wanted, replaces, state = give_way(SHIELD, CORRIDOR, state, place, peers, 0 * EAST, np.array(False), PERIOD_S)
+        place = place + PERIOD_S * wanted
+    assert place[1] > 0.35 * UNIT
+    assert abs(place[0]) < 0.3 * UNIT
+    assert replaces  # it waits there until the other has passed
+
+
+def test_who_wants_no_more_than_noise_is_given_no_way():
+    """Regression: robots backed out for ever before one that stood at its goal."""
+    _, _, state = live(1.0, (0, 0), traffic(((1.1, 0), 0.1 * WEST)), EAST, DOOR)
+    assert state.gives_way_s == 0
 
 
 def test_who_is_blocked_at_a_door_goes_round():

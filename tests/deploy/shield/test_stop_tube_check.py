@@ -147,6 +147,25 @@ def test_a_drone_that_sank_below_its_margin_climbs_again(gate_only):
         assert least < heights[-1] < most, wish
 
 
+def test_a_wheeled_robot_that_noise_put_too_near_to_a_wall_leaves_and_comes_no_nearer():
+    """Regression: no tube of its passed, so that it stood there for good, in every 30th drive through a corridor."""
+    spec = load_robot("gritsbot_x")
+    near = stop_tube_parameters(spec).wall_m - 0.01
+    arena = Arena((-2.0, -near), (2.0, 3.0))
+    for wish, least, most in ((0.15, 0.1, 1.0), (-0.15, -0.003, 0.003)):
+        drive = Drive(
+            spec, drawn(spec, np.random.default_rng(0)), np.random.default_rng(1), gate_only=True, arena=arena
+        )
+        across = []
+        for _ in range(60):
+            drive.see(0.02)
+            drive.tick((0.0, wish))
+            places, _ = drive.move(spec.control_period_s)
+            across += places[:, 1].tolist()
+        assert min(across) > -0.003, wish
+        assert least < across[-1] < most, wish
+
+
 def test_with_room_it_is_the_margin_of_walls():
     rng = np.random.default_rng(2)
     arena = Arena((-1.0, -2.0), (1.0, 2.0), (Ball((0.0, 0.0), 0.3),))
