@@ -250,7 +250,7 @@ def _way(frame: _Frame, robots: _Robots, leads: Array, counted: Array) -> tuple[
     """
     xp = array_namespace(leads)
     reach = frame.mouth_m + _EXIT * frame.unit_m
-    out = ~robots.inside & (leads == 0) & robots.wants
+    out = ~robots.inside & (leads == 0) & robots.wants & (robots.side * robots.ahead_along > -_INWARD)
     out = out & (xp.abs(robots.along_m) < reach) & (xp.abs(robots.across_m) < _EXIT * frame.unit_m)
     direction = xp.where(out, robots.side, leads)
     uses = robots.inside | out

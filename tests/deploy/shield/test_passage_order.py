@@ -247,6 +247,12 @@ def test_one_that_came_out_and_swerves_is_not_led_in_again():
     assert ordered([(-3 * UNIT, 0.0), beside], [(TOP, 0.0), announced], 0)[0].waits
 
 
+def test_one_that_turns_into_the_mouth_is_not_one_that_comes_out():
+    """Seen a moment late, its way is no longer that from where it is; one inside backed out before it."""
+    places, wanted = [(-0.1, 0.0), (MOUTH + 0.01, 0.06)], [(-TOP, 0.0), (-0.45 * TOP, -0.9 * TOP)]
+    assert goes(ordered(places, wanted, 0)[0])
+
+
 def test_one_that_has_the_way_makes_room_for_one_that_came_out():
     """Both would stand at the mouth for good: that one has no other way on."""
     places = [(MOUTH + 0.4 * UNIT, -1.5 * UNIT), (MOUTH + 0.6 * UNIT, -0.3 * UNIT)]
