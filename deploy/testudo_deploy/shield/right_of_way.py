@@ -24,6 +24,7 @@ from testudo_hardware.motion.motion_state import TINY, length
 
 GIVES_WAY_AFTER_S = 0.2  # a robot that is blocked for longer gives way
 DETOURS_AFTER_S = 0.4  # one that need not give way tries other directions
+_LEAVES_WALL_AFTER_S = 2.0  # and after this, off the wall: a wheeled robot that turns along it swings its tail into it
 _GOES_ROUND_S = 1.5  # time that a peer has to go round one that stands, where there is room
 _GIVES_WAY_FOR_S = 0.4  # time for which a robot gives way after it no longer has to
 _DIRECTIONS = 16
@@ -37,6 +38,7 @@ _AGAINST, _HEAD_ON = -0.2, -0.7  # cosines below which two wanted directions are
 _STEP = 0.35  # look-ahead of a direction
 _LANE = 1.1  # half the width of a lane that is left free
 _ROOM = 1.12  # distance that directions keep from peers; reserved segments need more than the separation
+_OFF_WALL = 0.3
 _SHIFTS = (0.25, 0.5)  # by how much one that stands can move aside to let others pass
 _SHORT = 0.35  # share of the look-ahead of one that only makes room
 _HELD_UP, _NEAR, _FAR = 1.8, 2.5, 4.0  # how near a peer holds up a parked robot's peer, is given way to, and still is
@@ -135,7 +137,8 @@ def give_way(
     aside = kept_free.wants & to_all[None, ...]
     aside = xp.any(aside & can_pass(shield, arena, point_world, lanes.ahead, aside, _SHIFTS), axis=0)
     reach = xp.where(aside, _SHORT + zero, 1 + zero)  # sideways into what little room there is, not away
-    best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager, reach)
+    off_wall = xp.where(~gives & (blocked_s > _LEAVES_WALL_AFTER_S), _OFF_WALL * unit + zero, zero)
+    best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager, reach, off_wall)
     return xp.where(replaces, SLOW_SHARE * shield.peer_speed_m_s * best, wanted), replaces, after
 
 
@@ -180,10 +183,12 @@ def best_direction(
     ahead: Array,
     eager: Array,
     reach: Array | float = 1.0,
+    off_wall_m: Array | float = 0.0,
 ) -> Array:
     """Return the horizontal unit vector (D, ...), or zero, that leaves ``lanes`` and keeps most room; C directions.
 
-    ``eager`` (...) is the gain of a direction towards ``ahead``; ``reach`` (...) is the share of the usual look-ahead.
+    ``eager`` (...) is the gain of a direction towards ``ahead``; ``reach`` (...) is the share of the usual look-ahead;
+    ``off_wall_m`` (...) is what walls are kept from beyond the margin.
     """
     xp = array_namespace(point_world)
     unit, size = shield.separation_m, point_world.shape[0]
@@ -204,7 +209,8 @@ def best_direction(
     close = xp.where(traffic.present[None, ...], xp.maximum(_ROOM * unit - distance, 0 * distance), 0 * distance)
     cost = cost + xp.sum(in_lanes + _PEER_COST * close, axis=1) / unit
     if arena is not None:
-        cost = cost + _WALL_COST / unit * beyond_walls(shield.wall_m, arena, point_world[:, None, ...] + step)
+        place = point_world[:, None, ...] + step
+        cost = cost + _WALL_COST / unit * beyond_walls(shield.wall_m + off_wall_m, arena, place)
     best = xp.argmin(cost, axis=0)[None, ...]
     chosen = xp.reshape(xp.arange(compass.shape[1]), (-1,) + (1,) * (point_world.ndim - 1)) == best
     return xp.stack([xp.sum(xp.where(chosen, compass[d, ...], 0 * cost), axis=0) for d in range(size)])

@@ -127,6 +127,16 @@ def test_who_stands_in_a_corridor_goes_aside_before_it_is_met_and_not_along():
     assert replaces  # it waits there until the other has passed
 
 
+def test_who_stays_blocked_beside_a_wall_leaves_it():
+    """Regression: a wheeled robot that reversed along the wall swung its tail into it, and stood there for good."""
+    place, peers = (0.0, 0.64 * UNIT), traffic(((0.4, -1.05), 0 * EAST))
+    along, replaces, _ = live(1.0, place, peers, WEST, CORRIDOR)
+    off, _, _ = live(3.0, place, peers, WEST, CORRIDOR)
+    assert replaces
+    assert abs(along[1]) < 0.3
+    assert off[1] < -0.5
+
+
 def test_who_wants_no_more_than_noise_is_given_no_way():
     """Regression: robots backed out for ever before one that stood at its goal."""
     _, _, state = live(1.0, (0, 0), traffic(((1.1, 0), 0.1 * WEST)), EAST, DOOR)
