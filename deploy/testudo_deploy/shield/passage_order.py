@@ -164,10 +164,6 @@ def passage_order(
     hinders = xp.any((before | leaves) & _is_in_lane(frame, me, peers), axis=0)
     waits = takes_part & ~me.inside & (~has_way | unclear | hinders)
     against_way = present & ~peers.inside & (peer_through != 0) & (peer_through != way)
-    side_mouth = me.side * frame.mouth_m
-    from_along = xp.where(peers.inside, peers.along_m, side_mouth) - me.along_m
-    axis = xp.stack([frame.axis_x, frame.axis_y])
-    across = xp.stack([-frame.axis_y, frame.axis_x])
     order = PassageOrder(
         takes_part,
         waits,
@@ -180,11 +176,20 @@ def passage_order(
         present & ~peers.inside & (peer_through == me.side) & (peers.side != me.side),
         present & (peers.inside | ((peer_through == way) & (way == me.side))),
         xp.any(leaves, axis=0),
-        axis[:, None, ...] * from_along - across[:, None, ...] * me.across_m,
-        me.side * axis,
-        axis * (side_mouth - me.along_m) - across * me.across_m,
+        *_ways_out(frame, me, peers),
     )
     return order, PassageState(through_s, waited_s)
+
+
+def _ways_out(frame: _Frame, me: _Robots, peers: _Robots) -> tuple[Array, Array, Array]:
+    """Return where peers come out, from the robot (D, K, ...), in which direction, and where the mouth is (D, ...)."""
+    xp = array_namespace(me.along_m)
+    axis = xp.stack([frame.axis_x, frame.axis_y])
+    across = xp.stack([-frame.axis_y, frame.axis_x])
+    mouth_m = me.side * frame.mouth_m
+    from_m = xp.where(peers.inside, peers.along_m, mouth_m) - me.along_m
+    comes_from_world = axis[:, None, ...] * from_m - across[:, None, ...] * me.across_m
+    return comes_from_world, me.side * axis, axis * (mouth_m - me.along_m) - across * me.across_m
 
 
 def nearest_passage(passages: tuple[Passage, ...], point_world: Array, unit_m: float) -> tuple[_Frame, Array]:
