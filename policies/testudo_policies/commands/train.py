@@ -4,16 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import jax
 import tyro
 from rich.console import Console
 
 from testudo_deploy.files.atomic_files import dated_folder
+from testudo_hardware.errors import TestudoError
 from testudo_policies.brax.trainers import prepared, train_run_with_brax
 from testudo_policies.distributed import first, join
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config, shared_config
 from testudo_policies.learning.progress import TrainingDisplay
-from testudo_policies.learning.training_run import train_run
+from testudo_policies.learning.training_run import train_run, train_seeds
 from testudo_policies.learning.world_count import sized
 from testudo_policies.train_config import TrainConfig, suggested
 from testudo_sim.devices import devices
@@ -26,6 +28,7 @@ def train(
     scenario: Annotated[str, tyro.conf.Positional] = "navigation",
     *,
     run: Path | None = None,
+    seeds: int = 1,
     starts: Path | None = None,
     coordinator: str | None = None,
     processes: int | None = None,
@@ -41,6 +44,7 @@ def train(
         testudo train navigation --run runs/mine --algorithm ippo --memory 64
         testudo train --run runs/mine      (resumes a stopped run)
         testudo train navigation --trainer brax-ppo --run runs/brax
+        testudo train navigation --seeds 5 --run runs/five     (five seeds in one program: runs/five/seed_0 ...)
         testudo train --run runs/large --worlds 0 --decisions 50000000     (as many worlds as fit)
         testudo train navigation --starts incident.yaml     (half of the worlds start at an incident of a real run)
         testudo train --run runs/two --coordinator 10.0.0.1:7007 --processes 2 --process-id 0
@@ -48,6 +52,7 @@ def train(
     Args:
         scenario: registered scenario.
         run: run folder; an existing one is resumed with its own configuration.
+        seeds: number of seeds to train in one program, from `--seed` on; each has a run folder in the run folder.
         starts: start file from `testudo incident --save-scenario`; a share of the worlds starts from it.
         coordinator: HOST:PORT of process 0 if several processes train together, or `auto` in a cluster
             that assigns process ids (Slurm, Open MPI, Kubernetes); start the same command once for each process.
@@ -59,25 +64,44 @@ def train(
     console = Console(quiet=not first())
     console.print(devices().text)
     text = "" if starts is None else starts_text(load_starts(starts))
-    chosen = _configuration(run, replace(config, scenario=scenario, starts=text), console)
+    chosen, seeds = _configuration(run, replace(config, scenario=scenario, starts=text), seeds, console)
     folder = run or dated_folder("runs", chosen.scenario)
     console.print(f"run folder {folder}")
     components = build(chosen)
     with TrainingDisplay(console) as display:
-        learn = train_run if chosen.trainer == "testudo" else train_run_with_brax
-        result = learn(components, folder, display.show)
+        if seeds > 1:
+            result = train_seeds(components, folder, seeds, display.show)
+        else:
+            learn = train_run if chosen.trainer == "testudo" else train_run_with_brax
+            result = learn(components, folder, display.show)
     resume = "the same command with --run resumes it" if chosen.trainer == "testudo" else "it cannot be resumed"
     end = "finished" if result.finished else f"stopped; {resume}"
     console.print(
         f"{end}: {result.updates} of {chosen.updates} updates, {result.seconds:.1f} s "
         f"and {result.compile_s:.1f} s of compilation"
     )
-    console.print(f"next: testudo evaluate {folder}   testudo export {folder}")
+    best = folder if seeds == 1 else folder / f"seed_{chosen.seed}"
+    console.print(f"next: testudo evaluate {best}   testudo export {best}")
     return 0 if result.finished else _STOPPED
 
 
-def _configuration(run: Path | None, requested: TrainConfig, console: Console) -> TrainConfig:
-    """Return the saved configuration of the run if it has one, else the requested one, completed."""
+def _configuration(run: Path | None, requested: TrainConfig, seeds: int, console: Console) -> tuple[TrainConfig, int]:
+    """Return the saved configuration of the run if it has one, else the requested one, completed; and its seeds.
+
+    Raises:
+        TestudoError: several seeds of a trainer, or on several processes, that do not train them in one program.
+    """
+    before = [] if run is None else sorted(run.glob("seed_*"), key=lambda folder: load_config(folder).seed)
+    if before:
+        console.print(f"resuming {len(before)} seeds in {run} with their own configuration")
+        return load_config(before[0]), len(before)
+    if seeds < 1:
+        raise TestudoError(f"--seeds: found {seeds}, expected at least 1")
+    if seeds > 1 and (requested.trainer != "testudo" or jax.process_count() > 1):
+        found = "several processes" if jax.process_count() > 1 else f"--trainer {requested.trainer}"
+        raise TestudoError(f"--seeds {seeds}: found {found}, expected one process and --trainer testudo")
+    if seeds > 1 and run is not None and (run / "config.json").exists():
+        raise TestudoError(f"--seeds {seeds}: found a run of one seed in {run}; train into another folder")
 
     def choose() -> TrainConfig:
         if run is not None and (run / "config.json").exists():
@@ -91,4 +115,4 @@ def _configuration(run: Path | None, requested: TrainConfig, console: Console) -
 
     # every process measures, so that none waits long for another; the result of process 0 is used
     complete = sized(shared_config(choose), console.print)
-    return shared_config(lambda: complete)
+    return shared_config(lambda: complete), seeds

@@ -72,13 +72,18 @@ class Checkpoints:
         with ctrl_c_waits():
             self._manager.save(update, args=ocp.args.StandardSave(_leaves(state)))
 
-    def restore(self, like: Any) -> Any | None:
-        """Return the newest state with the structure of ``like``, or None without a checkpoint.
+    @property
+    def saved(self) -> list[int]:
+        """Return the updates after which a state was saved."""
+        return sorted(self._manager.all_steps())
+
+    def restore(self, like: Any, update: int | None = None) -> Any | None:
+        """Return the newest state, or that after an update, as ``like`` is; None without a checkpoint.
 
         Raises:
             CheckpointError: the checkpoint is of another configuration, or damaged.
         """
-        step = self._manager.latest_step()
+        step = self._manager.latest_step() if update is None else update
         if step is None:
             return None
         plain = _leaves(like)

@@ -41,20 +41,25 @@ class RunFiles:
         if self._checkpoints:
             self._checkpoints.close()
 
-    def restore(self) -> TrainState | None:
-        """Return the newest checkpoint with every array on its devices; None without one.
+    @property
+    def saved(self) -> list[int]:
+        """Return the updates after which a checkpoint was saved."""
+        return self._checkpoints.saved if self._checkpoints else []
+
+    def restore(self, update: int | None = None) -> TrainState | None:
+        """Return the newest checkpoint, or that after an update, with every array on its devices; None without one.
 
         Raises:
             CheckpointError: the checkpoint is of another configuration, or damaged.
         """
         blank = blank_state(self._learner)
         if self._placement.mesh is None:
-            return self._restored(blank)
-        data = gather_agreement(lambda: _pack(self._restored(blank)))
+            return self._restored(blank, update)
+        data = gather_agreement(lambda: _pack(self._restored(blank, update)))
         return self._placement.put(self._learner, _unpack(blank, data)) if data else None
 
-    def _restored(self, blank: TrainState) -> TrainState | None:
-        return self._checkpoints.restore(blank) if self._checkpoints else None
+    def _restored(self, blank: TrainState, update: int | None) -> TrainState | None:
+        return self._checkpoints.restore(blank, update) if self._checkpoints else None
 
     def save(self, update: int, state: TrainState) -> None:
         """Save the state after its ``update``-th update."""

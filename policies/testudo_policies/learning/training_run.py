@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import jax
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from testudo_policies.distributed import CONTINUE, SAVE, STOP, DevicePlacement, ProcessVote, first
@@ -19,11 +20,13 @@ from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.checkpoints import CheckpointError, Checkpoints, blank_state, ctrl_c_waits
 from testudo_policies.learning.progress import Progress, Reports
 from testudo_policies.learning.run_files import RunFiles
+from testudo_policies.learning.seeds import SeveralFiles, SeveralReports, SeveralSeeds, seed_folders
 from testudo_policies.learning.train_state import TrainState
 from testudo_policies.learning.world_count import explain_out_of_memory
 from testudo_policies.networks.agent import AgentParameters
+from testudo_policies.train_config import TrainConfig
 
-__all__ = ["Progress", "TrainingResult", "load_parameters", "train_run"]
+__all__ = ["Progress", "TrainingResult", "load_parameters", "train_run", "train_seeds"]
 
 _CHECKPOINT_EVERY_S = 15.0
 
@@ -62,33 +65,66 @@ def train_run(
     placement = DevicePlacement.create(config, devices)
     learner = replace(cast(Any, components.learner), mesh=placement.mesh) if placement.mesh else components.learner
     begin = time.perf_counter()
-    with (
-        RunFiles(folder, learner, placement) as files,
-        explain_out_of_memory(config),
-        jax.default_matmul_precision(config.precision),
-    ):
-        state = files.restore()
-        if state is None:  # a resumed run does not compile the start
-            state = placement.start(learner)
-        start_update = int(state.updates)
-        update = _compiled(learner.update, state, placement) if start_update < config.updates else learner.update
-        compile_s = time.perf_counter() - begin
-        begin = time.perf_counter()
-        with files.log(start_update) as log:
-            reports = Reports(config, learner.environment.horizon, start_update, log, on_progress)
-            state, interrupted = _advance(update, state, config.updates, reports, files, ProcessVote(placement.mesh))
-            reports.flush(show=False)
-        done = int(state.updates)
-        seconds = time.perf_counter() - begin
-        files.save(done, state)
+    with RunFiles(folder, learner, placement) as files, _arithmetic(config):
+        return _trained(learner, files, Reports, on_progress, placement, begin)
+
+
+def train_seeds(
+    components: TrainingComponents, folder: Path, seeds: int, on_progress: Callable[[Progress], None] | None = None
+) -> TrainingResult:
+    """Train a number of seeds in one program, each in a folder of its own, see `seeds`; otherwise as `train_run`.
+
+    The result holds the parameters of all seeds (S, ...).
+
+    Raises:
+        CheckpointError: a folder holds another run, or a checkpoint that does not fit.
+        TestudoError: the worlds do not fit into memory, or the folders of the seeds do not fit each other.
+    """
+    config, learner = components.config, SeveralSeeds(components.learner, seeds)
+    begin = time.perf_counter()
+    with SeveralFiles(seed_folders(folder, config, seeds), components.learner) as files, _arithmetic(config):
+        return _trained(learner, files, SeveralReports, on_progress, DevicePlacement(), begin)
+
+
+@contextmanager
+def _arithmetic(config: TrainConfig) -> Iterator[None]:
+    """Multiply matrices as the configuration says, and explain an error of memory."""
+    with explain_out_of_memory(config), jax.default_matmul_precision(config.precision):
+        yield
+
+
+def _trained(
+    learner: Any, files: Any, make_reports: Any, on_progress: Any, placement: DevicePlacement, begin: float
+) -> TrainingResult:
+    """Train with a learner, files and reports of one seed or of several; ``begin`` is the time of the start."""
+    config = learner.config
+    state = files.restore()
+    if state is None:  # a resumed run does not compile the start
+        state = placement.start(learner)
+    start_update = _done(state)
+    update = _compiled(learner.update, state, placement) if start_update < config.updates else learner.update
+    compile_s = time.perf_counter() - begin
+    begin = time.perf_counter()
+    with files.log(start_update) as log:
+        reports = make_reports(config, learner.environment.horizon, start_update, log, on_progress)
+        state, interrupted = _advance(update, state, config.updates, reports, files, ProcessVote(placement.mesh))
+        reports.flush(show=False)
+    done = _done(state)
+    seconds = time.perf_counter() - begin
+    files.save(done, state)
     return TrainingResult(placement.gather(state.parameters), done, not interrupted, compile_s, seconds)
 
 
+def _done(state: TrainState) -> int:
+    """Return the number of finished updates, which is that of all seeds."""
+    return int(np.max(np.asarray(state.updates)))
+
+
 def _advance(
-    update: Callable[..., Any], state: TrainState, updates: int, reports: Reports, files: RunFiles, vote: ProcessVote
+    update: Callable[..., Any], state: TrainState, updates: int, reports: Any, files: Any, vote: ProcessVote
 ) -> tuple[TrainState, bool]:
     """Run the remaining updates; return the newest state, and whether Ctrl-C interrupted them."""
-    done, saved = int(state.updates), time.perf_counter()
+    done, saved = _done(state), time.perf_counter()
     try:
         with _stop_flag() as stop:
             while done < updates:
