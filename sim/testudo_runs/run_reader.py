@@ -14,12 +14,19 @@ from testudo_deploy.contract.messages import PeerMessage, TaskMessage, TickRecor
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute
-from testudo_deploy.launch.fleet_topics import topics
+from testudo_deploy.launch.fleet_topics import body_topic, topics
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
 from testudo_deploy.launch.topic_names import EVENTS_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
-from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
+from testudo_hardware.links.wire import (
+    CommandReading,
+    OdometryReading,
+    PoseReading,
+    read_command,
+    read_odometry,
+    read_pose_stamped,
+)
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.progress_bar import Share, quiet
@@ -28,6 +35,7 @@ _NANO = 1_000_000_000
 _SHOWN = 20
 _STREAMED, _DECODED = 0.2, 0.7  # approximate shares: of reading the file in decoding, and of both in the whole
 _TOLD_EVERY = 1000
+_FUTURE_S, _OLDEST_S = 0.002, 1.0  # a stamp of a body further from its arrival is on another clock
 
 
 class RunError(TestudoError):
@@ -36,13 +44,14 @@ class RunError(TestudoError):
 
 @dataclass(frozen=True)
 class Track:
-    """Poses of one robot, by stamp; D axes."""
+    """Poses of one robot or body, by stamp; D axes."""
 
     stamp_s: np.ndarray  # (T,) steady clock of the measurement
     received_s: np.ndarray  # (T,) steady clock of the recorder
     position_world: np.ndarray  # (T, D) [m]
     yaw: np.ndarray  # (T,) [rad], unwrapped
-    velocity: np.ndarray  # (T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world
+    velocity: np.ndarray
+    """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world; (T, 0) if unknown."""
     quaternion_xyzw: np.ndarray | None = None  # (T, 4): body to world, of a recorded truth
 
     def in_order(self) -> "Track":
@@ -92,6 +101,8 @@ class RecordedRun:
     warnings: tuple[str, ...]  # damage, losses, and messages that no robot could use
     task_messages: Mapping[str, tuple[TaskMessage, ...]] = field(default_factory=dict, repr=False)
     """Messages of the task node to each robot; empty without one."""
+    bodies: Mapping[str, Track] = field(default_factory=dict, repr=False)
+    """Measured poses of the bodies that are no robots, by name; a stamp of another clock is the time of arrival."""
 
     @property
     def robots(self) -> tuple[str, ...]:
@@ -184,6 +195,7 @@ def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
         "announcements": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/peer_state", PeerMessage)),
         "events": reader.events(),
         "task_messages": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/task", TaskMessage)),
+        "bodies": {body.name: reader.body(body.name) for body in reader.fleet.bodies},
     }
     warnings = (*shortened(reader.damage), *shortened(reader.warnings))
     return RecordedRun(folder, reader.fleet, reader.info, **run, complete=not reader.damage, warnings=warnings)
@@ -251,6 +263,22 @@ class _Reader:
             if reading is not None:
                 found.append((received_s, reading))
         return _track(found, robot.spec.dimension)
+
+    def body(self, name: str) -> Track:
+        """Return the measured poses of a body."""
+
+        def read(message: Any, received_s: float) -> PoseReading:
+            reading = read_pose_stamped(message, self.fleet.frame, 2, name)
+            own_clock = -_FUTURE_S <= received_s - reading.stamp_s <= _OLDEST_S
+            return reading if own_clock else replace(reading, stamp_s=received_s)
+
+        rows = [
+            (reading.stamp_s, received_s, *reading.position_world, reading.yaw)
+            for received_s, reading in self.readings(body_topic(name), read)
+        ]
+        table = _by_stamp(rows, 5)
+        still = np.zeros((len(table), 0))
+        return Track(table[:, 0], table[:, 1], table[:, 2:4], np.unwrap(table[:, 4]), still).in_order()
 
     def sent(self, robot: FleetRobot) -> CommandTrack:
         """Return the commands to the driver of a robot."""

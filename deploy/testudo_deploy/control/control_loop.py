@@ -95,7 +95,7 @@ class ControlLoop:
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self.pose: PoseSample | None = None  # the newest
         self._pose_validator = PoseValidator(spec, self._pose_max_age_s, turns=turns(contract.command))
-        self._motion = MotionMonitor(spec, self._sent)
+        self.motion = MotionMonitor(spec, self._sent)
         self._space: ReservedSpace | None = None
         self._placed = False  # its first segment is clear of all others; only then it reserves and requests space
         self._known_since = NOTHING_HEARD
@@ -123,7 +123,7 @@ class ControlLoop:
     @property
     def warning(self) -> str:
         """Return what of the motion is outside of the robot file, `assumption_...: ...`; empty if nothing is."""
-        return self._motion.assumptions.finding
+        return self.motion.assumptions.finding
 
     @property
     def refused_peer_messages(self) -> int:
@@ -148,23 +148,23 @@ class ControlLoop:
         measured = MotionState(np.array(position_world, float), np.array(yaw, float), np.array(velocity, float))
         before = self.pose
         if self._pose_validator.take(measured, stamp_s):
-            self._motion.begin(measured)
+            self.motion.begin(measured)
             if before is not None:
                 self._placed, self._known_since = False, self._sequence + 1
         elif self._flight.flown_by_itself:
-            self._motion.begin(measured)
+            self.motion.begin(measured)
         elif before is not None and self._pose_validator.anchor is not None:
-            self._motion.follow(self._pose_validator.anchor, self.located, before.stamp_s, stamp_s, received_s)
+            self.motion.follow(self._pose_validator.anchor, self.located, before.stamp_s, stamp_s, received_s)
         self.pose = PoseSample(stamp_s, tuple(position_world), yaw, tuple(velocity))
         return True
 
     def on_guard(self, *, passes: bool, received_s: float) -> None:
         """Take whether the guard passes commands on; a robot that it brakes does not follow the commands."""
-        self._motion.hear_guard(passes=passes, received_s=received_s)
+        self.motion.hear_guard(passes=passes, received_s=received_s)
 
     def on_vehicle(self, *, passes: bool) -> None:
         """Take whether the driver of a flying vehicle passes commands on."""
-        self._motion.hear_vehicle(passes=passes)
+        self.motion.hear_vehicle(passes=passes)
 
     def on_peer(self, message: PeerMessage, received_s: float) -> bool:
         """Take a peer's announcement; returns False (and counts) if it is refused."""
@@ -265,8 +265,8 @@ class ControlLoop:
         """
         landing = self._flight.velocity_world
         pose, estimate, stop = self._locate(tick)
-        if landing is None and self._motion.finding:
-            raise BrakeReason(self._motion.finding)
+        if landing is None and self.motion.finding:
+            raise BrakeReason(self.motion.finding)
         if landing is None and self._pose_validator.jumps_often:
             raise BrakeReason("pose_restless")
         own_space, table, peers = self._check_peers(tick, pose)
@@ -387,7 +387,7 @@ class ControlLoop:
     def _check_command(self, tick: Tick, inputs: ShieldInputs, space: ReservedSpace, shield: Shield) -> None:
         nominal = self._policy.nominal_world
         if shield is self._shield and nominal is not None:  # a landing keeps its direction
-            caution = self._motion.assumptions.caution
+            caution = self.motion.assumptions.caution
             nominal = slower(caution, nominal)
             nominal = self._deadlock.resolved(inputs.stop.position_world, inputs.table, inputs.peers.first, nominal)
             tick.wanted_world = self._deadlock.wanted_world

@@ -7,6 +7,7 @@ valid, and the robot starts from there. After repeated jumps an operator has to 
 
 import math
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
@@ -170,6 +171,8 @@ class MotionMonitor:
         self._limits = actuation_limits(spec, np.array(0.0))
         self._passes, self._guard_s, self._vehicle_passes = True, math.inf, True
         self.assumptions = AssumptionMonitor(spec)
+        self.touches: Callable[[MotionState], bool] = lambda _: False
+        """Whether a robot at a pose may touch a body that it pushes: it may be slower than any command then."""
         self.weak = self.unresponsive = ""
         """The finding, ``code: details``; it is permanent, so that only a new process drives again."""
 
@@ -200,7 +203,7 @@ class MotionMonitor:
         if excess_m > 0 and not self.weak:
             self.weak = weak_brakes_text(self._spec, self._braking, float(excess_m))
         heard = received_s - self._guard_s <= _GUARD_FRESH_S
-        follows = self._passes and self._vehicle_passes and elapsed_s <= _FORGET_S
+        follows = self._passes and self._vehicle_passes and elapsed_s <= _FORGET_S and not self.touches(measured)
         self._compare(measured, before_s, stamp_s, drives=bool(follows and heard and located))
         if not follows:
             self._response = begin_actuation_monitor(self._limits, measured, valid)

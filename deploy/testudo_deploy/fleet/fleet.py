@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testudo_deploy.files.strict_yaml import parse_tables, read_text
+from testudo_deploy.fleet.fleet_bodies import FleetBody, fleet_bodies
 from testudo_deploy.fleet.link_topics import check_topics
 from testudo_deploy.fleet.policy_groups import (
     Follow,
@@ -101,6 +102,7 @@ class Fleet:
     task: Mapping[str, Any] | None = None
     """Start of the task by name, numbers or nested lists, component first: the task node of the station runs it and
     sends all signals of the task. None: the goals are the task, and nothing is sent."""
+    bodies: tuple[FleetBody, ...] = ()  # that are no robots: they stand in the plant, and are measured and recorded
 
     @property
     def teams(self) -> tuple[Fleet, ...]:
@@ -196,6 +198,7 @@ class _FleetEntry:
     key_file: str = field(default="", metadata=OPTIONAL)
     estop_heartbeat_s: float = field(default=0.0, metadata=OPTIONAL)
     task: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
+    bodies: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPTIONAL)
 
 
 def load_fleet(path: str | Path) -> Fleet:
@@ -204,8 +207,8 @@ def load_fleet(path: str | Path) -> Fleet:
     Raises:
         FleetError: unreadable; an unknown, missing or repeated key; a wrong type; a number that is not finite or out of
             range; an unknown robot type; a start or goal of another dimension; two robots that start or end in contact;
-            an untrusted robot without tracking; an invalid link or pose source; robots that share no frame, or share a
-            topic that belongs to one.
+            an untrusted robot without tracking; an invalid link, pose source or body; robots that share no frame, or
+            share a topic that belongs to one.
     """
     file = Path(path)
     return parse_fleet(read_text(file, "fleet file", FleetError, _EXPECTED), file)
@@ -242,6 +245,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
         (file.parent / entry.key_file).absolute() if entry.key_file else None,
         _heartbeat(entry.estop_heartbeat_s, file),
         entry.task,
+        fleet_bodies(entry.bodies, entry.robots, file),
     )
     if tasked and fleet.policies:
         raise FleetError(f"{file}: task: found with several policy files, expected one: a task has one kind of robot")

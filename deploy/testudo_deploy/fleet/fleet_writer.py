@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from testudo_deploy.fleet.fleet import FILE_VERSION, Fleet, FleetRobot
+from testudo_deploy.fleet.fleet_bodies import body_tables
 from testudo_deploy.fleet.robot_links import link_tables, pose_tables
 from testudo_deploy.fleet.scan_source import scan_tables
 
@@ -44,6 +45,7 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
     }
     if fleet.task is not None:
         tables["task"] = dict(fleet.task)
+    tables |= body_tables(fleet.bodies)
     if fleet.policies:
         tables["policies"] = {
             _moved(kind, fleet.file, file): {

@@ -33,6 +33,7 @@ from testudo_deploy.launch.topic_names import (
 )
 from testudo_deploy.station.button_device import button_choice
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.link_profile import POSE_STAMPED
 from testudo_hardware.links.topics import CommandWire
 
 
@@ -79,6 +80,7 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
         transforms = PoseSourceReader(robot).transform_topic
         if transforms:
             found.append(TopicPlan(absolute(transforms, name), TRANSFORM_TYPE, name, "tf", reliable=False))
+    found += [TopicPlan(body_topic(body.name), POSE_STAMPED, "", "pose", reliable=False) for body in fleet.bodies]
     return tuple({topic.name: topic for topic in found}.values())  # motion capture and tf have one topic for all robots
 
 
@@ -290,7 +292,7 @@ def _recorder(fleet: Fleet, _: str) -> Interfaces:
 
 
 def _plant(fleet: Fleet, _: str) -> Interfaces:
-    published: list[str] = [EVENTS_TOPIC]
+    published: list[str] = [EVENTS_TOPIC, *(body_topic(body.name) for body in fleet.bodies)]
     subscribed: list[str] = [] if fleet.task is None else [SCORE_TOPIC]
     for robot in fleet.robots:
         published += [topic.absolute for topic in sensed_topics(robot)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts, climb_volume_of, load_policy
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.control.body_contact import BodyContact
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, FlightPhase, TickPacer
 from testudo_deploy.control.task_receiver import TaskReceiver
@@ -80,6 +81,8 @@ class Robot:
         )
         if fleet.task is not None:
             self.loop.task = TaskReceiver.of(artefact.contract, robot=name, epoch=epoch, peers=peers)
+        if fleet.bodies:
+            self.loop.motion.touches = BodyContact(fleet.bodies, robot.spec, lambda: self.loop.task.reading)
         self.supervisor = Supervisor(
             now_s=now_s, kind=VehicleKind.FLIGHT if robot.has_flight_phases else VehicleKind.GROUND
         )

@@ -15,7 +15,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_policies.exporting.onnx_export import ExportReport
-from testudo_policies.exporting.packaging import package_policy, unavailable_signals, write_fleet
+from testudo_policies.exporting.packaging import package_policy, write_fleet
 from testudo_policies.exporting.robotarium_script import draw_episode, write_script
 from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.learning.checkpoints import load_config
@@ -36,7 +36,7 @@ def export(
 
     The file is written only if the graph equals the trained policy on more than 10,000 inputs and along
     500-step closed loops. A fleet file with the policy's hash is written as well, with the start of the task if that is
-    more than goals; not for a task with bodies that the plant does not have.
+    more than goals, and with the bodies that the robots push.
 
     For the Robotarium testbed one Python file is written that needs NumPy alone: policy, tracking law and shield
     (layer 1), with the starts and goals of one episode.
@@ -66,18 +66,10 @@ def export(
     path = out or run / "policy.onnx"
     with console.status("converting and comparing with JAX"):
         report = package_policy(components, load_parameters(components, run), path, saved_evaluations(run))
-        missing = unavailable_signals(components)
-        fleet_path = None
-        if not missing:
-            fleet_path = write_fleet(components, report, fleet or path.with_name("fleet.yaml"), seed)
+        fleet_path = write_fleet(components, report, fleet or path.with_name("fleet.yaml"), seed)
     console.print(export_table(report))
     write_output(json, export_numbers(report), console)
-    if fleet_path is None:
-        read = " and ".join(missing)
-        console.print(f"no fleet file: the policy reads {read}, of a body that the plant does not have")
-        console.print(f"next: testudo inspect {path}   testudo evaluate {path} --physics mjx")
-    else:
-        console.print(f"next: testudo inspect {path}   testudo up --policy {path} --fleet {fleet_path}")
+    console.print(f"next: testudo inspect {path}   testudo up --policy {path} --fleet {fleet_path}")
 
 
 def _export_script(

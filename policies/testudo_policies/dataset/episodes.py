@@ -25,7 +25,7 @@ from testudo_hardware.spec import parse_robot
 from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
 from testudo_sim.online_task.online_task import DecisionScore, OnlineTask
 from testudo_sim.online_task.task_state import Pose, scoring_of, task_of
-from testudo_sim.physics.scene import Scene
+from testudo_sim.physics.scene import BodyState, Scene
 
 _SETTLED_S = 1.0  # time after the end of the tracks for which scores are still requested
 
@@ -102,12 +102,7 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
     check_velocities_alone(replace(contract.command, message_size=0), f"{run.folder}: a dataset")
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
     scoring = scoring_of(contract, spec)
-    if scoring.scenario.boxes:
-        names = ", ".join(box.name for box in scoring.scenario.boxes)
-        raise TestudoError(
-            f"{run.folder}: scenario {scoring.scenario.name} has bodies ({names}), whose poses are not "
-            "recorded; expected a run of a scenario with robots only"
-        )
+    bodies = {box.name: _body_track(run, box.name) for box in scoring.scenario.boxes}
     series = {name: _Decisions.of(records) for name, records in run.ticks.items()}
     idle = [name for name, decisions in series.items() if not decisions.decided.any()]
     if idle or not series:
@@ -122,7 +117,7 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
     model, found = motion_model(spec), []
     while end_s - begin_s >= scoring.decision_s:
         live = OnlineTask(scoring, run.robots, task)
-        scores = _scored(live, run, tracks, begin_s, end_s)
+        scores = _scored(live, run, {**tracks, **bodies}, begin_s, end_s)
         if not scores:
             break
         found.append(_episode(run, contract, model, series, tracks, scores, begin_s))
@@ -149,10 +144,18 @@ def best_track(run: RecordedRun, name: str) -> Track:
     return track
 
 
+def _body_track(run: RecordedRun, name: str) -> Track:
+    """Return the measured poses of a body; raises as `best_track`."""
+    track = run.bodies.get(name)
+    if track is None or not len(track.stamp_s):
+        raise TestudoError(f"{run.folder}: {name}: no pose of this body is recorded, which the task is scored with")
+    return track
+
+
 def _scored(
     live: OnlineTask, run: RecordedRun, tracks: Mapping[str, Track], begin_s: float, end_s: float
 ) -> list[DecisionScore]:
-    """Return the scores of an episode that begins at ``begin_s``."""
+    """Return the scores of an episode that begins at ``begin_s``; ``tracks`` of robots and bodies."""
     live.begin(begin_s)
     for name in run.robots:
         for tick in run.ticks[name]:
@@ -160,7 +163,7 @@ def _scored(
                 live.on_change(name, tick.stamp_s, tick.change_m_s)
     scores: list[DecisionScore] = []
     step_s = live.scoring.decision_s
-    rows = dict.fromkeys(run.robots, 0)
+    rows = dict.fromkeys(tracks, 0)
     until_s = begin_s
     while live.running and until_s < end_s + _SETTLED_S:
         until_s += step_s  # step by step, because a pose track stores only some seconds
@@ -276,6 +279,18 @@ def team_states(run: RecordedRun, tracks: Mapping[str, Track], moments: np.ndarr
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
+def body_states(run: RecordedRun, names: Sequence[str], moments: np.ndarray) -> BodyState | None:
+    """Return the interpolated poses of bodies at ``moments`` (T,) [s], worlds last; None without any."""
+    if not names:
+        return None
+    rows = [
+        [np.interp(moments, track.stamp_s, column) for column in (*track.position_world.T, track.yaw)]
+        for track in (_body_track(run, name) for name in names)
+    ]
+    found = np.array(rows, np.float32).swapaxes(0, 1)  # (3, B, T)
+    return BodyState(cast(Any, found[:2]), cast(Any, found[2]))
+
+
 def _rest_return(run: RecordedRun, contract: Contract, tracks: Mapping[str, Track], begin_s: float) -> float:
     """Return the return of standing still at the starts for the whole time limit."""
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
@@ -284,7 +299,7 @@ def _rest_return(run: RecordedRun, contract: Contract, tracks: Mapping[str, Trac
     state = team_states(run, tracks, np.array([begin_s]))[0].reshape(len(tracks), -1)
     motion = MotionState(state[:, :size].T[..., None], state[:, size][:, None], np.zeros((size, len(tracks), 1)))
     task = task_of(scoring.scenario, run.fleet)
-    still = Scene(motion)
+    still = Scene(motion, body_states(run, [box.name for box in scoring.scenario.boxes], np.array([begin_s])))
     keys = jax.random.split(jax.random.key(0), 1)
     score = scoring.decision(task, still, still, cast(Any, np.zeros((len(tracks), 1))), keys)
     return scoring.horizon * float(np.mean(score.reward))

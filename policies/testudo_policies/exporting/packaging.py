@@ -21,8 +21,9 @@ from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, LAST_SEED, Eva
 from testudo_policies.exporting.onnx_export import ExportReport, export_policy
 from testudo_policies.learning.builder import TrainingComponents, make_environment
 from testudo_policies.networks.agent import AgentParameters
-from testudo_sim.online_task.task_state import values_of
-from testudo_sim.physics_choice import make_tier
+from testudo_sim.online_task.task_state import bodies_of, values_of
+from testudo_sim.physics.scene import BodyState
+from testudo_sim.physics_choice import PhysicsChoice, make_tier
 
 _LOOP_STEPS = 500
 _LOOP_WORLDS = 4
@@ -127,13 +128,6 @@ def _git_commit() -> str:
 _TRIES = 100
 
 
-def unavailable_signals(components: TrainingComponents) -> tuple[str, ...]:
-    """Return the task signals that no plant measures: those of a task with a body, such as the box of `push_box`."""
-    scenario = components.environment.scenario
-    signals = scenario.task_signals if scenario.boxes else ()
-    return tuple(signal.name for signal in signals if signal.name not in TASK_SIGNALS)
-
-
 @dataclass(frozen=True)
 class HeldOutEpisodes:
     """Starts of held-out episodes."""
@@ -142,6 +136,7 @@ class HeldOutEpisodes:
     yaw: np.ndarray  # (N, E) [rad]
     goal_world: np.ndarray  # (D, N, E) [m]; the start where the task has no goals
     task: Any  # its state, worlds last
+    bodies: BodyState | None  # poses of the boxes; None without any
     crossing: np.ndarray  # (E,) bool: straight paths cross
 
 
@@ -156,7 +151,12 @@ def held_out_episodes(components: TrainingComponents, seed: int) -> HeldOutEpiso
         raise TestudoError(f"--seed: found {seed}, expected 0 to {highest}")
     config = components.config
     environment = make_environment(
-        config.scenario, components.spec, components.shield, config.team_size, obstacles=components.obstacles
+        config.scenario,
+        components.spec,
+        components.shield,
+        config.team_size,
+        physics=config.physics_choice if components.environment.scenario.boxes else PhysicsChoice(),
+        obstacles=components.obstacles,
     )
     keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
     worlds = environment.reset(keys)
@@ -168,6 +168,7 @@ def held_out_episodes(components: TrainingComponents, seed: int) -> HeldOutEpiso
         np.asarray(scene.robots.yaw),
         np.asarray(goals),
         jax.tree.map(np.asarray, worlds.task),
+        jax.tree.map(np.asarray, scene.bodies),
         np.asarray(crossing_paths(environment, worlds)),
     )
 
@@ -176,23 +177,19 @@ def write_fleet(components: TrainingComponents, report: ExportReport, path: Path
     """Write a fleet file with the policy's hash and return its path.
 
     Starts and goals are those of the first held-out episode, counted from ``seed``, in which straight paths cross. Of a
-    task that is more than goals the file holds its whole start, which the task node runs.
+    task that is more than goals the file holds its whole start, which the task node runs, and its bodies.
 
     Raises:
-        TestudoError: the seed is out of range, or the task has a body that the plant does not have.
+        TestudoError: the seed is out of range.
     """
-    missing = unavailable_signals(components)
-    if missing:
-        raise TestudoError(
-            f"{path}: the plant has no bodies besides robots, but the policy of {components.config.scenario!r} also "
-            f"reads {', '.join(missing)}; run it in simulation"
-        )
     config, spec = components.config, components.spec
     episodes = held_out_episodes(components, seed)
     index = int(np.argmax(episodes.crossing))
     task: dict[str, Any] | None = values_of(jax.tree.map(lambda leaf: leaf[..., index], episodes.task))
     goals = episodes.position_world
-    if set(task) == set(TASK_SIGNALS):
+    starts = jax.tree.map(lambda leaf: leaf[..., index], episodes.bodies)
+    bodies = bodies_of(components.environment.scenario.boxes, starts)
+    if set(task) == set(TASK_SIGNALS) and not bodies:
         task, goals = None, episodes.goal_world
     kind = str(Path(config.robot).absolute()) if config.robot.endswith(".toml") else config.robot
     robots = tuple(
@@ -207,7 +204,7 @@ def write_fleet(components: TrainingComponents, report: ExportReport, path: Path
         for i in range(config.team_size)
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_fleet(Fleet(path, report.path.absolute(), report.sha256, robots, task=task), path)
+    save_fleet(Fleet(path, report.path.absolute(), report.sha256, robots, task=task, bodies=bodies), path)
     return path
 
 

@@ -13,7 +13,7 @@ from testudo_deploy.contract.contract import Contract
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
-from testudo_policies.dataset.episodes import DatasetEpisode, best_track, team_states
+from testudo_policies.dataset.episodes import DatasetEpisode, best_track, body_states, team_states
 from testudo_policies.improve.fine_tuning import RecordedTransitions
 from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.losses import Batch
@@ -23,7 +23,7 @@ from testudo_policies.networks.observation_encoding import out_of_frame
 from testudo_runs.run_reader import RecordedRun
 from testudo_sim.environment import WorldState
 from testudo_sim.online_task.task_state import make_task, scoring_of, task_of
-from testudo_sim.physics.scene import Scene
+from testudo_sim.physics.scene import BodyState, Scene
 from testudo_sim.scenarios.scenario import Scenario, StartState
 
 _EDGE = 0.999  # largest action: at 1 the normal variable before the tanh is infinite
@@ -153,6 +153,7 @@ class RunStarts:
     task: Any  # task state of one world, without the world axis
     position_world: jax.Array  # (D, N, S) [m]
     yaw: jax.Array  # (N, S) [rad]
+    bodies: BodyState | None = None  # poses of the boxes (..., B, S)
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":  # not set yet during construction and copying
@@ -164,7 +165,8 @@ class RunStarts:
         if team_size != self.yaw.shape[0]:
             raise TestudoError(f"starts of a run: found a team of {team_size}, expected {self.yaw.shape[0]} robots")
         chosen = jax.random.randint(key, (), 0, self.yaw.shape[1])
-        return StartState(self.position_world[..., chosen], self.yaw[..., chosen], self.task)
+        bodies = jax.tree.map(lambda x: x[..., chosen], self.bodies)
+        return StartState(self.position_world[..., chosen], self.yaw[..., chosen], self.task, bodies)
 
 
 def run_starts(run: RecordedRun, contract: Contract, spec: RobotSpec) -> RunStarts:
@@ -182,11 +184,16 @@ def run_starts(run: RecordedRun, contract: Contract, spec: RobotSpec) -> RunStar
     state = team_states(run, tracks, moments).reshape(len(moments), len(tracks), -1)
     size = spec.dimension
     place, yaw = np.moveaxis(state[..., :size], (2, 1, 0), (0, 1, 2)), state[..., size].T
-    scene = Scene(MotionState(jnp.asarray(place), jnp.asarray(yaw), jnp.zeros_like(place)))
+    bodies = jax.tree.map(jnp.asarray, body_states(run, [box.name for box in scenario.boxes], moments))
+    scene = Scene(MotionState(jnp.asarray(place), jnp.asarray(yaw), jnp.zeros_like(place)), bodies)
     keys = jax.random.split(jax.random.key(0), len(moments))
     reached = scenario.advance(task, scene, scene, keys).success
     open_ = ~np.broadcast_to(False if reached is None else np.asarray(reached), (len(moments),))
     open_[0] = True
     return RunStarts(
-        scenario, jax.tree.map(lambda x: x[..., 0], task), jnp.asarray(place[..., open_]), jnp.asarray(yaw[..., open_])
+        scenario,
+        jax.tree.map(lambda x: x[..., 0], task),
+        jnp.asarray(place[..., open_]),
+        jnp.asarray(yaw[..., open_]),
+        jax.tree.map(lambda x: x[..., open_], bodies),
     )

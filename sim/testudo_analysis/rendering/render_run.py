@@ -2,7 +2,7 @@
 
 import importlib
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,11 @@ from testudo_analysis.rendering.animation import (
 )
 from testudo_analysis.rendering.scene_model import View
 from testudo_analysis.rendering.scene_renderer import SceneRenderer
+from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
-from testudo_runs.run_reader import RecordedRun, RunError
+from testudo_plant.worlds.robot_bodies import box_of
+from testudo_runs.run_reader import RecordedRun, RunError, Track
 
 ANIMATIONS = (".gif", ".webp")
 PICTURES = (".png",)
@@ -156,21 +158,22 @@ _SAMPLES_PER_S = 30.0
 def recorded_animation(run: RecordedRun, arena: Arena | None, title: str | None = None) -> Animation:
     """Return the ground-truth motion of a run as an animation, or the odometry where no truth is recorded.
 
-    Without an ``arena`` walls are drawn around the paths; ``title`` is by default the name of the folder.
+    Bodies are where they were measured, and left out if they were not. Without an ``arena`` walls are drawn around the
+    paths; ``title`` is by default the name of the folder.
 
     Raises:
-        RunError: there is no time with poses of all robots.
+        RunError: there is no time with poses of all robots and bodies.
     """
     tracks = [run.located(name) for name in run.robots]
-    begin = max((track.stamp_s[0] for track in tracks if len(track.stamp_s)), default=0.0)
-    end = min(track.stamp_s[-1] if len(track.stamp_s) else begin for track in tracks)
+    measured = [body for body in run.fleet.bodies if len(run.bodies[body.name].stamp_s)]
+    bodies = [run.bodies[body.name] for body in measured]
+    begin = max((track.stamp_s[0] for track in (*tracks, *bodies) if len(track.stamp_s)), default=0.0)
+    end = min(track.stamp_s[-1] if len(track.stamp_s) else begin for track in (*tracks, *bodies))
     if begin >= end:
-        raise RunError(f"{run.folder}: found no time with recorded poses of all robots, expected one")
+        raise RunError(f"{run.folder}: found no time with recorded poses of all robots and bodies, expected one")
     times = np.arange(begin, end, 1 / _SAMPLES_PER_S)
-    position = np.stack([_at(times, track.stamp_s, track.position_world) for track in tracks], axis=1)
-    yaw = np.stack([np.interp(times, track.stamp_s, np.unwrap(track.yaw)) for track in tracks], axis=1)
-    robots = [run.fleet.robot(name) for name in run.robots]
-    goals = np.array([robot.goal_world for robot in robots])
+    position, yaw = _poses(times, tracks)
+    robots, goals = [run.fleet.robot(name) for name in run.robots], _goals_world(run.fleet)
     quaternions = None
     found = [
         interpolate_quaternions(times, track.stamp_s, track.quaternion_xyzw)
@@ -179,9 +182,10 @@ def recorded_animation(run: RecordedRun, arena: Arena | None, title: str | None 
     ]
     if len(found) == len(tracks):
         quaternions = np.stack(found, axis=1)
-    trajectory = Trajectory(times - begin, position, yaw, quaternion_xyzw=quaternions)
-    specs = tuple(robot.spec for robot in robots)
-    scenery = AnimationScene(specs, arena or arena_around(trajectory, goals), goals)
+    pushed = _poses(times, bodies) if bodies else (None, None)
+    trajectory = Trajectory(times - begin, position, yaw, *pushed, quaternion_xyzw=quaternions)
+    specs, boxes = tuple(robot.spec for robot in robots), tuple(map(box_of, measured))
+    scenery = AnimationScene(specs, arena or arena_around(trajectory, goals), goals, boxes)
     return Animation(scenery, trajectory, title or run.folder.resolve().name)
 
 
@@ -192,6 +196,20 @@ def film_run(animation: Animation, out_path: Path, tell: Callable[[str], None]) 
     except TestudoError as error:
         tell(f"no film: {error}")
         return None
+
+
+def _poses(times: np.ndarray, tracks: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the interpolated positions (T, N, D) [m] and yaws (T, N) [rad] of tracks."""
+    position = np.stack([_at(times, track.stamp_s, track.position_world) for track in tracks], axis=1)
+    return position, np.stack([np.interp(times, track.stamp_s, np.unwrap(track.yaw)) for track in tracks], axis=1)
+
+
+def _goals_world(fleet: Fleet) -> np.ndarray:
+    """Return the goals (N, D) [m] of the robots, or N times that of the body that they push."""
+    common = np.array((fleet.task or {}).get("goal_world", ()), float)
+    if fleet.bodies and common.shape == (fleet.robots[0].spec.dimension,):
+        return np.tile(common, (len(fleet.robots), 1))
+    return np.array([robot.goal_world for robot in fleet.robots])
 
 
 def _at(times: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -52,7 +52,7 @@ class OdometrySample:
 
 
 class OdometrySensor:
-    """The samples of one robot.
+    """The samples of one robot, or of a box as of one.
 
     The latency is uniform over its interval and changes by a random walk that is reflected at both ends. Its steps stay
     below the sampling period, so that no sample overtakes another. (Independent latencies in a queue would be longer

@@ -25,6 +25,7 @@ from testudo_plant.plant.odometry_sensor import (
     OdometrySample,
     OdometrySensor,
 )
+from testudo_plant.plant.pushed_bodies import PlantBody, PushedBodies
 from testudo_plant.worlds.drone_dynamics import flies
 from testudo_plant.worlds.world import Contact, MujocoWorld, RobotPose
 from testudo_plant.worlds.world_builder import PlantParameters, WorldRobot
@@ -49,13 +50,13 @@ class PlantRobot:
 
 
 class Plant:
-    """The robots of a team in one world, on the clock of the caller [s], from ``start_s`` on.
+    """The robots of a team, and the boxes that they push, in one world, on the clock of the caller.
 
-    Equal seeds and calls give equal results. ``parameters`` holds the drawn lag, delay and scale by robot, ``watch``
-    contacts and separations.
+    The clock [s] begins at ``start_s``. Equal seeds and calls give equal results. ``parameters`` holds the drawn lag,
+    delay and scale by robot, ``watch`` contacts and separations.
 
     Raises:
-        TestudoError: a robot that overlaps another or a wall at the start, or a position of the wrong size.
+        TestudoError: a robot or a body that overlaps another or a wall at the start, or a position of the wrong size.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Plant:
         start_s: float = 0.0,
         odometry: OdometryModel | None = None,
         drones: DroneOptions | None = None,
+        bodies: Sequence[PlantBody] = (),
     ) -> None:
         self.robots = tuple(robots)
         self.parameters: Mapping[str, PlantParameters] = {
@@ -76,6 +78,7 @@ class Plant:
         self._world = MujocoWorld(
             [WorldRobot(robot.name, robot.spec, self.parameters[robot.name]) for robot in self.robots],
             arena,
+            [body.box for body in bodies],
         )
         floor_m = arena.low_world[2] if arena is not None and len(arena.low_world) == 3 else 0.0
         starts = [_start_world(robot, floor_m) for robot in self.robots]
@@ -87,15 +90,18 @@ class Plant:
         self._drivers = [self._driver(i, start, floor_m, start_s) for i, start in enumerate(starts)]
         flying = {i: driver for i, driver in enumerate(self._drivers) if isinstance(driver, FlyingDriver)}
         self._drones = Drones(self._world, flying, options, self.radio)
+        model = odometry or OdometryModel()
+        noise = [_stream(seed, len(self.robots) + i, _SENSOR_STREAM) for i in range(len(bodies))]
+        specs = [robot.spec for robot in self.robots]
+        self._bodies = PushedBodies(self._world, bodies, specs, model, noise, start_s)
         self._world.look()
-        contacts = self._contacts()
+        contacts = self._contacts() + self._world.box_contacts()
         if contacts:
             one = contacts[0]
             raise TestudoError(
                 f"plant: {one.first} and {one.second} overlap by {one.depth_m:.3g} m at the start; "
                 f"give {one.first} another initial position"
             )
-        model = odometry or OdometryModel()
         self._odometers = [
             OdometrySensor(
                 robot.spec,
@@ -162,6 +168,14 @@ class Plant:
         """Return the samples of robot ``name`` that arrived since the last call, oldest first."""
         return self._odometers[self._find(name)].take(self._now_s)
 
+    def body_poses(self, name: str) -> tuple[OdometrySample, ...]:
+        """Return the samples of body ``name`` that arrived since the last call, oldest first; velocities are noise."""
+        return self._bodies.take(name, self._now_s)
+
+    def body_truth(self, name: str) -> RobotPose:
+        """Return the true pose of body ``name`` after the last step."""
+        return self._bodies.truth(name)
+
     def truth(self, name: str) -> RobotPose:
         """Return the true pose of robot ``name`` after the last step."""
         return self._world.pose(self._find(name))
@@ -210,6 +224,7 @@ class Plant:
         for i, odometer in enumerate(self._odometers):
             if odometer.wants(time_s):
                 odometer.measure(time_s, self._world.pose(i))
+        self._bodies.measure(time_s)
         # a command due within half a step acts from this step on, so that the mean delay is exact
         due_s = time_s + self.step_s / 2
         self._drones.update(self._steps, due_s)

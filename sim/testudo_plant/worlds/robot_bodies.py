@@ -12,6 +12,7 @@ from typing import Any
 
 import mujoco
 
+from testudo_deploy.fleet.fleet_bodies import FleetBody
 from testudo_deploy.shield.arena import Ball, Block, Obstacle
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.spec import RobotSpec
@@ -197,6 +198,11 @@ class Box:
     size_m: tuple[float, float, float]  # length, width and height
     mass_kg: float
     friction: float = 0.3  # sliding friction on the floor [1]
+
+
+def box_of(body: FleetBody) -> Box:
+    """Return a body of a fleet file as a box."""
+    return Box(body.name, body.size_m, body.mass_kg, body.friction)
 
 
 def add_box(world: mujoco.MjSpec, box: Box, step_s: float) -> None:

@@ -15,6 +15,7 @@ from testudo_plant.worlds.robot_groups import GroupForces, RobotGroup, make_grou
 from testudo_plant.worlds.world_builder import PlantParameters, WorldRobot, build_world_spec, physics_step_s, rhythms_s
 
 _HULLS = ("hull", "body")
+_BOX_JOINTS = ("x", "y", "yaw")
 _SLIDE_M_S2 = 9.81  # deceleration of a blocked robot without wheels, about that of rubber on the floor
 _STUCK = 10.0  # friction torque of a blocked axle over the torque that the weight of the robot can exert
 
@@ -94,7 +95,6 @@ class MujocoWorld:
         self._is_hull = np.array(
             [owner in names_of_robots and part in _HULLS for owner, part in zip(self._owner, parts, strict=True)]
         )
-        # pushing a box is not a collision
         self._is_box = np.array([part == "box" for part in parts])
         self._order = {name: i for i, name in enumerate([robot.name for robot in self.robots])}
         for owner in self._owner:
@@ -158,6 +158,17 @@ class MujocoWorld:
             count = 6 if self.model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE else 1
             self.data.qvel[first : first + count] = 0
 
+    def place_box(self, name: str, position_world: Sequence[float], yaw: float) -> None:
+        """Place a box at rest with its centre at ``position_world`` (2,) [m] and ``yaw`` [rad]."""
+        for axis, value in zip(_BOX_JOINTS, (*position_world, yaw), strict=True):
+            self.data.joint(f"{name}/{axis}").qpos[0] = value
+            self.data.joint(f"{name}/{axis}").qvel[0] = 0.0
+
+    def box_pose(self, name: str) -> tuple[tuple[float, float], float]:
+        """Return the centre (2,) [m] and the yaw [rad] of a box in the current state; the yaw is not wrapped."""
+        x, y, yaw = (float(self.data.joint(f"{name}/{axis}").qpos[0]) for axis in _BOX_JOINTS)
+        return (x, y), yaw
+
     def look(self) -> None:
         """Compute contacts and velocities of the current state."""
         mujoco.mj_step1(self.model, self.data)
@@ -187,12 +198,18 @@ class MujocoWorld:
         return self._poses[index]
 
     def contacts(self) -> tuple[Contact, ...]:
-        """Return the overlaps at the last `look`, each pair once with its greatest depth."""
-        count = self.data.ncon
-        if not count:
+        """Return the overlaps at the last `look`, each pair once with its greatest depth; pushing a box is none."""
+        if not self.data.ncon:
             return ()
-        geoms = self.data.contact.geom[:count]
-        hits = np.flatnonzero(self._is_hull[geoms].any(axis=1) & ~self._is_box[geoms].any(axis=1))
+        geoms = self.data.contact.geom[: self.data.ncon]
+        return self._deepest(np.flatnonzero(self._is_hull[geoms].any(axis=1) & ~self._is_box[geoms].any(axis=1)))
+
+    def box_contacts(self) -> tuple[Contact, ...]:
+        """Return the same of the boxes: with robots, walls, obstacles and other boxes."""
+        return self._deepest(np.flatnonzero(self._is_box[self.data.contact.geom[: self.data.ncon]].any(axis=1)))
+
+    def _deepest(self, hits: np.ndarray) -> tuple[Contact, ...]:
+        """Return the overlaps of some contacts, each pair once."""
         deepest: dict[tuple[str, str], float] = {}
         for hit in hits:
             first, second = (self._owner[geom] for geom in self.data.contact.geom[hit])

@@ -16,8 +16,11 @@ import numpy as np
 from testudo_deploy.contract.command_types import turns
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.fleet.fleet import Fleet
+from testudo_deploy.fleet.fleet_bodies import FleetBody
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
+from testudo_plant.worlds.robot_bodies import Box
+from testudo_sim.physics.scene import BodyState
 from testudo_sim.scenarios.roles import TRAITS, Roles
 from testudo_sim.scenarios.scenario import Scenario, TaskScoring, make_scenario
 
@@ -179,6 +182,18 @@ def values_of(task: Any) -> dict[str, Any]:
     """Return a task without a world axis as numbers and nested lists by name, which `make_task` reads."""
     paths = jax.tree_util.tree_flatten_with_path(task)[0]
     return {_name(path): _rounded(np.asarray(leaf).tolist()) for path, leaf in paths}
+
+
+def bodies_of(boxes: Sequence[Box], starts: BodyState | None) -> tuple[FleetBody, ...]:
+    """Return the boxes of a scenario at the start of one world (no world axis) as the fleet file names them."""
+    if starts is None:
+        return ()
+    poses = np.concatenate([np.asarray(starts.position_world, float), np.asarray(starts.yaw, float)[None]]).T
+    found = []
+    for box, (x, y, yaw) in zip(boxes, _rounded(poses.tolist()), strict=True):
+        length, width, height, mass, friction = _rounded([*box.size_m, box.mass_kg, box.friction])
+        found.append(FleetBody(box.name, (length, width, height), mass, friction, (x, y), yaw))
+    return tuple(found)
 
 
 def _rounded(value: Any) -> Any:

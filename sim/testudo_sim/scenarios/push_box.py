@@ -95,7 +95,8 @@ class PushBox:
         box = Box("box", (side, side, 0.3 * side), mass, _FRICTION)
         ticks = decision_ticks(spec)
         room = side / math.sqrt(2) + spec.body_radius_m + shield.wall_m + _ROOM_M
-        age = spec.pose_max_age_s
+        # through the task node a pose is older than one of the robot's own; the box is slow
+        age = ticks * spec.control_period_s
         signals = (
             goal_signal(2),
             Signal("box_position_world", (2,), "m", "world", age),

@@ -244,7 +244,7 @@ def test_motion_outside_of_the_robot_file_is_a_warning_and_no_other_mode(pair):
     robot = pair.robots[0]
     before = robot.status(pair.now_s)
     assert (before.level, before.values["warning"]) == (Level.OK, "")
-    robot.loop._motion.assumptions.finding = "assumption_lag: found too much"
+    robot.loop.motion.assumptions.finding = "assumption_lag: found too much"
     after = robot.status(pair.now_s)
     assert after.level is Level.WARN
     assert after.values["warning"] == "assumption_lag: found too much"

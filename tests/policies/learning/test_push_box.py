@@ -1,5 +1,6 @@
 """`push_box` is learned: the return rises within a short training, with contact and on a stand-in without it."""
 
+import math
 from dataclasses import replace
 
 import jax
@@ -7,12 +8,10 @@ import numpy as np
 import pytest
 from tests.sim.sliding_box import sliding_environment
 
-from testudo_deploy.contract.contract import PolicyContractError
+from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_hardware.errors import TestudoError
-from testudo_hardware.spec import load_robot
+from testudo_deploy.fleet.fleet import load_fleet
 from testudo_policies.commands.export import export
-from testudo_policies.exporting.packaging import unavailable_signals, write_fleet
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.ppo import PPO
 from testudo_policies.learning.training_run import train_run
@@ -70,21 +69,19 @@ def test_the_return_rises_on_mjx():
 
 
 @pytest.mark.slow
-def test_an_export_is_equal_and_no_robot_runs_it(tmp_path, capsys):
-    """The file is proven like any other; a fleet file is not written, and a robot refuses it for the box."""
+def test_an_export_is_equal_and_its_fleet_has_the_box(tmp_path):
+    """The file is proven like any other; the fleet file holds goal and box of one start, and admission takes both."""
     config = replace(SHORT, worlds=4, rollout=4, epochs=1, minibatches=2, width=8, decisions=16)
     components, run = build(config), tmp_path / "run"
     assert train_run(components, run).finished
     export(run)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "no fleet file: the policy reads box_position_world and box_quarter_yaw" in said
-    assert not (run / "fleet.yaml").exists()
-    artefact = PolicyArtefact.load(run / "policy.onnx")
+    artefact, fleet = PolicyArtefact.load(run / "policy.onnx"), load_fleet(run / "fleet.yaml")
     assert artefact.contract.parity["max_error"] <= 1e-5
     names = [signal.name for signal in artefact.contract.signals]
     assert names[-3:] == ["goal_world", "box_position_world", "box_quarter_yaw"]
-    with pytest.raises(PolicyContractError, match="found 'box_position_world', which is not available on this robot"):
-        PolicyArtefact.load(run / "policy.onnx", robot=load_robot("gritsbot_x"))
-    assert unavailable_signals(components) == ("box_position_world", "box_quarter_yaw")
-    with pytest.raises(TestudoError, match="also reads box_position_world, box_quarter_yaw"):
-        write_fleet(components, None, tmp_path / "fleet.yaml", 0)
+    (body,), (box,) = fleet.bodies, components.environment.scenario.boxes
+    assert (body.name, body.mass_kg) == ("box", pytest.approx(box.mass_kg, abs=1e-5))
+    assert body.size_m == pytest.approx(box.size_m, abs=1e-5)
+    way_m = math.dist(fleet.task["goal_world"], body.initial_position_world)
+    assert components.environment.scenario.way_m[0] - 1e-3 < way_m < components.environment.scenario.way_m[1] + 1e-3
+    assert checked_safety_contracts(fleet)

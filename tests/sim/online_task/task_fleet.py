@@ -1,6 +1,6 @@
 """Fleets whose task is more than goals, with hand-written policies, and their drive in lock-step in one process."""
 
-import math
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -23,7 +23,7 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.go_to_goal import IR_VERSION, OPSET, go_to_goal_contract, with_test_vector
 from testudo_sim.online_task.online_task import OnlineTask
 from testudo_sim.online_task.task_sender import TaskSender
-from testudo_sim.online_task.task_state import Pose, scoring_of, task_of, values_of
+from testudo_sim.online_task.task_state import Pose, bodies_of, scoring_of, task_of, values_of
 from testudo_sim.scenarios.scenario import make_scenario
 
 TARGETS = {
@@ -37,6 +37,8 @@ TARGETS = {
         helper.make_node("Add", ["second", "share"], ["target"]),
     ],
     "predator_prey": [helper.make_node("Identity", ["prey_position_world"], ["target"])],
+    # robots that stand behind the box push it there
+    "push_box": [helper.make_node("Identity", ["goal_world"], ["target"])],
 }
 """Nodes that compute the place `target` (B, 2) [m] to which a robot drives straight."""
 
@@ -49,15 +51,17 @@ def write_policy(path, scenario_name, spec):
         signals=(*robot_signals(spec), *scenario.task_signals),
         decision_ticks=scenario.decision_ticks,
     )
-    limit = contract.command.limit / math.sqrt(contract.dimension)
     nodes = [
         *TARGETS[scenario_name],
         helper.make_node("Sub", ["target", "control_point_world"], ["offset"]),
-        helper.make_node("Clip", ["offset", "low", "high"], ["command"]),
+        helper.make_node("ReduceL2", ["offset", "axis"], ["left_m"], keepdims=1),
+        helper.make_node("Max", ["left_m", "limit"], ["far_m"]),
+        helper.make_node("Div", ["limit", "far_m"], ["gain"]),
+        helper.make_node("Mul", ["offset", "gain"], ["command"]),
     ]
     constants = [
-        helper.make_tensor("low", TensorProto.FLOAT, [], [-limit]),
-        helper.make_tensor("high", TensorProto.FLOAT, [], [limit]),
+        helper.make_tensor("limit", TensorProto.FLOAT, [], [0.999 * contract.command.limit]),
+        helper.make_tensor("axis", TensorProto.INT64, [1], [1]),
         helper.make_tensor("zero", TensorProto.INT64, [], [0]),
         helper.make_tensor("one", TensorProto.INT64, [], [1]),
     ]
@@ -84,9 +88,23 @@ def make_task_fleet(folder, scenario_name="foraging", count=3, seed=0, robot="gr
         for i, (place, yaw) in enumerate(zip(places, yaws, strict=True))
     )
     file, policy = folder / "fleet.yaml", folder / "policy.onnx"
-    sha256 = PolicyArtefact.load(policy).sha256
-    save_fleet(Fleet(file, policy, sha256, robots, task=values_of(begin.task)), file)
+    sha256, bodies = PolicyArtefact.load(policy).sha256, bodies_of(scenario.boxes, begin.bodies)
+    save_fleet(Fleet(file, policy, sha256, robots, task=values_of(begin.task), bodies=bodies), file)
     return load_fleet(file)
+
+
+def make_pushing_fleet(folder):
+    """Write the same of `push_box`, with two robots side by side behind the box, 0.4 m from its goal."""
+    fleet = make_task_fleet(folder, "push_box", 2)
+    spec, box = fleet.robots[0].spec, replace(fleet.bodies[0], initial_position_world=(-0.2, 0.0), initial_yaw=0.0)
+    behind, beside = -0.25 - box.size_m[0] / 2 - spec.body_radius_m, box.size_m[0] / 4
+    places = [(behind, -beside), (behind, beside)]
+    robots = tuple(
+        replace(robot, initial_position_world=place, initial_yaw=0.0, goal_world=place)
+        for robot, place in zip(fleet.robots, places, strict=True)
+    )
+    save_fleet(replace(fleet, robots=robots, bodies=(box,), task={"goal_world": [0.2, 0.0]}), fleet.file)
+    return load_fleet(fleet.file)
 
 
 class Drive:

@@ -1,4 +1,4 @@
-"""The robots of a fleet as a MuJoCo world: commands in, delayed and noisy odometry out.
+"""The robots and bodies of a fleet as a MuJoCo world: commands in, delayed and noisy odometry out.
 
 The plant replaces the drivers: it brakes a robot whose commands end or are invalid, and publishes on `applied_cmd_vel`
 the command that acts. All robots rest until they receive commands, and are not measured before the recorder is ready,
@@ -28,13 +28,15 @@ from testudo_nodes.common.messages import event_message
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
 from testudo_nodes.plant.lock_step_server import LockStepServer
-from testudo_nodes.plant.robot_topics import PlantClock, RobotTopics
+from testudo_nodes.plant.robot_topics import BodyTopic, PlantClock, RobotTopics
 from testudo_plant.plant.drone_fleet import DroneOptions
 from testudo_plant.plant.injected_faults import read_radio, read_start_faults
 from testudo_plant.plant.link_emulation import LinkEmulation
 from testudo_plant.plant.odometry_sensor import OdometryModel
 from testudo_plant.plant.plant import Plant, PlantRobot
+from testudo_plant.plant.pushed_bodies import PlantBody
 from testudo_plant.run_monitor import RunLimits, RunMonitor
+from testudo_plant.worlds.robot_bodies import box_of
 
 _STEP_S = 0.005
 _RECORDER_TIMEOUT_S = 20.0
@@ -76,6 +78,7 @@ class PlantNode(Node):
             RobotTopics(self, self._node_clock, self._plant, robot, link)
             for robot, link in zip(fleet.robots, links, strict=True)
         ]
+        self._bodies = [BodyTopic(self._node_clock, self._plant, body.name, fleet.frame) for body in fleet.bodies]
         self._task_outcome = ""
         if fleet.task is not None:
             self._node_clock.subscribe(String, SCORE_TOPIC, self._on_score, REQUESTED["score"])
@@ -112,7 +115,10 @@ class PlantNode(Node):
         faults = 'for tests only: faults from the start, JSON such as {"r0": {"braking_share": 0.7}}'
         text = parameter(self, "faults", "", faults)
         robots = [_plant_robot(robot, link) for robot, link in zip(fleet.robots, links, strict=True)]
-        plant = Plant(robots, world_arena(fleet), seed, start_s=start_s, odometry=odometry, drones=drones)
+        bodies = [PlantBody(box_of(body), body.initial_position_world, body.initial_yaw) for body in fleet.bodies]
+        plant = Plant(
+            robots, world_arena(fleet), seed, start_s=start_s, odometry=odometry, drones=drones, bodies=bodies
+        )
         specs = {robot.name: robot.spec for robot in fleet.robots}
         for name, fault in read_start_faults(text, specs, "plant: parameter faults").items():
             plant.break_robot(name, fault)
@@ -146,6 +152,8 @@ class PlantNode(Node):
             self._monitor = RunMonitor(self._limits, now_s)
         for robot in self._robots:
             robot.publish(now_s)
+        for body in self._bodies:
+            body.publish()
         events = self._monitor.watch(self._plant, now_s)
         if self._task_outcome and not self._monitor.outcome:
             events.append(self._monitor.end(self._plant, now_s, self._task_outcome))
@@ -181,8 +189,8 @@ class PlantNode(Node):
         """Return whether the recorder is ready or its time-out is over; until then discard measurements."""
         if not self._waits_for_recorder or all(robot.has_recorder() for robot in self._robots):
             return True
-        for robot in self._robots:
-            robot.drop_measurements()
+        for measured in (*self._robots, *self._bodies):
+            measured.drop_measurements()
         if now_s < self._waits_until_s:
             return False
         self.get_logger().warning(f"no recorder within {_RECORDER_TIMEOUT_S:g} s: the run begins without it")

@@ -1,8 +1,11 @@
-"""ROS topics of one simulated robot: commands and requests in, measurements, truth and vehicle state out."""
+"""ROS topics of one simulated robot: commands and requests in, measurements, truth and vehicle state out.
+
+Those of a box: its measured poses.
+"""
 
 from typing import Any
 
-from geometry_msgs.msg import TwistStamped
+from geometry_msgs.msg import PoseStamped, TwistStamped
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from sensor_msgs.msg import BatteryState
@@ -12,8 +15,9 @@ from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.pose_source import absolute
 from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMessage
+from testudo_deploy.launch.fleet_topics import body_topic
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError
+from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError, fill_pose, fill_stamp
 from testudo_nodes.common.clock import RealTimeClock
 from testudo_nodes.common.messages import (
     command_message,
@@ -35,6 +39,28 @@ _WARM_UP_S = 10.0  # commands of the first seconds do not count for the latency
 _VEHICLE_PERIOD_S = 0.1
 
 PlantClock = RealTimeClock | LockStepServer
+
+
+class BodyTopic:
+    """The measured poses of one box of the plant, as a tracking system publishes them."""
+
+    def __init__(self, clock: PlantClock, plant: Plant, body: str, frame: str) -> None:
+        """Create the topic; ``frame`` is that of all positions of the fleet."""
+        self._plant, self._body, self._frame = plant, body, frame
+        self._poses = clock.publisher(PoseStamped, body_topic(body), measured(reliable=False))
+
+    def drop_measurements(self) -> None:
+        """Discard the measurements so far."""
+        self._plant.body_poses(self._body)
+
+    def publish(self) -> None:
+        """Publish the poses that have arrived."""
+        for sample in self._plant.body_poses(self._body):
+            message = PoseStamped()
+            message.header.frame_id = self._frame
+            fill_stamp(message.header.stamp, sample.stamp_s)
+            fill_pose(message.pose, sample.position_world, sample.yaw)
+            self._poses.publish(message)
 
 
 class RobotTopics:

@@ -20,7 +20,7 @@ from visualization_msgs.msg import MarkerArray
 
 from testudo_deploy.admission.fleet_admission import load_policy
 from testudo_deploy.contract.messages import TickRecord
-from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import record_topic, recorded_pose, shared_odometry
 from testudo_deploy.launch.fleet_topics import body_topic
 from testudo_deploy.launch.topic_names import GOALS_TOPIC, SCORE_TOPIC
@@ -73,7 +73,8 @@ class TaskNode(Node):
         if self._start_on not in START_ON:
             found = f"found {self._start_on!r}, expected {' or '.join(START_ON)}"
             raise TestudoError(f"parameter start_on: {found}")
-        secure(self, self._node_clock, fleet, backend_of(self))
+        backend = backend_of(self)
+        secure(self, self._node_clock, fleet, backend)
         spec = fleet.robots[0].spec
         contract = load_policy(fleet, spec, policy).contract
         jax.config.update("jax_platforms", "cpu")  # too little computation for an accelerator
@@ -82,7 +83,7 @@ class TaskNode(Node):
         self._live, self._frame = OnlineTask(scoring, fleet.names, task), fleet.frame
         self._modes: dict[str, str] = {}
         self._waits, self._goals_due_s = True, 0.0
-        self._connect(fleet.robots)
+        self._connect(fleet, simulated=backend == "sim")
         self._sends = None if fleet.task is None else TaskTopics(self, self._node_clock, self._live, contract)
         self._cpu = CpuMeter()
 
@@ -90,13 +91,18 @@ class TaskNode(Node):
         """Report the processor time."""
         report_status("task", {"cpu_share": self._cpu.share()})
 
-    def _connect(self, robots: tuple[FleetRobot, ...]) -> None:
+    def _connect(self, fleet: Fleet, *, simulated: bool) -> None:
         self._score = self._node_clock.publisher(String, SCORE_TOPIC, OFFERED["score"])
         self._goals = self._node_clock.publisher(MarkerArray, GOALS_TOPIC, OFFERED["goals"])
         self._topics = {body: body_topic(body) for body in self._live.bodies}
+        in_plant = {body.name for body in fleet.bodies} if simulated else set[str]()
+        unknown = [body for body in self._topics if body not in in_plant]
+        if simulated and fleet.task is not None and unknown:
+            raise TestudoError(f"{fleet.file}: bodies: found no {unknown[0]!r}, which its task measures")
         for body, topic in self._topics.items():
-            self._node_clock.subscribe_outside(PoseStamped, topic, self._body_callback(body), SHOWN["pose"])
-        for robot in robots:
+            subscribe = self._node_clock.subscribe if body in in_plant else self._node_clock.subscribe_outside
+            subscribe(PoseStamped, topic, self._body_callback(body), SHOWN["pose"])
+        for robot in fleet.robots:
             name, shared = robot.name, shared_odometry(robot)
             self._node_clock.subscribe(DiagnosticStatus, f"/{name}/mode", self._mode_callback(name), SHOWN["mode"])
             self._topics[name] = record_topic(robot) if shared is None else shared[0]
