@@ -2,75 +2,46 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
 from testudo_deploy.contract.messages import PeerMessage, TaskMessage, TickRecord
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
-from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute
+from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute, signal_wires
 from testudo_deploy.launch.fleet_topics import body_topic, topics
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
-from testudo_deploy.launch.topic_names import EVENTS_TOPIC
+from testudo_deploy.launch.topic_names import EVENTS_TOPIC, SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
-from testudo_hardware.links.wire import (
-    CommandReading,
-    OdometryReading,
-    PoseReading,
-    read_command,
-    read_odometry,
-    read_pose_stamped,
-)
+from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.progress_bar import Share, quiet
+from testudo_runs.tracks import (
+    CommandTrack,
+    SensedSample,
+    Track,
+    body_track,
+    command_track,
+    read_body,
+    read_sensor,
+    track_of,
+)
 
 _NANO = 1_000_000_000
 _SHOWN = 20
 _STREAMED, _DECODED = 0.2, 0.7  # approximate shares: of reading the file in decoding, and of both in the whole
 _TOLD_EVERY = 1000
-_FUTURE_S, _OLDEST_S = 0.002, 1.0  # a stamp of a body further from its arrival is on another clock
 
 
 class RunError(TestudoError):
     """A run cannot be read: the text names the folder or file and the fault."""
-
-
-@dataclass(frozen=True)
-class Track:
-    """Poses of one robot or body, by stamp; D axes."""
-
-    stamp_s: np.ndarray  # (T,) steady clock of the measurement
-    received_s: np.ndarray  # (T,) steady clock of the recorder
-    position_world: np.ndarray  # (T, D) [m]
-    yaw: np.ndarray  # (T,) [rad], unwrapped
-    velocity: np.ndarray
-    """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world; (T, 0) if unknown."""
-    quaternion_xyzw: np.ndarray | None = None  # (T, 4): body to world, of a recorded truth
-
-    def in_order(self) -> "Track":
-        """Return the samples by stamp, each stamp once."""
-        _, index = np.unique(self.stamp_s, return_index=True)
-        turns = self.quaternion_xyzw
-        columns = (self.stamp_s, self.received_s, self.position_world, self.yaw, self.velocity)
-        stamp, received, position, yaw, velocity = (column[index] for column in columns)
-        return Track(stamp, received, position, yaw, velocity, None if turns is None else turns[index])
-
-
-@dataclass(frozen=True)
-class CommandTrack:
-    """Commands of one robot, by stamp."""
-
-    stamp_s: np.ndarray  # (T,) steady clock: time of sending or of application
-    received_s: np.ndarray  # (T,) steady clock of the recorder
-    command: np.ndarray  # (T, D) as sent, see `wire.command_frame`
-    yaw_rate: np.ndarray | None = None  # (T,) [rad/s] of drones; None if unknown
 
 
 @dataclass(frozen=True)
@@ -101,6 +72,9 @@ class RecordedRun:
     warnings: tuple[str, ...]  # damage, losses, and messages that no robot could use
     task_messages: Mapping[str, tuple[TaskMessage, ...]] = field(default_factory=dict, repr=False)
     """Messages of the task node to each robot; empty without one."""
+    task_scores: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)  # what the task node said, in order
+    sensed: Mapping[str, Mapping[str, tuple[SensedSample, ...]]] = field(default_factory=dict, repr=False)
+    """By robot and signal: what the sensors of its link sent."""
     bodies: Mapping[str, Track] = field(default_factory=dict, repr=False)
     """Measured poses of the bodies that are no robots, by name; a stamp of another clock is the time of arrival."""
 
@@ -195,6 +169,8 @@ def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
         "announcements": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/peer_state", PeerMessage)),
         "events": reader.events(),
         "task_messages": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/task", TaskMessage)),
+        "task_scores": tuple(values for _, values in reader.readings(SCORE_TOPIC, _read_json)),
+        "sensed": by_robot(reader.sensed),
         "bodies": {body.name: reader.body(body.name) for body in reader.fleet.bodies},
     }
     warnings = (*shortened(reader.damage), *shortened(reader.warnings))
@@ -236,13 +212,13 @@ class _Reader:
     def truth(self, robot: FleetRobot) -> Track:
         """Return the poses of a robot in the plant."""
         found = self.readings(f"/{robot.name}/truth", lambda message, _: _read_truth(message, robot.name, robot.spec))
-        return _track(found, robot.spec.dimension)
+        return track_of(found, robot.spec.dimension)
 
     def applied(self, robot: FleetRobot) -> CommandTrack:
         """Return the commands after the limits of the driver."""
         topic = f"/{robot.name}/applied_cmd_vel"
         found = self.readings(topic, lambda message, _: read_command(message, robot.name, robot.spec))
-        return _command_track(found, robot.spec.dimension)
+        return command_track(found, robot.spec.dimension)
 
     def odometry(self, robot: FleetRobot) -> Track:
         """Return the poses of a robot as its node computed them from its pose source."""
@@ -262,23 +238,20 @@ class _Reader:
                 continue
             if reading is not None:
                 found.append((received_s, reading))
-        return _track(found, robot.spec.dimension)
+        return track_of(found, robot.spec.dimension)
 
     def body(self, name: str) -> Track:
         """Return the measured poses of a body."""
+        read = partial(read_body, self.fleet.frame, name)
+        return body_track(self.readings(body_topic(name), read))
 
-        def read(message: Any, received_s: float) -> PoseReading:
-            reading = read_pose_stamped(message, self.fleet.frame, 2, name)
-            own_clock = -_FUTURE_S <= received_s - reading.stamp_s <= _OLDEST_S
-            return reading if own_clock else replace(reading, stamp_s=received_s)
-
-        rows = [
-            (reading.stamp_s, received_s, *reading.position_world, reading.yaw)
-            for received_s, reading in self.readings(body_topic(name), read)
-        ]
-        table = _by_stamp(rows, 5)
-        still = np.zeros((len(table), 0))
-        return Track(table[:, 0], table[:, 1], table[:, 2:4], np.unwrap(table[:, 4]), still).in_order()
+    def sensed(self, robot: FleetRobot) -> dict[str, tuple[SensedSample, ...]]:
+        """Return what the sensors sent whose signals a robot's link names, by signal."""
+        read = {wire.signal: partial(read_sensor, wire, self._ros_ahead_s) for wire in signal_wires(robot)}
+        return {
+            wire.signal: tuple(sample for _, sample in self.readings(wire.absolute, read[wire.signal]))
+            for wire in signal_wires(robot)
+        }
 
     def sent(self, robot: FleetRobot) -> CommandTrack:
         """Return the commands to the driver of a robot."""
@@ -291,7 +264,7 @@ class _Reader:
             return replace(reading, stamp_s=reading.stamp_s - ahead_s)
 
         topic = absolute(robot.link.topics["cmd_vel"], robot.name)
-        return _command_track(self.readings(topic, read), robot.spec.dimension)
+        return command_track(self.readings(topic, read), robot.spec.dimension)
 
     def envelopes(self, topic: str, kind: type[Any]) -> tuple[Any, ...]:
         found = self.readings(topic, lambda message, _: kind.decode(message.data.tobytes(), recorded=True))
@@ -317,47 +290,16 @@ class _Reader:
                 self.warnings.append(f"{topic}: {error}; left out")
 
 
+def _read_json(message: Any, _: float) -> dict[str, Any]:
+    try:
+        return dict(json.loads(message.data))
+    except (ValueError, TypeError) as error:
+        raise RunError(f"not a JSON object ({error})") from error
+
+
 def _read_truth(message: Any, name: str, spec: RobotSpec) -> OdometryReading:
     turn = message.pose.pose.orientation
     return replace(read_odometry(message, name, spec), quaternion_xyzw=(turn.x, turn.y, turn.z, turn.w))
-
-
-def _track(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> Track:
-    readings = list(heard)
-    turns = all(reading.quaternion_xyzw is not None for _, reading in readings)
-    rows = [
-        (
-            reading.stamp_s,
-            received_s,
-            *reading.position_world,
-            reading.yaw,
-            *reading.velocity,
-            *((reading.quaternion_xyzw or ()) if turns else ()),
-        )
-        for received_s, reading in readings
-    ]
-    table = _by_stamp(rows, 3 + 2 * dimension + 4 * turns)
-    end, last = 2 + dimension, 3 + 2 * dimension
-    return Track(
-        table[:, 0],
-        table[:, 1],
-        table[:, 2:end],
-        np.unwrap(table[:, end]),
-        table[:, end + 1 : last],
-        table[:, last:] if turns else None,
-    )
-
-
-def _command_track(heard: Iterable[tuple[float, CommandReading]], dimension: int) -> CommandTrack:
-    rows = [(reading.stamp_s, received_s, *reading.command, reading.yaw_rate) for received_s, reading in heard]
-    table = _by_stamp(rows, 3 + dimension)
-    return CommandTrack(table[:, 0], table[:, 1], table[:, 2:-1], table[:, -1])
-
-
-def _by_stamp(rows: list[tuple[float, ...]], columns: int) -> np.ndarray:
-    """Return the rows (T, columns), ordered by their first column."""
-    table = np.array(rows, float).reshape(len(rows), columns)
-    return table[np.argsort(table[:, 0], kind="stable")]
 
 
 def _read_info(file: Path) -> Mapping[str, Any]:

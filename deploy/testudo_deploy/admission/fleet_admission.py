@@ -55,9 +55,12 @@ def load_policy(team: Fleet, spec: RobotSpec, path: str | Path = "") -> PolicyAr
     """Return the policy of a policy group for one of its robots, from ``path`` if that is not the fleet file's.
 
     Raises:
-        TestudoError: the file is refused, or reads a signal of the task and the fleet file has no `task`.
+        TestudoError: the file is refused, or reads a signal of the task that no link of the robots names, and the fleet
+            file has no `task`.
     """
-    signals = TASK_SIGNALS if team.task is None else None
+    profiles = [robot.link.profile.signals for robot in team.robots]
+    sensed = [name for name in profiles[0] if all(name in one for one in profiles)]
+    signals = (*TASK_SIGNALS, *sensed) if team.task is None else None
     return PolicyArtefact.load(path or team.policy, robot=spec, sha256=team.policy_sha256, task_signals=signals)
 
 

@@ -187,7 +187,7 @@ class TickRecord(Envelope):
 
     SCHEMA = "testudo/tick/7"
     OLDER = {"testudo/tick/2": _RENAMED, **{f"testudo/tick/{version}": {} for version in range(3, 7)}}  # noqa: RUF012
-    LEFT_OUT = ("message", "neighbour_message")
+    LEFT_OUT = ("message", "neighbour_message", "sensed_age_s")
 
     robot: str
     sequence: int
@@ -253,3 +253,4 @@ class TickRecord(Envelope):
     task_contract: str = ""
     message: Vector = ()  # (M,): the policy's learned message; empty if it has none, or the robot is braked
     neighbour_message: tuple[Vector, ...] = ()  # (K, M): that of each peer, as the policy reads it; empty without
+    sensed_age_s: dict[str, float] = field(default_factory=dict)  # of the task values of sensors; empty without any

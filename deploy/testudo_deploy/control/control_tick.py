@@ -150,6 +150,7 @@ def _task(tick: Tick) -> dict[str, Any]:
         "task_epoch": task.epoch,
         "task_sequence": task.sequence,
         "task_contract": task.contract,
+        "sensed_age_s": {name: tick.now_s - stamp_s for name, stamp_s in task.sensed_stamp_s.items()},
     }
 
 

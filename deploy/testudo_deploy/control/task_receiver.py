@@ -1,12 +1,13 @@
-"""The signals of the task that a robot receives from the station, and an upper bound of their age.
+"""The signals of the task that a robot receives from the station and from its sensors, and how old they are.
 
 The age is bounded as that of peer messages, without a shared clock: a message names the robot's own announcement that
 the station had heard, so that it was sent after that moment; the age of the station's measurements is added. Values
-that are too old, of another contract, or not those of the contract, brake the robot.
+that are too old, of another contract, or not those of the contract, brake the robot. A signal that a sensor of the
+robot sends is never taken from the station.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from testudo_deploy.contract.contract import Contract, Signal
 from testudo_deploy.contract.messages import EnvelopeError, TaskMessage, Vector, is_recent
 from testudo_deploy.contract.task_values import arrays_for, packed
+from testudo_deploy.control.sensed_signals import SensedSignals
 
 OLDEST_TASK_S = 0.4
 """Oldest age of any signal of the task [s], also where the contract names a longer one or none: the station renews all
@@ -34,6 +36,7 @@ class TaskReading:
     epoch: str
     sequence: int
     contract: str
+    sensed_stamp_s: Mapping[str, float] = field(default_factory=dict[str, float])  # of the values of sensors, by signal
 
     @property
     def values(self) -> dict[str, Vector]:
@@ -45,18 +48,32 @@ class TaskReceiver:
     """Takes the task messages for one robot."""
 
     def __init__(
-        self, signals: Sequence[Signal], contract: str, *, robot: str, epoch: str, peers: Sequence[str]
+        self,
+        signals: Sequence[Signal],
+        contract: str,
+        *,
+        robot: str,
+        epoch: str,
+        peers: Sequence[str],
+        sensed: Collection[str] = (),
     ) -> None:
         """Begin without a message.
 
         Args:
-            signals: that the robot takes from the task; without any it needs no message.
+            signals: of the task; without any that is not sensed it needs no message.
             contract: `Contract.task_hash` of its policy.
             robot: its name.
             epoch: of its announcements.
             peers: by slot.
+            sensed: names of the signals that a sensor of the robot sends.
+
+        Raises:
+            TestudoError: a sensor sends a signal of peers.
         """
-        self.signals = tuple(signals)
+        self._sent = tuple(signals)
+        self.signals = tuple(signal for signal in self._sent if signal.name not in sensed)
+        """Taken from the messages of the task node."""
+        self.sensors = SensedSignals({one: oldest_task_s([one]) for one in self._sent if one.name in sensed})
         self._contract, self._robot, self._epoch, self._peers = contract, robot, epoch, tuple(peers)
         self.limit_s = oldest_task_s(self.signals)
         """Oldest age of the values [s]."""
@@ -75,7 +92,13 @@ class TaskReceiver:
     @property
     def reading(self) -> TaskReading | None:
         """Return the newest values, however old; None if there are none to use."""
-        return self._reading
+        if not self.sensors.names:
+            return self._reading
+        arrays, stamps = self.sensors.arrays, dict(self.sensors.stamps_s)
+        if arrays is None or (self.signals and self._reading is None):
+            return None
+        base = self._reading or TaskReading({}, min(stamps.values()), "", -1, self._contract)
+        return replace(base, arrays={**base.arrays, **arrays}, sensed_stamp_s=stamps)
 
     def hear(self, message: TaskMessage, received_s: float) -> bool:
         """Take a message; False if it is refused. Another contract or wrong values also end the use of the last one."""
@@ -88,14 +111,14 @@ class TaskReceiver:
         if not self._is_next(message, received_s):
             return self._refuse()
         try:
-            arrays = arrays_for(self.signals, message, self._peers)
+            arrays = arrays_for(self._sent, message, self._peers)
         except EnvelopeError as error:
             return self._refuse(f"task_stale: {error}")
         if self._last is not None and self._last[0] != message.epoch:
             self._retired.add(self._last[0])
         self._last, self._fault = (message.epoch, message.sequence), ""
         self._reading = TaskReading(
-            arrays,
+            {signal.name: arrays[signal.name] for signal in self.signals},
             message.echo[1] - message.sample_age_s,
             message.epoch,
             message.sequence,
@@ -114,7 +137,7 @@ class TaskReceiver:
             return True
         if message.epoch == self._last[0]:
             return message.sequence > self._last[1]
-        return message.epoch not in self._retired and bool(self.fault(received_s))
+        return message.epoch not in self._retired and bool(self._message_fault(received_s))
 
     def _refuse(self, fault: str = "") -> bool:
         self.refused += 1
@@ -125,13 +148,17 @@ class TaskReceiver:
     def forget(self) -> None:
         """Forget the values, whose times are of another clock."""
         self._reading = None
+        self.sensors.forget()
 
     def age_s(self, now_s: float) -> float | None:
-        """Return the upper bound of the age of the values [s]; None if there are none to use."""
+        """Return the upper bound of the age of the values of the task node [s]; None if there are none to use."""
         return None if self._reading is None else now_s - self._reading.bound_s
 
     def fault(self, now_s: float) -> str:
         """Return why the robot must brake, ``code: details``; empty if it may use the values or needs none."""
+        return self._message_fault(now_s) or self.sensors.fault(now_s)
+
+    def _message_fault(self, now_s: float) -> str:
         if not self.signals or self._fault:
             return self._fault
         age_s = self.age_s(now_s)

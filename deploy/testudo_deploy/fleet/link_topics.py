@@ -75,14 +75,14 @@ def check_topics(links: Mapping[str, tuple[LinkChoice, PoseSource]], file: Path)
 def _known(profile: LinkProfile) -> tuple[str, ...]:
     """Return the topics of a link that may be remapped."""
     parts = (profile.command, profile.odometry, profile.pose, profile.battery)
-    names = [part.topic.value for part in parts if part is not None]
+    names = [part.topic.value for part in (*parts, *profile.signals.values()) if part is not None]
     return (*names, *((AMCL_TOPIC, TRANSFORM_TOPIC) if profile.odometry is not None else ()))
 
 
 def _used(link: LinkChoice, pose: PoseSource) -> Iterator[tuple[str, str]]:
     """Yield the topics of a robot's link by their names in the profile, with the purpose of sharing them."""
     profile = link.profile
-    for part in (profile.command, profile.odometry, profile.battery):
+    for part in (profile.command, profile.odometry, profile.battery, *profile.signals.values()):
         if part is not None:
             yield part.topic.value, ""
     if pose.source == "amcl_pose":

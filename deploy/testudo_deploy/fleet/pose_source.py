@@ -13,6 +13,7 @@ from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.link_topics import TRANSFORM_TOPIC, absolute
 from testudo_deploy.fleet.localiser import localiser
+from testudo_hardware.links.signal_wire import SignalWire
 from testudo_hardware.links.topics import MeasurementWire
 from testudo_hardware.links.wire import Measurement, OdometryReading, convert_clock_s, read_transform
 
@@ -86,6 +87,20 @@ class PoseSourceReader:
 
     def _steady_s(self, stamp_s: float, ros_now_s: float, now_s: float) -> float:
         return convert_clock_s(stamp_s, ros_now_s, now_s) if self.uses_ros_time else stamp_s
+
+
+def signal_wires(robot: FleetRobot) -> tuple[SignalWire, ...]:
+    """Return the sensor topics from which a robot takes signals of its policy."""
+    link = robot.link
+    return tuple(
+        SignalWire(
+            name,
+            part,
+            absolute(link.remappings.get(part.topic.value, part.topic.value), robot.name),
+            link.profile.stamps.value == "ros",
+        )
+        for name, part in link.profile.signals.items()
+    )
 
 
 def sensed_topics(robot: FleetRobot) -> tuple[SensedTopic, ...]:

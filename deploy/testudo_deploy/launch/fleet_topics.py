@@ -15,6 +15,7 @@ from testudo_deploy.fleet.pose_source import (
     record_topic,
     sensed_topics,
     shared_odometry,
+    signal_wires,
 )
 from testudo_deploy.launch.launch_plan import ProcessPlan
 from testudo_deploy.launch.lock_step import CLOCK_TOPIC, DONE_TOPIC, STAGE_TOPIC
@@ -73,6 +74,10 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
         found += [
             TopicPlan(topic.absolute, topic.type, name, topic.kind, topic.wire.reliable)
             for topic in sensed_topics(robot)
+        ]
+        found += [
+            TopicPlan(wire.absolute, wire.part.type.value, name, "signal", wire.reliable)
+            for wire in signal_wires(robot)
         ]
         if robot.spec.attitude or "battery_state" in robot.link.topics:
             battery = absolute(robot.link.topics.get("battery_state", "battery_state"), name)
@@ -161,7 +166,7 @@ def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
     """Return the link topics of a robot's driver and localisation; the driver's further topics are not known."""
     own = fleet.robot(robot)
     sensor = PoseSourceReader(own)
-    published = {topic.absolute for topic in sensor.topics}
+    published = {topic.absolute for topic in sensor.topics} | {wire.absolute for wire in signal_wires(own)}
     if sensor.transform_topic:
         published.add(absolute(sensor.transform_topic, robot))
     if own.scan is not None:
@@ -220,6 +225,7 @@ def _policy(fleet: Fleet, robot: str) -> Interfaces:
     node, sensor, peers = f"/{robot}/policy", PoseSourceReader(fleet.robot(robot)), fleet.peers(robot)
     flies = fleet.robot(robot).has_flight_phases
     subscribed = [topic.absolute for topic in sensor.topics]
+    sensed = [wire.absolute for wire in signal_wires(fleet.robot(robot))]
     if sensor.transform_topic:
         subscribed.append(absolute(sensor.transform_topic, robot))
     subscribed += [f"/{robot}/guard_status", *(f"/{peer}/peer_state" for peer in peers)]
@@ -238,9 +244,9 @@ def _policy(fleet: Fleet, robot: str) -> Interfaces:
     subscribed.append(LOST_TOPIC)
     return _interfaces(
         [*own, DIAGNOSTICS_TOPIC, f"{node}/transition_event"],
-        subscribed,
+        [*subscribed, *sensed],
         services,
-        optional=[LOST_TOPIC],  # not in lock-step
+        optional=[LOST_TOPIC, *sensed],  # not in lock-step; those that the policy reads
     )
 
 

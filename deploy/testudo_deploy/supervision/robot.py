@@ -79,8 +79,11 @@ class Robot:
             pose_max_age_s=robot.pose.max_age_s,
             stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter,
         )
-        if fleet.task is not None:
-            self.loop.task = TaskReceiver.of(artefact.contract, robot=name, epoch=epoch, peers=peers)
+        sensed, contract = robot.link.profile.signals, artefact.contract
+        signals = [one for one in contract.task_signals if fleet.task is not None or one.name in sensed]
+        if signals:
+            task = TaskReceiver(signals, contract.task_hash, robot=name, epoch=epoch, peers=peers, sensed=sensed)
+            self.loop.task = task
         if fleet.bodies:
             self.loop.motion.touches = BodyContact(fleet.bodies, robot.spec, lambda: self.loop.task.reading)
         self.supervisor = Supervisor(

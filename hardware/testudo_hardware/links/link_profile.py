@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.signal_wire import STAMPED, SignalTopic
+from testudo_hardware.links.sourced import Sourced
 from testudo_hardware.strict_files import OPTIONAL, read_as, read_toml
-
-T = TypeVar("T")
 
 SCHEMA = "testudo/link/1"
 TWIST = "geometry_msgs/msg/Twist"
@@ -30,6 +30,7 @@ _TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 _FRAME = re.compile(r"(\{robot\}|[A-Za-z_]\w*)(/[A-Za-z_]\w*)*")
 _NODE = re.compile(r"[A-Za-z_]\w*")
 _RATES_HZ = (0.5, 2000.0)
+_LONGEST_DELAY_S = 0.4  # a value as old brakes the robot
 _DEGREES = 180 / math.pi
 _YAW_RATES = {None: ("radians",), "velocity_world": ("degrees", "degrees_clockwise"), "full_state": ("radians",)}
 """Allowed units of a yaw rate by set-point, None for a twist. A `hover` has none: its velocity is in the body frame,
@@ -38,14 +39,6 @@ which has turned further when it arrives."""
 
 class LinkError(TestudoError):
     """A link profile is invalid: the text names file, key, what was found and what is expected."""
-
-
-@dataclass(frozen=True)
-class Sourced(Generic[T]):  # noqa: UP046 -- get_type_hints of Python 3.12.3 does not resolve the new syntax
-    """A value and its source."""
-
-    value: T
-    source: str
 
 
 @dataclass(frozen=True)
@@ -149,6 +142,8 @@ class LinkProfile:
     battery: BatteryTopic | None = field(default=None, metadata=OPTIONAL)
     flight: FlightPart | None = field(default=None, metadata=OPTIONAL)
     """None: a flying robot is already in the air, and others land it."""
+    signals: dict[str, SignalTopic] = field(default_factory=dict[str, SignalTopic], metadata=OPTIONAL)
+    """By signal of a policy: the sensor topic from which the robot takes it in place of the task's message."""
     driver: Sourced[Literal["crazyflie_radio"]] | None = field(default=None, metadata=OPTIONAL)
     """Driver of this project that runs beside the guard, between topics and the radio at the URI of the fleet file.
     None: a third-party driver, already running."""
@@ -239,8 +234,26 @@ def parse_link(tables: Mapping[str, Any], where: str) -> LinkProfile:
         part = getattr(profile, section)
         if part is not None:
             _check_names(part, f"{where}: link.{section}")
+    for name, signal in profile.signals.items():
+        _check_signal(signal, f"{where}: link.signals.{name}")
     _check_wire(profile, f"{where}: link")
     return profile
+
+
+def _check_signal(part: SignalTopic, where: str) -> None:
+    """Refuse a sensor topic without sources, with a wrong name, or whose messages have no age."""
+    _check_sources(part, where)
+    _check_names(part, where)
+    stamped = part.type.value in STAMPED
+    if stamped == (part.delay is not None):
+        raise LinkError(
+            f"{where}.delay: {'found' if stamped else 'missing'} for a {part.type.value}, whose messages have "
+            f"{'a stamp; remove it' if stamped else 'no stamp; expected the longest time from measurement to arrival'}"
+        )
+    if part.delay is not None and not 0 <= part.delay.value <= _LONGEST_DELAY_S:
+        raise LinkError(f"{where}.delay.value: found {part.delay.value:g} s, expected 0 to {_LONGEST_DELAY_S:g} s")
+    if part.scale is not None and part.scale.value == 0:
+        raise LinkError(f"{where}.scale.value: found 0, expected another number")
 
 
 def _check_sources(part: Any, where: str) -> None:

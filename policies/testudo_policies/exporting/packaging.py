@@ -188,8 +188,10 @@ def write_fleet(components: TrainingComponents, report: ExportReport, path: Path
     task: dict[str, Any] | None = values_of(jax.tree.map(lambda leaf: leaf[..., index], episodes.task))
     goals = episodes.position_world
     starts = jax.tree.map(lambda leaf: leaf[..., index], episodes.bodies)
-    bodies = bodies_of(components.environment.scenario.boxes, starts)
-    if set(task) == set(TASK_SIGNALS) and not bodies:
+    scenario = components.environment.scenario
+    bodies = bodies_of(scenario.boxes, starts)
+    read = {signal.name for signal in scenario.task_signals}
+    if set(task) == read == set(TASK_SIGNALS) and not bodies:
         task, goals = None, episodes.goal_world
     kind = str(Path(config.robot).absolute()) if config.robot.endswith(".toml") else config.robot
     robots = tuple(

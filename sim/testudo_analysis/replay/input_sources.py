@@ -16,11 +16,12 @@ from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TaskMes
 from testudo_deploy.contract.task_values import arrays_for, packed
 from testudo_deploy.fleet.policy_groups import Follow
 from testudo_hardware.frames import wrap_angle
-from testudo_runs.run_reader import Track
+from testudo_runs.tracks import SensedSample, Track
 
 _SAME_GOAL_M = 1e-9
 _SAME_STAMP_S = 2e-9  # ROS stamps are whole nanoseconds
 _SAME_AGE_S = 1e-6
+_SAME_SENSOR_S = 0.05  # a message without a stamp arrives at the recorder this much earlier or later
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def check_task(
     sent = {(message.epoch, message.sequence): message for message in messages}
     unverified = 0
     for record in records:
-        if not record.task_contract:
+        if not record.task_epoch:
             continue
         message = sent.get((record.task_epoch, record.task_sequence))
         if message is None:
@@ -100,11 +101,36 @@ def check_task(
             continue
         expected, found = [record.stamp_s - (message.echo[1] - message.sample_age_s)], [record.task_age_s]
         if record.decided:
-            for name, array in arrays.items():
+            for name, array in ((name, one) for name, one in arrays.items() if name not in record.sensed_age_s):
                 expected += packed(array)
                 found += record.task_values.get(name, ())
         errors.add("task", record.sequence, expected, found)
         errors.add("task", record.sequence, 0.0, float(message.contract != record.task_contract))
+    return unverified
+
+
+def check_sensors(
+    errors: FieldErrors, records: Sequence[TickRecord], sensed: Mapping[str, Sequence[SensedSample]]
+) -> int:
+    """Compare the values of a robot's sensors with the recorded messages of the same stamps.
+
+    Returns:
+        Number of values without such a message in the recording.
+    """
+    unverified = 0
+    stamps = {name: np.array([sample.stamp_s for sample in samples]) for name, samples in sensed.items()}
+    for record in records:
+        for name, age_s in record.sensed_age_s.items() if record.decided else ():
+            found, used = stamps.get(name, np.zeros(0)), record.task_values.get(name)
+            away_s = np.abs(found - (record.stamp_s - age_s))
+            if not len(found) or away_s.min() > _SAME_SENSOR_S:
+                unverified += 1
+                continue
+            # stamps of arrival differ between robot and recorder: of the near ones the most similar counts
+            near = [np.array(sensed[name][row].values) for row in np.flatnonzero(away_s <= _SAME_SENSOR_S).tolist()]
+            same = [values for values in near if used is not None and len(values) == len(used)]
+            best = min(same, key=lambda values: float(np.abs(values - np.array(used)).max()), default=None)
+            errors.add("sensor", record.sequence, best, used)
     return unverified
 
 

@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from testudo_analysis.replay.input_sources import Announcements, check_goals, check_neighbours, check_poses, check_task
+from testudo_analysis.replay.input_sources import (
+    Announcements,
+    check_goals,
+    check_neighbours,
+    check_poses,
+    check_sensors,
+    check_task,
+)
 from testudo_analysis.replay.reinference_checks import TOLERANCE, FieldErrors, Reinference, RobotCheck
 from testudo_analysis.replay.tick_replay import FIELDS, TASK_FIELDS, TickReplay
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -50,7 +57,8 @@ def reinfer_robot(
     announced: Mapping[str, Announcements],
 ) -> RobotCheck:
     """Compare the commands of one robot; see `reinfer`."""
-    errors = FieldErrors(FIELDS if run.fleet.task is None else FIELDS | TASK_FIELDS)
+    tasked = run.fleet.task is not None or run.sensed.get(name)
+    errors = FieldErrors(FIELDS | TASK_FIELDS if tasked else FIELDS)
     rerun, ticks = TickReplay(artefact, model, errors), ticks_in_order(run.ticks[name])
     for record in ticks:
         rerun.take(record)
@@ -60,6 +68,7 @@ def reinfer_robot(
     unverified += check_neighbours(rerun.errors, name, ticks, announced)
     told = run.task_messages.get(name, ())
     unverified += check_task(rerun.errors, ticks, told, artefact.contract.task_signals)
+    unverified += check_sensors(rerun.errors, ticks, run.sensed.get(name, {}))
     unverified += check_poses(rerun.errors, ticks, run.odometry[name])
     counts = len(ticks), rerun.lost, rerun.decisions, rerun.reinferred
     return RobotCheck(name, *counts, dict(sorted(rerun.skipped.items())), unverified, rerun.errors.checks())

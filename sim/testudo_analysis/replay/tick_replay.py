@@ -45,7 +45,10 @@ FIELDS = {
     "sent": "actuator command of that shield and yaw rate within its limits; zero when braked",
 }
 """Compared quantities, and their references."""
-TASK_FIELDS = {"task": "a recorded message of the task node: values and age"}
+TASK_FIELDS = {
+    "task": "a recorded message of the task node: values and age",
+    "sensor": "a recorded message of the sensor of a signal: values and age",
+}
 """Further ones of a run whose task node sends signals."""
 
 AFTER_A_LOSS = "held command after a lost tick"
@@ -277,7 +280,9 @@ def recorded_task(record: TickRecord, contract: Contract) -> dict[str, np.ndarra
     if not record.task_contract:
         return task
     try:
-        return task | task_arrays(contract.task_signals, record.task_values, len(record.neighbour_names))
+        # a robot whose sensors send all other signals has its goal from the fleet file
+        read = [one for one in contract.task_signals if one.name in record.task_values or one.name not in task]
+        return task | task_arrays(read, record.task_values, len(record.neighbour_names))
     except EnvelopeError as error:
         raise ValueError(str(error)) from error
 

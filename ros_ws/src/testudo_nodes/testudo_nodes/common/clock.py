@@ -105,9 +105,9 @@ class RealTimeClock:
 
     def subscribe_outside(
         self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
-    ) -> None:
+    ) -> Subscription:
         """Call back for each message of a topic whose publishers are not nodes of the fleet."""
-        self.subscribe(kind, topic, callback, profile, **options)
+        return self.subscribe(kind, topic, callback, profile, **options)
 
     def every(self, period_s: float, callback: Callable[[], None]) -> TimerHandle:
         """Call back at a period [s]."""
@@ -178,9 +178,9 @@ class LockStepClock:
 
     def subscribe_outside(
         self, kind: type, topic: str, callback: Callable[[Any], None], profile: QoSProfile, **options: Any
-    ) -> None:
+    ) -> Subscription:
         """Call back immediately for each message of a topic from outside the fleet: a stop waits for no stage."""
-        self._node.create_subscription(kind, topic, logging_errors(self._node, callback), profile, **options)
+        return self._node.create_subscription(kind, topic, logging_errors(self._node, callback), profile, **options)
 
     def every(self, period_s: float, callback: Callable[[], None]) -> TimerHandle:
         """Call back at a period of simulated time [s]."""
@@ -194,6 +194,8 @@ class LockStepClock:
             self._timers.remove(entity)
         elif isinstance(entity, TopicSubscription):
             self._callbacks[entity.topic].remove(entity.callback)
+        elif isinstance(entity, Subscription):
+            self._node.destroy_subscription(entity)
         else:
             self._node.destroy_publisher(entity.publisher)
 

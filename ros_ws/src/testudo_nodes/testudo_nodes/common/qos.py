@@ -23,6 +23,7 @@ def _profile(depth: int, *, reliable: bool = True, latched: bool = False) -> QoS
 OFFERED: dict[str, QoSProfile] = {
     "odom": _profile(10),
     "pose": _profile(10, reliable=False),
+    "signal": _profile(10),
     "amcl_pose": _profile(10),
     "cmd_vel": _profile(1),
     "cmd_vel_policy": _profile(1),
@@ -54,6 +55,7 @@ OFFERED: dict[str, QoSProfile] = {
 REQUESTED: dict[str, QoSProfile] = {
     "odom": _profile(5, reliable=False),
     "pose": _profile(5, reliable=False),
+    "signal": _profile(1, reliable=False),
     "amcl_pose": _profile(5, reliable=False),
     "tf": _profile(100, reliable=False),
     "cmd_vel": _profile(1),
