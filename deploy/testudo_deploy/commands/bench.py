@@ -48,7 +48,7 @@ class BenchmarkExtent:
 
     repeats: int | None = None
     """Timed runs; seeds of each training (learning, improve); injections of each fault (faults); kills; known truths
-    (identify); runs with each network (lossy); episodes of each row (redteam)."""
+    (identify); runs with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks)."""
     minutes: float | None = None  # time budget (gpu, redteam), measured time (fleet), time-out of one run (lossy)
     quick: bool = False
     """Fewer episodes, in about three minutes (shield, redteam, learning, improve); each fault once (faults); set-points
@@ -65,7 +65,16 @@ class NetworkConditions:
     radio_every_s: float | None = None  # mean time between two of them [s] (lossy)
 
 
-_DEFAULT_EXTENT, _DEFAULT_NETWORK = BenchmarkExtent(), NetworkConditions()
+@dataclass(frozen=True)
+class TaskRuns:
+    """Runs of tasks on the fleet."""
+
+    scenario: str | None = None  # one scenario in place of five (tasks)
+    real_time: bool = False  # in real time in place of lock-step (tasks)
+    trained: Path | None = None  # folder with a training run of each scenario, in place of policies by hand (tasks)
+
+
+_DEFAULT_EXTENT, _DEFAULT_NETWORK, _DEFAULT_TASKS = BenchmarkExtent(), NetworkConditions(), TaskRuns()
 
 
 def bench(
@@ -77,6 +86,7 @@ def bench(
     worlds: int | None = None,
     extent: Annotated[BenchmarkExtent, tyro.conf.arg(name="")] = _DEFAULT_EXTENT,
     network: Annotated[NetworkConditions, tyro.conf.arg(name="")] = _DEFAULT_NETWORK,
+    tasks: Annotated[TaskRuns, tyro.conf.arg(name="")] = _DEFAULT_TASKS,
     plot: Path | None = None,
     json: Path | None = None,
 ) -> None:
@@ -99,8 +109,9 @@ def bench(
         worlds: number of parallel worlds (sim).
         extent: how much is measured.
         network: between robots.
+        tasks: on the fleet.
         plot: file for the picture (learning).
-        json: file for the numbers; `learning`, `identify` and `mutants` continue from it.
+        json: file for the numbers; `learning`, `identify`, `mutants` and `tasks` continue from it.
     """
     points = _points()
     if name == "list":
@@ -110,6 +121,7 @@ def bench(
         return
     options = {"policy": policy, "robot": robot, "team_size": team_size, "worlds": worlds, "plot": plot}
     options |= {**asdict(extent), "quick": extent.quick or None, **asdict(network)}
+    options |= {**asdict(tasks), "real_time": tasks.real_time or None}
     function = _load(name, points)
     with Console(stderr=True).status("measuring") as status:
         given = {key: value for key, value in options.items() if value is not None}

@@ -92,7 +92,9 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class _Batch:
+class EpisodeBatch:
+    """Figures of episodes (E,), each of its own seed."""
+
     success: np.ndarray
     contacts: np.ndarray
     separation_m: np.ndarray
@@ -100,7 +102,7 @@ class _Batch:
     braked: np.ndarray
     stuck: np.ndarray
     duration_s: np.ndarray
-    returns: np.ndarray
+    returns: np.ndarray  # sum of the rewards: mean over robots
     crossing: np.ndarray
     metrics: dict[str, np.ndarray]
     has_success: bool = True
@@ -146,11 +148,11 @@ def evaluate_policy(
     if not 0 <= first_seed <= LAST_SEED - episodes:
         raise TestudoError(f"--seed: found {first_seed}, expected 0 to {LAST_SEED - episodes}")
     programs = programs or compiled_programs(environment)
-    batches: list[_Batch] = []
+    batches: list[EpisodeBatch] = []
     done = 0
     while done < episodes:
         count = min(_BATCH, episodes - done)
-        batches.append(_run_batch(environment, programs, policy, memory, first_seed + done, count))
+        batches.append(run_batch(environment, programs, policy, memory, first_seed + done, count))
         done += count
         if on_progress:
             on_progress(done)
@@ -183,9 +185,10 @@ def compiled_programs(environment: Environment) -> Programs:
     return Programs(*map(jax.jit, (environment.reset, signals, advance, environment.run_ticks, nominal)))
 
 
-def _run_batch(
+def run_batch(
     environment: Environment, programs: Programs, policy: BatchPolicy | None, memory: int, seed: int, count: int
-) -> _Batch:
+) -> EpisodeBatch:
+    """Return the figures of ``count`` episodes that run together, from ``seed`` on; see `evaluate_policy`."""
     keys = jax.vmap(jax.random.key)(jnp.arange(seed, seed + count))
     world = programs.reset(keys)
     crossing = crossing_paths(environment, world)
@@ -193,7 +196,7 @@ def _run_batch(
     size = environment.team.size
     hidden = jnp.zeros((count * size, memory))
     open_ = np.ones(count, bool)
-    totals = _Batch(*(np.zeros(count) for _ in range(8)), crossing=crossing, metrics={})
+    totals = EpisodeBatch(*(np.zeros(count) for _ in range(8)), crossing=crossing, metrics={})
     totals.separation_m[:] = np.inf
     still = np.zeros(count)
     rows = np.arange(count)
@@ -241,7 +244,7 @@ def _keep_robots(hidden: jax.Array, chosen: np.ndarray, size: int) -> jax.Array:
     return jnp.asarray(hidden)[robots]
 
 
-def _add(totals: _Batch, metrics: StepMetrics, score: TaskScore, rows: np.ndarray, open_: np.ndarray) -> None:
+def _add(totals: EpisodeBatch, metrics: StepMetrics, score: TaskScore, rows: np.ndarray, open_: np.ndarray) -> None:
     """Add the metrics and rewards of a decision to the totals of the episodes ``rows`` that are still running."""
     chosen = rows[open_]
     totals.contacts[chosen] += metrics.contacts[open_]
@@ -253,7 +256,7 @@ def _add(totals: _Batch, metrics: StepMetrics, score: TaskScore, rows: np.ndarra
         totals.metrics.setdefault(name, np.zeros(len(totals.success)))[chosen] += counted[open_]
 
 
-def _summarise(environment: Environment, batches: list[_Batch], first_seed: int) -> Evaluation:
+def _summarise(environment: Environment, batches: list[EpisodeBatch], first_seed: int) -> Evaluation:
     def joined(name: str) -> np.ndarray:
         return np.concatenate([getattr(batch, name) for batch in batches])
 

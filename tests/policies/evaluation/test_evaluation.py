@@ -104,7 +104,7 @@ def summary(**values):
         "returns": np.zeros(count), "metrics": {},
     }  # fmt: skip
     columns |= {name: value if isinstance(value, dict) else np.array(value) for name, value in values.items()}
-    batch = evaluation._Batch(**columns)
+    batch = evaluation.EpisodeBatch(**columns)
     return evaluation._summarise(rail_environment(RAILS), [batch], 100)
 
 
@@ -116,7 +116,7 @@ def test_returns_and_metrics_are_means_over_the_episodes():
 
 def test_a_task_without_success_is_not_shown_as_one_that_always_fails():
     """Its episodes last to the time limit; what counts is the return."""
-    batch = evaluation._Batch(
+    batch = evaluation.EpisodeBatch(
         *(np.ones(2) for _ in range(8)), crossing=np.zeros(2, bool), metrics={}, has_success=False
     )
     found = evaluation._summarise(rail_environment(RAILS), [batch], 100)

@@ -1,0 +1,67 @@
+"""`testudo bench tasks`: what its figures say of runs, and that runs in a file are not played again."""
+
+import json
+
+import pytest
+
+from testudo_bench.fleet_tasks import bench_tasks as bench
+from testudo_bench.fleet_tasks.hand_written import LAWS
+from testudo_bench.fleet_tasks.task_case import CASES, figure_of
+from testudo_hardware.errors import TestudoError
+
+SIMULATED = {"mean": 1.5, "low": 1.0, "high": 2.0, "least": 0.0, "most": 2.0, "episodes_in_a_mean": 2}
+
+
+def run(figure=2.0, contacts=0, error=1e-9):
+    return {"figure": figure, "contacts": contacts, "reinference_error": error}
+
+
+def test_every_case_has_a_policy_by_hand():
+    assert {case.scenario for case in CASES} == set(LAWS)
+
+
+def test_a_mean_is_compared_with_means_and_a_run_with_episodes():
+    found = bench.summary([run(2.0), run(0.5)], SIMULATED)
+    assert (found["mean"], found["within"], found["runs_within_episodes"]) == (1.25, True, 2)
+    assert not bench.summary([run(0.5), run(0.5)], SIMULATED)["within"]
+
+
+def test_what_is_not_known_is_not_met():
+    """A run that was not scored, or whose commands cannot be inferred again, never counts as good."""
+    found = bench.summary([run(), run(figure=None, error=None, contacts=1)], SIMULATED)
+    assert (found["mean"], found["within"]) == (None, False)
+    assert (found["reinference_error"], found["reinference_holds"]) == (None, False)
+    assert (found["contacts"], found["runs_with_contact"]) == (1, 1)
+
+
+def test_the_figure_is_the_return_success_or_a_metric():
+    assert [figure_of(name, 3.0, 1.0, {"tagged": 2.0}) for name in ("return", "success", "tagged")] == [3.0, 1.0, 2.0]
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Play and simulate nothing; return the numbers of the runs that would be played."""
+    numbers = []
+    monkeypatch.setattr(bench, "run_task", lambda prepared, number, folder, lock_step: numbers.append(number) or run())
+    monkeypatch.setattr(bench.PreparedCase, "simulated", lambda self, runs: {**SIMULATED, "episodes_in_a_mean": runs})
+    return numbers
+
+
+def test_a_second_call_goes_on_from_the_file(played, tmp_path):
+    saved = tmp_path / "tasks.json"
+    bench.bench_tasks(scenario="foraging", repeats=2, saved=saved)
+    bench.bench_tasks(scenario="push_box", repeats=1, saved=saved)
+    result = bench.bench_tasks(scenario="foraging", repeats=3, saved=saved)
+    assert played == [0, 1, 0, 2]
+    assert [(row[0], row[1]) for row in result.rows] == [("foraging, 3 robots", "3"), ("push_box, 2 robots", "1")]
+    assert json.loads(saved.read_text())["clock"] == "lock-step"
+    with pytest.raises(TestudoError, match="found results in lock-step, expected those in real time"):
+        bench.bench_tasks(real_time=True, saved=saved)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"), [({"scenario": "swap"}, "'swap'"), ({"repeats": 0}, "--repeats: found 0")]
+)
+def test_a_wrong_option_is_refused(options, sentence):
+    with pytest.raises(TestudoError, match=sentence):
+        bench.bench_tasks(**options)

@@ -1,0 +1,141 @@
+"""One scenario of the benchmark: its team, its policy file and fleet files, and what the policy does in simulation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testudo_bench.fleet_tasks.hand_written import hand_written
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.fleet.fleet import Fleet, load_fleet
+from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, compiled_programs, run_batch
+from testudo_policies.exporting.onnx_export import ExportReport, export_policy
+from testudo_policies.exporting.packaging import make_contract, package_policy, write_fleet
+from testudo_policies.learning.builder import TrainingComponents, build, make_environment
+from testudo_policies.learning.checkpoints import load_config
+from testudo_policies.learning.training_run import load_parameters
+from testudo_policies.train_config import TrainConfig
+from testudo_sim.deployed_environment import DeployedEnvironment
+from testudo_sim.environment import Environment
+from testudo_sim.go_to_goal import random_inputs
+from testudo_sim.team.batch_policy import artefact_policy
+
+RETURN, SUCCESS = "return", "success"
+_APART = 100  # seeds between two runs, more than `write_fleet` looks through for crossing paths
+_DRAWS = 20_000
+_FIRST_SIMULATED = HELD_OUT_SEED + 1_000_000  # episodes of the simulation, none of which is a run
+
+
+@dataclass(frozen=True)
+class TaskCase:
+    """A scenario, and the figure by which its runs are judged."""
+
+    scenario: str
+    team_size: int
+    metric: str  # RETURN, SUCCESS, or a metric of the scenario
+    options: Mapping[str, Any] = field(default_factory=dict)  # of `TrainConfig`
+    episodes: int = 200  # simulated
+
+
+CASES = (
+    TaskCase("foraging", 3, "foraged"),
+    TaskCase("predator_prey", 3, RETURN),
+    TaskCase("discovery", 4, "tagged"),
+    TaskCase("push_box", 2, RETURN, {"physics": "mjx", "form": "planar", "memory": 0}, episodes=100),
+    TaskCase("crossing_map", 4, "arrived", {"map": "camar_random_grid_20"}),
+)
+
+
+class PreparedCase:
+    """A case with its policy: by hand, or of a training run."""
+
+    def __init__(self, case: TaskCase, folder: Path, trained: Path | None) -> None:
+        """Keep the files in ``folder``; ``trained`` is a training run of the scenario, None the hand-written policy.
+
+        Raises:
+            TestudoError: the training run cannot be read.
+        """
+        self.case, self._folder, self._trained = case, folder, trained
+        self.policy_kind = "hand-written" if trained is None else f"trained, {trained}"
+
+    @cached_property
+    def components(self) -> TrainingComponents:
+        """Return the parts of the training run, or of one that never trains."""
+        if self._trained is not None:
+            return build(load_config(self._trained))
+        case = self.case
+        return build(TrainConfig(scenario=case.scenario, team_size=case.team_size, **{"memory": 0, **case.options}))
+
+    @cached_property
+    def exported(self) -> ExportReport:
+        """Return the policy file, written and proven."""
+        path, parts = self._folder / "policy.onnx", self.components
+        if self._trained is not None:
+            return package_policy(parts, load_parameters(parts, self._trained), path, [])
+        contract = make_contract(parts, [])
+        contract = contract.replace(provenance={**contract.provenance, "policy": "hand-written, not trained"})
+        examples = random_inputs(contract, 8, parts.config.team_size - 1)
+        return export_policy(hand_written(self._environment), contract, examples, path)
+
+    def fleet(self, number: int) -> Fleet:
+        """Write and return the fleet file of a run: its own start of a held-out episode."""
+        path = self._folder / f"fleet_{number}.yaml"
+        return load_fleet(write_fleet(self.components, self.exported, path, _APART * number))
+
+    @property
+    def horizon_s(self) -> float:
+        """Return the time limit of an episode [s]."""
+        return self._environment.scenario.horizon_s
+
+    @cached_property
+    def _environment(self) -> Environment:
+        """Return the scenario as an evaluation runs it, with all layers of the shield where that can be simulated."""
+        parts = self.components
+        config = parts.config
+        plain = make_environment(
+            config.scenario,
+            parts.spec,
+            parts.shield,
+            config.team_size,
+            physics=config.physics_choice,
+            obstacles=parts.obstacles,
+        )
+        return plain if plain.scenario.boxes else DeployedEnvironment.of(plain, config.physics_choice)
+
+    def simulated(self, runs: int) -> dict[str, Any]:
+        """Return the figure of simulated episodes, and the middle 95 % of the mean of ``runs`` of them (bootstrap)."""
+        environment, memory = self._environment, self.components.config.memory
+        policy, count = artefact_policy(PolicyArtefact.load(self.exported.path)), self.case.episodes
+        programs = compiled_programs(environment)
+        found = run_batch(environment, programs, policy, memory, _FIRST_SIMULATED, count)
+        figures = [
+            figure_of(
+                self.case.metric,
+                float(found.returns[k]),
+                float(found.success[k]),
+                {name: float(values[k]) for name, values in found.metrics.items()},
+            )
+            for k in range(count)
+        ]
+        drawn = np.random.default_rng(0).choice(figures, (_DRAWS, runs)).mean(axis=1)
+        low, high = np.percentile(drawn, [2.5, 97.5])
+        return {
+            "episodes": count,
+            "episodes_in_a_mean": runs,
+            "mean": float(np.mean(figures)),
+            "least": min(figures),
+            "most": max(figures),
+            "low": float(low),
+            "high": float(high),
+            "contacts": int(found.contacts.sum()),
+            "layers": environment.layers,
+            "physics": environment.team.physics.name,
+        }
+
+
+def figure_of(metric: str, mean_return: float, success: float, metrics: Mapping[str, float]) -> float:
+    """Return the figure of a run or of episodes by which a case is judged."""
+    return float({RETURN: mean_return, SUCCESS: success, **metrics}[metric])
