@@ -13,15 +13,24 @@ from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands import evaluate as verb
 from testudo_policies.evaluation import evaluation
-from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation, _keep, _still_running, evaluate_policy
+from testudo_policies.evaluation.evaluation import (
+    HELD_OUT_SEED,
+    Evaluation,
+    _keep,
+    _still_running,
+    compiled_programs,
+    evaluate_policy,
+)
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_sim.deployed_environment import STRIDE, DeployedEnvironment
 from testudo_sim.physics_choice import PhysicsChoice
 
 pytestmark = pytest.mark.usefixtures("quick")
 
+HORIZON_S = 7.0
 
-def short(environment, horizon_s=10.0):
+
+def short(environment, horizon_s=HORIZON_S):
     return replace(environment, scenario=environment.scenario.with_horizon(horizon_s))
 
 
@@ -35,12 +44,16 @@ def team_of_four(tested):
     return short(tested.environment(4, all_layers=True))
 
 
-def keys(count):
-    return jax.vmap(jax.random.key)(jnp.arange(count))
+@pytest.fixture(scope="module")
+def programs(team_of_four):
+    return compiled_programs(team_of_four)
 
 
-def test_the_episodes_are_those_of_layer_1(tested, team_of_four):
-    deployed, alone = (environment.reset(keys(6)) for environment in (team_of_four, tested.environment(4)))
+WORLDS = jax.vmap(jax.random.key)(jnp.arange(32))
+
+
+def test_the_episodes_are_those_of_layer_1(tested, team_of_four, programs):
+    deployed, alone = programs.reset(WORLDS), jax.jit(tested.environment(4).reset)(WORLDS)
     for name in ("velocity_lag_s", "message_loss", "scale"):
         assert np.array_equal(getattr(deployed.team.parameters, name), getattr(alone.team.parameters, name)), name
     scenes = [team_of_four.scene(world) for world in (deployed, alone)]
@@ -48,8 +61,8 @@ def test_the_episodes_are_those_of_layer_1(tested, team_of_four):
     assert np.array_equal(deployed.task.goal_world, alone.task.goal_world)
 
 
-def test_ticks_are_asynchronous_and_messages_take_up_to_their_longest_time(team_of_four):
-    state = team_of_four.reset(keys(32)).team
+def test_ticks_are_asynchronous_and_messages_take_up_to_their_longest_time(team_of_four, programs):
+    state = programs.reset(WORLDS).team
     assert set(np.asarray(state.faults.phase).ravel()) == set(range(STRIDE))
     least, most = np.asarray(state.faults.message_ticks)
     assert (least == 1).all()
@@ -57,7 +70,7 @@ def test_ticks_are_asynchronous_and_messages_take_up_to_their_longest_time(team_
     assert team_of_four.deployment.longest_message_ticks == 2 * STRIDE
 
 
-def test_all_layers_keep_a_team_apart_that_touches_without_them(team_of_four, monkeypatch):
+def test_all_layers_keep_a_team_apart_that_touches_without_them(team_of_four, programs, monkeypatch):
     """The negative control is the same deployed team with its layers off."""
     monkeypatch.setattr(evaluation, "_SHRINK", 0.0)  # one size, one program
     off = replace(
@@ -66,7 +79,8 @@ def test_all_layers_keep_a_team_apart_that_touches_without_them(team_of_four, mo
         deployment=replace(team_of_four.deployment, gate=False),
     )
     straight_on = jax.jit(straight)
-    shielded, bare = (evaluate_policy(environment, straight_on, 0, 32) for environment in (team_of_four, off))
+    shielded = evaluate_policy(team_of_four, straight_on, 0, 32, programs=programs)
+    bare = evaluate_policy(off, straight_on, 0, 32)
     assert bare.contacts > 0
     assert bare.intervention_rate == 0
     assert shielded.contacts == 0
@@ -74,12 +88,12 @@ def test_all_layers_keep_a_team_apart_that_touches_without_them(team_of_four, mo
     assert 0 < shielded.intervention_rate <= 1
     assert shielded.brake_rate <= 1
     assert (shielded.layers, shielded.name) == ("all", "4, layers all")
-    assert shielded.horizon_s == 10.0
+    assert shielded.horizon_s == HORIZON_S
 
 
-def test_worlds_that_are_dropped_leave_the_others_as_they_were(team_of_four):
+def test_worlds_that_are_dropped_leave_the_others_as_they_were(programs):
     """A fixed share is kept, which fills up with finished worlds."""
-    world = team_of_four.reset(keys(8))
+    world = jax.tree.map(lambda x: np.asarray(x)[..., :8] if x.ndim else x, programs.reset(WORLDS))
     open_ = np.array([False, True, False, False, False, False, False, False])
     chosen = _still_running(open_)
     assert chosen.tolist() == [0, 1]

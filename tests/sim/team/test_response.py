@@ -34,25 +34,31 @@ def kinematic_run(spec, seconds, random):
     """Return commands (T, D, E) and measured poses of single robots, one world each; wishes are held for a while."""
     channels, model, size = Channels(), motion_model(spec), spec.dimension
     slots, count = Slots.create(spec, channels), round(seconds / spec.control_period_s)
-    parameters = draw_parameters(jax.random.split(jax.random.key(1), WORLDS), spec, channels)
     team = SimulatedTeam(model, None, None, KinematicPhysics(model, None), 1, channels)
     held = max(1, round(0.7 / spec.control_period_s))
     drawn = random.normal(size=(count // held + 1, size, 1, WORLDS)) * spec.control_point_speed_m_s
-    wishes = jnp.asarray(np.repeat(drawn, held, axis=0)[:count], jnp.float32)
-    commands = jnp.stack([effective_command(model, wish) for wish in wishes])
+    wishes = np.repeat(drawn, held, axis=0)[:count].astype(np.float32)
 
-    def step(carry, at):
-        command, key = at
-        motion, past, sent = carry
-        sent = jnp.concatenate([command[None], sent[:-1]])
-        motion = team.physics.advance(motion, sent, parameters)
-        past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, past)
-        return (motion, past, sent), measure(team, past, parameters, key)
+    @jax.jit
+    def run(wishes):
+        parameters = draw_parameters(jax.random.split(jax.random.key(1), WORLDS), spec, channels)
 
-    motion = team.physics.reset(jnp.zeros((size, 1, WORLDS)), jnp.zeros((1, WORLDS)), None)
-    past = jax.tree.map(lambda x: jnp.broadcast_to(x, (slots.states, *x.shape)), motion)
-    sent = jnp.zeros((slots.commands, size, 1, WORLDS))
-    poses = jax.lax.scan(step, (motion, past, sent), (commands, jax.random.split(jax.random.key(2), count)))[1]
+        def step(carry, at):
+            wish, key = at
+            motion, past, sent = carry
+            command = effective_command(model, wish)
+            sent = jnp.concatenate([command[None], sent[:-1]])
+            motion = team.physics.advance(motion, sent, parameters)
+            past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, past)
+            return (motion, past, sent), (command, measure(team, past, parameters, key))
+
+        motion = team.physics.reset(jnp.zeros((size, 1, WORLDS)), jnp.zeros((1, WORLDS)), None)
+        past = jax.tree.map(lambda x: jnp.broadcast_to(x, (slots.states, *x.shape)), motion)
+        sent = jnp.zeros((slots.commands, size, 1, WORLDS))
+        return jax.lax.scan(step, (motion, past, sent), (wishes, jax.random.split(jax.random.key(2), count)))[1]
+
+    commands, poses = run(wishes)
+    poses = jax.tree.map(np.asarray, poses)
     return (
         np.asarray(commands, float)[:, :, 0],
         MotionState(

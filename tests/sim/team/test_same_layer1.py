@@ -40,10 +40,10 @@ def random_states(spec, rng, count, peers):
     return state, table, rng.uniform(-1.5, 1.5, (size, count)) * speed
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-@pytest.mark.parametrize("peers", [3, 10])
+# more peers than rows for every robot, and fewer for one that turns and one that does not
+@pytest.mark.parametrize(("name", "peers"), [*((name, 10) for name in ROBOTS), ("gritsbot_x", 3), ("crazyflie_2x", 3)])
 def test_training_and_robot_compute_the_same_command(name, peers):
-    """Random states, also faster than the limits, near walls and an obstacle, with more peers than rows."""
+    """Random states, also faster than the limits, near walls and an obstacle."""
     spec, rng = load_robot(name), np.random.default_rng(peers)
     model, size = motion_model(spec), spec.dimension
     arena = Arena((-1.5,) * size, (1.5,) * size, (Ball((0.4,) * size, 0.2),))
@@ -78,7 +78,11 @@ def test_measured_velocities_are_wrong_within_the_bound_of_the_file(name):
 
 
 def _measured(team, state, seed):
-    keys = jax.random.split(jax.random.key(1), state.yaw.shape[1])
-    parameters = draw_parameters(keys, team.model.spec, team.channels)
-    past = jax.tree.map(lambda x: jnp.stack([x] * parameters.age_weights.shape[0]), state)
-    return measure(team, past, parameters, jax.random.key(seed)).velocity
+    @jax.jit
+    def run(state):
+        keys = jax.random.split(jax.random.key(1), state.yaw.shape[1])
+        parameters = draw_parameters(keys, team.model.spec, team.channels)
+        past = jax.tree.map(lambda x: jnp.stack([x] * parameters.age_weights.shape[0]), state)
+        return measure(team, past, parameters, jax.random.key(seed)).velocity
+
+    return run(state)
