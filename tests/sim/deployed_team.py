@@ -14,10 +14,13 @@ from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.team.deployed_team import DeployedTeam, start_deployed, tick_deployed
+from testudo_sim.team.fault_schedule import no_faults as _no_faults
 from testudo_sim.team.team_tick import SimulatedTeam
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """For programs that run for some hundred ticks only, most of the time is the compiler's."""
+no_faults = jax.jit(_no_faults, static_argnames=("dimension", "size", "worlds", "driver_ticks"))
+"""One program instead of one for each of its fields."""
 CHANNELS = Channels(message_ticks=(1, 1), message_loss=(0.0, 0.0))
 
 

@@ -46,8 +46,19 @@ def test_what_leaves_its_interval_is_named(name, what):
     assert 0 < caution.margin_m <= wanderer.spec.keep_radius_m
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", "irobot_create", "robomaster_s1", "crazyflie_2x"])
-@pytest.mark.parametrize("corner", [(0, 1, 0, 1), (1, 1, 1, 0), (1, 0, 0, 0), (0, 0, 1, 1)])
+CORNERS = ((0, 1, 0, 1), (1, 1, 1, 0), (1, 0, 0, 0), (0, 0, 1, 1))
+NAMES = ("gritsbot_x", "irobot_create", "robomaster_s1", "crazyflie_2x")
+
+
+# each robot at two ends, and each end by a robot with wheels and by one without; the rest takes half a minute
+@pytest.mark.parametrize(
+    ("corner", "name"),
+    [
+        pytest.param(corner, name, marks=[] if (i + j) % 2 == 0 else [pytest.mark.slow])
+        for i, corner in enumerate(CORNERS)
+        for j, name in enumerate(NAMES)
+    ],
+)
 def test_nothing_is_said_of_a_robot_at_the_ends_of_its_intervals(name, corner):
     wanderer = Wanderer(name, seed=sum(corner), corner=corner)
     assert wanderer.drive(30.0) == ""

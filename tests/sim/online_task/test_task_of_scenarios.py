@@ -33,7 +33,7 @@ NAMES = sorted({point.name for point in FOUND} - set(MEASURED))
 def test_a_start_and_the_signals_reach_the_robots(name):
     spec = load_robot("crazyflie_2x" if name in DRONES else "gritsbot_x")
     scenario = make_scenario(name, spec, projection_parameters(spec))
-    begin = scenario.start(jax.random.key(3), TEAM)
+    begin = jax.tree.map(np.asarray, jax.jit(lambda key: scenario.start(key, TEAM))(jax.random.key(3)))
     places = np.asarray(begin.position_world, float).T
     robots = tuple(FleetRobot(f"r{i}", spec.name, tuple(row), 0.0, tuple(row), spec) for i, row in enumerate(places))
     written = yaml.safe_load(yaml.safe_dump(values_of(begin.task)))
@@ -46,7 +46,7 @@ def test_a_start_and_the_signals_reach_the_robots(name):
     )
     names = tuple(robot.name for robot in robots)
     scene = Scene(MotionState(begin.position_world[..., None], begin.yaw[:, None], 0 * begin.position_world[..., None]))
-    signals = scenario.signals(task, scene)
+    signals = jax.tree.map(np.asarray, jax.jit(scenario.signals)(task, scene))
     sender = TaskSender(contract, scenario, names, "task")
     values = {one: {key: value[..., i, 0] for key, value in signals.items()} for i, one in enumerate(names)}
     sample = TaskSample(values, 0.0)

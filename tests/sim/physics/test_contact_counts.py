@@ -1,16 +1,24 @@
 """Contacts and distances, counted by hand."""
 
-import jax.numpy as jnp
+from functools import partial
+
+import jax
 import numpy as np
 import pytest
 
 from testudo_deploy.shield.velocity_projection import Arena
-from testudo_sim.physics.scene import count_contacts, least_separation, pair_distances
+from testudo_sim.physics import scene
+
+pair_distances, least_separation = jax.jit(scene.pair_distances), jax.jit(scene.least_separation)
+
+
+def count_contacts(worlds, radius_m, arena):
+    return jax.jit(partial(scene.count_contacts, radius_m=radius_m, arena=arena))(worlds)
 
 
 def team(*worlds):
     """Return positions (D, N, E) of worlds that are given robot by robot."""
-    return jnp.asarray(np.transpose(np.array(worlds, float), (2, 1, 0)))
+    return np.transpose(np.array(worlds, np.float32), (2, 1, 0))
 
 
 def test_the_distances_of_all_pairs():

@@ -1,6 +1,7 @@
 """Batteries in the tiers: one law with the plant, and thrust that falls with the voltage."""
 
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -35,9 +36,14 @@ STEEP = SPEC.rotors["rotors.thrust_most_per_volt"].high
 
 def world(charge, slope=STEEP):
     """Return a nominal world but for how thrust falls with the voltage, with one drone of this charge."""
-    nominal = draw_parameters(jax.random.split(jax.random.key(0), 1), SPEC, Channels(), 0.0)
-    drawn = nominal.drone | {"rotors.thrust_most_per_volt": jnp.full(1, slope)}
-    return replace(nominal, drone=drawn, charge=jnp.full((1, 1), charge))
+    drawn = nominal().drone | {"rotors.thrust_most_per_volt": np.full(1, slope, np.float32)}
+    return replace(nominal(), drone=drawn, charge=np.full((1, 1), charge, np.float32))
+
+
+@cache
+def nominal():
+    """Return the parameters of a nominal world."""
+    return jax.jit(lambda: draw_parameters(jax.random.split(jax.random.key(0), 1), SPEC, Channels(), 0.0))()
 
 
 def tier_of(name, battery):
@@ -48,15 +54,14 @@ def tier_of(name, battery):
 
 def flight(tier, climb, ticks):
     """Return a program that gives the state of drones of any parameters after ticks of a climb [m/s] from 2 m."""
-    place = jnp.array([0.0, 0.0, 2.0])[:, None, None]
-    sent = jnp.broadcast_to(jnp.array([0.0, 0.0, climb])[:, None, None], (HISTORY, 3, 1, 1))
-    state = tier.reset(place, jnp.zeros((1, 1)), None)
 
-    return jax.jit(
-        lambda parameters: jax.lax.scan(
-            lambda state, _: (tier.advance(state, sent, parameters), None), state, length=ticks
-        )[0]
-    )
+    @jax.jit
+    def fly(parameters):
+        sent = jnp.broadcast_to(jnp.array([0.0, 0.0, climb])[:, None, None], (HISTORY, 3, 1, 1))
+        state = tier.reset(jnp.array([0.0, 0.0, 2.0])[:, None, None], jnp.zeros((1, 1)), None)
+        return jax.lax.scan(lambda state, _: (tier.advance(state, sent, parameters), None), state, length=ticks)[0]
+
+    return fly
 
 
 def height(tier, state):
@@ -88,12 +93,14 @@ def test_plant_and_tier_drain_alike_in_hover(name):
 
 def test_numpy_of_the_plant_and_jax_of_the_tiers_agree():
     hover_n = float(AttitudeDroneParameters.from_spec(SPEC).hover_thrust_n)
-    battery, used = Battery(SPEC, hover_n), jnp.zeros((1, 1))
+    battery, used = Battery(SPEC, hover_n), np.zeros((1, 1), np.float32)
     many = Batteries.create(SPEC, hover_n, world(1.0, SPEC.rotors["rotors.thrust_most_per_volt"].value))
+    use = jax.jit(lambda thrust_n, used: many.use(thrust_n, used, 1.0))
     for thrust_n in np.linspace(-0.1, 2.0, 200) * hover_n:
         battery.use(thrust_n, 1.0)
-        most, after = many.use(jnp.full((1, 1), thrust_n), used, 1.0)
-        shown, _ = many.use(jnp.full((1, 1), thrust_n), after, 1.0)
+        thrusts = np.full((1, 1), thrust_n, np.float32)
+        most, after = use(thrusts, used)
+        shown, _ = use(thrusts, after)
         assert float(shown[0, 0]) == pytest.approx(battery.thrust_most_n, rel=1e-4)
         assert float(most[0, 0]) >= float(shown[0, 0])
         assert 1 - float(after[0, 0]) == pytest.approx(battery.charge, abs=1e-4)
@@ -102,8 +109,9 @@ def test_numpy_of_the_plant_and_jax_of_the_tiers_agree():
 
 def test_an_empty_battery_stays_empty():
     many = Batteries.create(SPEC, 0.33, world(0.2))
-    empty, _ = many.use(jnp.full((1, 1), 0.33), jnp.full((1, 1), 0.2), 0.01)
-    more, _ = many.use(jnp.full((1, 1), 0.33), jnp.full((1, 1), 0.9), 0.01)
+    use = jax.jit(lambda used: many.use(jnp.full((1, 1), 0.33), used, 0.01))
+    empty, _ = use(np.full((1, 1), 0.2, np.float32))
+    more, _ = use(np.full((1, 1), 0.9, np.float32))
     assert float(more[0, 0]) == float(empty[0, 0])
     full = replace(world(0.2), charge=None)
     assert Batteries.create(SPEC, 0.33, full).charge == 1.0

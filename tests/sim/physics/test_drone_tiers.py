@@ -25,18 +25,18 @@ TIERS = ("attitude", "rotors")
 
 
 def nominal(worlds, spread=0.0, seed=0):
-    return draw_parameters(jax.random.split(jax.random.key(seed), worlds), SPEC, Channels(), spread)
+    keys = jax.random.split(jax.random.key(seed), worlds)
+    return jax.jit(lambda keys: draw_parameters(keys, SPEC, Channels(), spread))(keys)
 
 
 def at(*places):
     """Return positions (3, N, 1)."""
-    return jnp.array(places, jnp.float32).T[:, :, None]
+    return np.array(places, np.float32).T[:, :, None]
 
 
 def flown(tier, place, velocity, ticks, parameters, yaw=None):
     """Return states (T, ...) under velocity commands (3, N, E), sent in every tick."""
-    yaw = jnp.zeros(place.shape[1:]) if yaw is None else yaw
-    sent = jnp.zeros((HISTORY, *place.shape))
+    yaw = np.zeros(place.shape[1:], np.float32) if yaw is None else yaw
 
     def tick(carry, _):
         state, past = carry
@@ -44,24 +44,28 @@ def flown(tier, place, velocity, ticks, parameters, yaw=None):
         state = tier.advance(state, past, parameters)
         return (state, past), (tier.scene(state).robots, tier.watch(state))
 
-    begin = (tier.reset(place, yaw, None), sent)
-    return jax.jit(lambda first: jax.lax.scan(tick, first, length=ticks)[1])(begin)
+    @jax.jit
+    def fly(place, yaw):
+        begin = (tier.reset(place, yaw, None), jnp.zeros((HISTORY, *place.shape)))
+        return jax.lax.scan(tick, begin, length=ticks)[1]
+
+    return jax.tree.map(np.asarray, fly(place, yaw))
 
 
 @pytest.mark.parametrize("name", TIERS)
 def test_a_hover_stays_whatever_the_world(name):
     tier = make_drone_tier(name, MODEL, None)
-    place = jnp.broadcast_to(at((0, 0, 2)), (3, 1, 8))
-    motion, _ = flown(tier, place, jnp.zeros_like(place), 100, nominal(8, 1.0))
-    assert float(jnp.abs(motion.position_world - place).max()) < 2e-3
+    place = np.broadcast_to(at((0, 0, 2)), (3, 1, 8))
+    motion, _ = flown(tier, place, np.zeros_like(place), 100, nominal(8, 1.0))
+    assert float(np.abs(motion.position_world - place).max()) < 2e-3
 
 
 @pytest.mark.parametrize("name", TIERS)
 def test_velocity_commands_in_the_world_are_reached(name):
     tier = make_drone_tier(name, MODEL, None)
     velocity = np.float32([(0.6, 0, 0), (0, -0.6, 0.3), (0, 0, -0.6)]).T[:, None]  # (3, 1, E), one in each world
-    place = jnp.broadcast_to(at((0, 0, 5)), velocity.shape)
-    motion, _ = flown(tier, place, jnp.asarray(velocity), 150, nominal(3), yaw=jnp.full((1, 3), 0.8))
+    place = np.broadcast_to(at((0, 0, 5)), velocity.shape)
+    motion, _ = flown(tier, place, velocity, 150, nominal(3), yaw=np.full((1, 3), 0.8, np.float32))
     np.testing.assert_allclose(np.asarray(motion.velocity)[-1], velocity, atol=0.08)
     np.testing.assert_allclose(np.asarray(motion.yaw)[-1], 0.8, atol=0.03)
 
@@ -88,7 +92,7 @@ def test_contacts_and_least_separation_count_at_every_step():
     place = at((-0.5, 0, 2), (0.5, 0, 2.02))
     motion, watch = flown(tier, place, at((1, 0, 0), (-1, 0, 0)), 60, nominal(1))
     closest = float(watch.separation_m.min())
-    at_ticks = float(jnp.linalg.norm(motion.position_world[:, :, 0] - motion.position_world[:, :, 1], axis=1).min())
+    at_ticks = float(np.linalg.norm(motion.position_world[:, :, 0] - motion.position_world[:, :, 1], axis=1).min())
     assert closest < at_ticks
     assert int(watch.contacts.max()) == 10  # all steps of a tick
     assert int(watch.contacts.sum()) > 10
@@ -107,7 +111,7 @@ def test_a_drone_below_another_is_pushed_down(name):
     found = {}
     for downwash in (True, False):
         tier = make_drone_tier(name, MODEL, None, with_downwash=downwash)
-        motion, _ = flown(tier, place, jnp.zeros_like(place), 50, nominal(1))
+        motion, _ = flown(tier, place, np.zeros_like(place), 50, nominal(1))
         found[downwash] = np.asarray(motion.position_world[:, 2, :, 0] - place[2, :, 0])
     assert found[True][:, 1].min() < -0.05
     assert np.abs(found[True][:, 0]).max() < 1e-3
@@ -115,7 +119,7 @@ def test_a_drone_below_another_is_pushed_down(name):
 
 
 def test_worlds_differ_within_the_intervals_and_no_further():
-    drawn = nominal(200, 1.0).drone
+    drawn = jax.tree.map(np.asarray, nominal(200, 1.0).drone)
     assert set(drawn) == set(uncertain(SPEC))
     for key, values in drawn.items():
         quantity = uncertain(SPEC)[key]
@@ -137,7 +141,7 @@ def test_nominal_worlds_are_the_file():
 def test_ground_robots_draw_no_drones():
     spec = load_robot("gritsbot_x")
     keys = jax.random.split(jax.random.key(0), 2)
-    assert draw_parameters(keys, spec, Channels()).drone is None
+    assert jax.eval_shape(lambda keys: draw_parameters(keys, spec, Channels()), keys).drone is None
 
 
 def test_what_cannot_fly_is_refused():

@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.sim.deployed_team import begin, deployed, drive, places
+from tests.sim.deployed_team import begin, deployed, drive, no_faults, places
 
 from testudo_deploy.shield.geometry import point_distance, segment_distance
 from testudo_deploy.shield.reservations import ShieldInputs
 from testudo_deploy.shield.velocity_projection import ShieldStatus
-from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.message_radio import peer_spaces
 
 SIZE, WORLDS, TICKS = 3, 5, 150
@@ -36,9 +35,9 @@ def run():
     team, deployment = deployed(size=SIZE, longest=4, project=False)
     faults = replace(
         no_faults(2, SIZE, WORLDS, driver_ticks=4),
-        message_ticks=jnp.array([[1, 1, 1, 2, 2], [1, 2, 4, 4, 4]]),
-        blind_take=jnp.arange(WORLDS) == BLIND,
-        link_loss=jnp.full((SIZE - 1, SIZE, WORLDS), 0.2),
+        message_ticks=np.array([[1, 1, 1, 2, 2], [1, 2, 4, 4, 4]], np.int32),
+        blind_take=np.arange(WORLDS) == BLIND,
+        link_loss=np.full((SIZE - 1, SIZE, WORLDS), 0.2, np.float32),
     )
     place, yaw, inwards = meeting(0.45)
     rng = np.random.default_rng(0)

@@ -9,14 +9,20 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.sim.deployed_team import apart, begin, deployed, drive, places
+from tests.sim.deployed_team import apart, begin, deployed, drive, no_faults, places
 
 from testudo_deploy.shield.velocity_projection import ShieldStatus
-from testudo_sim.team.fault_schedule import FALSE_SENDER, FIELDS, NEVER, PURSUER, no_faults
+from testudo_sim.team.fault_schedule import FALSE_SENDER, FIELDS, NEVER, PURSUER
 
-WORLDS = 6
+WORLDS = 6  # of all tests of two robots, which then share one program
 FINE, DEAD, LATE, JUMP, TURN, RUNAWAY = range(WORLDS)
 DRIVER_TICKS, BEGIN, END, TICKS = 4, 30, 60, 90
+
+
+def zero_but(shape, where, value):
+    values = np.zeros(shape, np.float32)
+    values[where] = value
+    return values
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +39,14 @@ def log():
     jump[:, [JUMP, TURN]] = [[BEGIN], [END]]
     faults = replace(
         faults,
-        dead_from=jnp.asarray(dead),
-        dead_until=jnp.asarray(until),
-        jump=jnp.asarray(jump),
-        jump_world=jnp.zeros((2, worlds)).at[0, JUMP].set(1.0),
-        jump_yaw=jnp.zeros(worlds).at[TURN].set(0.52),
-        late_chance=jnp.zeros(worlds).at[LATE].set(1.0),
-        late_ticks=jnp.full((2, worlds), 3, jnp.int32),
-        driver_ticks=faults.driver_ticks.at[RUNAWAY].set(NEVER),
+        dead_from=dead.astype(np.int32),
+        dead_until=until.astype(np.int32),
+        jump=jump.astype(np.int32),
+        jump_world=zero_but((2, worlds), (0, JUMP), 1.0),
+        jump_yaw=zero_but((worlds,), TURN, 0.52),
+        late_chance=zero_but((worlds,), LATE, 1.0),
+        late_ticks=np.full((2, worlds), 3, np.int32),
+        driver_ticks=np.where(np.arange(worlds) == RUNAWAY, NEVER, faults.driver_ticks).astype(np.int32),
     )
     wanted = np.zeros((2, 2, worlds))
     wanted[0] = 0.1
@@ -125,8 +131,8 @@ def test_hostile_robots_behave_as_specified_and_are_flagged():
     team, deployment = deployed(longest=2, has_hostile_robot=True, project=False)
     faults = replace(
         no_faults(2, 2, WORLDS, driver_ticks=DRIVER_TICKS),
-        hostile_kind=jnp.array([0, PURSUER, FALSE_SENDER] + [0] * (WORLDS - 3)),
-        false_offset_world=jnp.zeros((2, WORLDS)).at[0].set(2.0),
+        hostile_kind=np.array([0, PURSUER, FALSE_SENDER] + [0] * (WORLDS - 3), np.int32),
+        false_offset_world=zero_but((2, WORLDS), 0, 2.0),
     )
     place, yaw = apart(2, WORLDS, distance=4.0)
     wanted = np.zeros((2, 2, WORLDS))
@@ -146,16 +152,19 @@ def test_hostile_robots_behave_as_specified_and_are_flagged():
 
 
 def test_a_false_sender_lies_in_the_chosen_fields_only_and_is_not_flagged_without_tracking():
-    """World f has a lie in field f alone, of the segments until they meet; nobody flags, as a negative control."""
+    """World f has a lie in field f alone, of the segments until they meet, and the last world has none.
+
+    Nobody flags, as a negative control.
+    """
     team, deployment = deployed(longest=2, has_hostile_robot=True, project=False)
-    worlds = len(FIELDS)
+    worlds = WORLDS
     faults = replace(
         no_faults(2, 2, worlds, driver_ticks=DRIVER_TICKS),
-        hostile_kind=jnp.full(worlds, FALSE_SENDER),
-        false_offset_world=jnp.zeros((2, worlds)).at[0].set(2.0),
-        false_fields=jnp.eye(worlds, dtype=bool),
-        blind_tracking=jnp.ones(worlds, bool),
-        message_ticks=jnp.full((2, worlds), 2),
+        hostile_kind=np.full(worlds, FALSE_SENDER, np.int32),
+        false_offset_world=zero_but((2, worlds), 0, 2.0),
+        false_fields=np.eye(len(FIELDS), worlds, dtype=bool),
+        blind_tracking=np.ones(worlds, bool),
+        message_ticks=np.full((2, worlds), 2, np.int32),
     )
     place, yaw = apart(2, worlds, distance=4.0)
     wanted = np.zeros((2, 2, worlds))
@@ -169,9 +178,11 @@ def test_a_false_sender_lies_in_the_chosen_fields_only_and_is_not_flagged_withou
         [0, 0, 1, 1, 0, 0, 0],
         [0, 0, 0, 0, 1, 1, 0],
         [0, 0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0],
     ]
     acknowledged = np.asarray(state.radio.acknowledged)[0, 0]
-    assert (acknowledged[-1] > acknowledged[:-1]).all()
+    lied = FIELDS.index("acknowledged")
+    assert (acknowledged[lied] > np.delete(acknowledged, lied)).all()
     assert not np.asarray(state.flagged).any()
 
 
@@ -184,8 +195,8 @@ def test_a_robot_that_is_pushed_goes_on_talking_and_is_found_out():
     place, yaw = apart(3, 2, distance=4.0)
     faults = replace(
         no_faults(2, 3, 2, driver_ticks=DRIVER_TICKS),
-        hostile_kind=jnp.array([PURSUER, PURSUER]),
-        message_ticks=jnp.full((2, 2), 10),
+        hostile_kind=np.array([PURSUER, PURSUER], np.int32),
+        message_ticks=np.full((2, 2), 10, np.int32),
     )
     state = begin(team, deployment, place, yaw, faults)
     state = replace(state, weak=state.weak.at[1].set(True))
