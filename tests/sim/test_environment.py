@@ -66,7 +66,9 @@ def forward(environment, worlds=WORLDS, share=1.0):
     """Return full speed along x for all robots (E, N, D)."""
     speed = environment.team.model.spec.control_point_speed_m_s * share
     size = environment.team.model.spec.dimension
-    return jnp.zeros((worlds, environment.team.size, size)).at[..., 0].set(speed)
+    velocity = np.zeros((worlds, environment.team.size, size), np.float32)
+    velocity[..., 0] = speed
+    return velocity
 
 
 def equal(one, two):

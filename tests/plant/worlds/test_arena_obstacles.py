@@ -45,7 +45,7 @@ def driven_at_obstacles(robot, *, gate=True, project=True, known=True):
     sees = arena if known else replace(arena, obstacles=())
     shield = Shield(team.model, team.shield, stop_tube_parameters(spec), sees, project)
     deployment = DeployedTeam(shield, gate=gate, longest_message_ticks=1)
-    middles = jnp.asarray(
+    middles = np.float32(
         [
             np.mean([one.start_world, one.end_world], axis=0) if isinstance(one, Capsule) else one.centre_world
             for one in arena.obstacles
@@ -54,15 +54,6 @@ def driven_at_obstacles(robot, *, gate=True, project=True, known=True):
     place = np.zeros((spec.dimension, 2, WORLDS), np.float32)
     place[0] = np.array([[-1.0], [1.0]]) * 0.9 * RADIUS_M
     place[1] = np.random.default_rng(0).uniform(-0.5, 0.5, (2, WORLDS))
-    parameters = draw_parameters(jax.random.split(jax.random.key(1), WORLDS), spec, Channels())
-    start = start_deployed(
-        team,
-        deployment,
-        jnp.asarray(place),
-        jnp.zeros((2, WORLDS)),
-        parameters,
-        no_faults(spec.dimension, 2, WORLDS, driver_ticks=4),
-    )
     leg = round(LEG_S / spec.control_period_s)
 
     def step(carry, key):
@@ -70,7 +61,7 @@ def driven_at_obstacles(robot, *, gate=True, project=True, known=True):
         noise_key, tick_key = jax.random.split(key)
         place = team.physics.scene(state.physics).robots.position_world
         aim = (number // leg + jnp.arange(WORLDS)[None] + jnp.arange(2)[:, None]) % middles.shape[1]
-        wish = middles[:, aim] - place + 0.05 * jax.random.normal(noise_key, place.shape)
+        wish = jnp.asarray(middles)[:, aim] - place + 0.05 * jax.random.normal(noise_key, place.shape)
         wish = wish / jnp.linalg.norm(wish, axis=0) * spec.control_point_speed_m_s
         state, _ = tick_deployed(team, deployment, state, wish, tick_key)
         after = team.physics.scene(state.physics).robots.position_world
@@ -80,12 +71,15 @@ def driven_at_obstacles(robot, *, gate=True, project=True, known=True):
         return (state, number + 1, seen, jnp.minimum(least, near), way), None
 
     @jax.jit
-    def everything(state):
+    def everything(place):
+        parameters = draw_parameters(jax.random.split(jax.random.key(1), WORLDS), spec, Channels())
+        faults = no_faults(spec.dimension, 2, WORLDS, driver_ticks=4)
+        state = start_deployed(team, deployment, place, jnp.zeros((2, WORLDS)), parameters, faults)
         zero = jnp.zeros(WORLDS)
         keys = jax.random.split(jax.random.key(2), round(DURATION_S / spec.control_period_s))
         return jax.lax.scan(step, (state, 0, zero.astype(jnp.int32), zero + jnp.inf, zero), keys)[0][2:]
 
-    return tuple(map(np.asarray, everything(start)))
+    return tuple(map(np.asarray, everything(place)))
 
 
 SLOW = pytest.mark.slow

@@ -85,22 +85,27 @@ def test_worlds_draw_scales_and_slip_over_the_described_ones():
     """A robot file with scales that are not one moves by its scale once: at no spread, exactly as described."""
     spec = slipping(speed_scale=1.04, turn_scale=0.93)
     keys = jax.random.split(jax.random.key(0), 64)
-    nominal = draw_parameters(keys, spec, Channels(), spread=0.0)
+    nominal = jax.jit(lambda keys: draw_parameters(keys, spec, Channels(), spread=0.0))(keys)
     assert np.allclose(nominal.scale, 1.0)
     model = motion_model(spec)
     physics = KinematicPhysics(model, None)
     command = jnp.full((2, 1, 64), 0.3).at[0].set(0.1)
-    parameters = draw_parameters(keys, spec, Channels())
-    sent = jnp.broadcast_to(effective_command(model, command), (parameters.delay_weights.shape[0], 2, 1, 64))
-    state = physics.reset(jnp.zeros((2, 1, 64)), jnp.zeros((1, 64)), None)
-    for _ in range(40):
-        state = physics.advance(state, sent, parameters)
+
+    @jax.jit
+    def driven(keys):
+        parameters = draw_parameters(keys, spec, Channels())
+        sent = jnp.broadcast_to(effective_command(model, command), (parameters.delay_weights.shape[0], 2, 1, 64))
+        state = physics.reset(jnp.zeros((2, 1, 64)), jnp.zeros((1, 64)), None)
+        return parameters, jax.lax.fori_loop(0, 40, lambda _, at: physics.advance(at, sent, parameters), state)
+
+    parameters, state = driven(keys)
     slip = np.asarray(parameters.turn_slip[1]) * spec.turn_scale
     assert 1.6 <= slip.min() < 1.7
     assert 2.3 < slip.max() <= 2.4 + 1e-6
     wanted = 0.1 * 1.04 * np.asarray(parameters.scale[0]) / (1 + (slip * 0.3) ** 2)
     assert np.allclose(state.velocity[0, 0], wanted, rtol=2e-3)
-    assert draw_parameters(keys, load_robot("irobot_create"), Channels()).turn_slip is None
+    plain = load_robot("irobot_create")
+    assert jax.eval_shape(lambda keys: draw_parameters(keys, plain, Channels()), keys).turn_slip is None
 
 
 def test_the_plant_draws_it_within_its_interval():

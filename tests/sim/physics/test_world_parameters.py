@@ -22,12 +22,17 @@ from testudo_sim.team.team_tick import SimulatedTeam, measure
 pytestmark = pytest.mark.usefixtures("quick")
 
 
+def draw(keys, spec, channels, spread=1.0):
+    """Return drawn parameters, as NumPy arrays, from one compiled program."""
+    return jax.tree.map(np.asarray, jax.jit(lambda keys: draw_parameters(keys, spec, channels, spread))(keys))
+
+
 def test_lost_messages_are_as_many_as_the_loss_says():
     """Regression: a loss of 1 read as 255/256."""
     spec = load_robot("gritsbot_x")
     model = motion_model(spec)
     team = SimulatedTeam(model, projection_parameters(spec), None, KinematicPhysics(model, None), 2)
-    drawn = draw_parameters(jax.random.split(jax.random.key(1), 4000), spec, Channels())
+    drawn = draw(jax.random.split(jax.random.key(1), 4000), spec, Channels())
     for loss in (0.0, 0.25, 1.0):
         parameters = dataclasses.replace(drawn, message_loss=jnp.full(4000, loss, jnp.float32))
         announced, slots = jnp.zeros((2, 4, 2, 4000)), jnp.zeros((2, 1, 2, 4000))
@@ -60,7 +65,7 @@ def test_channels_out_of_order_are_refused():
 def test_drawn_parameters_are_within_their_intervals_and_belong_to_their_key(name):
     spec, channels = load_robot(name), Channels()
     keys = jax.random.split(jax.random.key(2), 2000)
-    drawn = draw_parameters(keys, spec, channels)
+    drawn = draw(keys, spec, channels)
     period = spec.control_period_s
     ticks = np.asarray((np.arange(len(drawn.delay_weights))[:, None] * drawn.delay_weights).sum(axis=0))
     delay, scale = spec.quantities["dynamics.command_delay"], spec.quantities["dynamics.speed_scale"]
@@ -73,12 +78,12 @@ def test_drawn_parameters_are_within_their_intervals_and_belong_to_their_key(nam
     assert low - 1e-6 <= drawn.scale[0].min() < drawn.scale[0].max() <= high + 1e-6
     assert set(np.asarray(drawn.message_ticks).tolist()) == {1, 2}
     assert 0 <= drawn.message_loss.min() < drawn.message_loss.max() <= 0.1
-    alone = draw_parameters(keys[7:8], spec, channels)
+    alone = draw(keys[7:8], spec, channels)
     for many, one in zip(jax.tree.leaves(drawn), jax.tree.leaves(alone), strict=True):
         # vector and scalar code of a function may round differently; weights are what 6 ticks leave beside whole ones,
         # and those round to 5e-7 in single precision
         np.testing.assert_allclose(np.asarray(many[..., 7:8]), np.asarray(one), rtol=1e-6, atol=1e-6)
-    exact = draw_parameters(keys, spec, channels, spread=0.0)
+    exact = draw(keys, spec, channels, 0.0)
     assert np.asarray(exact.scale) == pytest.approx(np.ones(exact.scale.shape))
 
 

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.sim.deployed_team import no_faults
 
 from testudo_deploy.shield.reservations import NOTHING_HEARD, reserved_at_rest
-from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.message_radio import by_slot, exchange, message, neighbour_table, peer_spaces, receive_messages
 
 SIZE, PERIOD_S, SLOTS = 3, 0.05, 12
@@ -43,8 +43,8 @@ def talk(faults, loss=0.0, sends=None, seed=0, ticks=60):
     Numbers, x of the content, acknowledged numbers, ages [s], ticks of silence.
     """
     worlds = faults.hostile_kind.shape[0]
-    sends = jnp.ones((ticks, SIZE, worlds), bool) if sends is None else sends
-    return map(np.asarray, _talk(faults, jnp.full(worlds, loss), sends, jax.random.key(seed), ticks))
+    sends = np.ones((ticks, SIZE, worlds), bool) if sends is None else sends
+    return map(np.asarray, _talk(faults, np.full(worlds, loss, np.float32), sends, jax.random.key(seed), ticks))
 
 
 def reference(delay, ticks):

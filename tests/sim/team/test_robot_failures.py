@@ -36,21 +36,22 @@ class Joining(Line):
 
 
 def test_a_share_of_the_robots_fails_for_good_or_for_a_while_at_any_time():
-    found = draw_failures(keys_of(worlds=4000), 0.3, 2, 40, 0.5)
+    draw = jax.jit(lambda keys: draw_failures(keys, 0.3, 2, 40, 0.5))
+    found = jax.tree.map(np.asarray, draw(keys_of(worlds=4000)))
     fails, good = np.asarray(found.begin < NEVER), np.asarray(found.end == NEVER)
     assert fails.mean() == pytest.approx(0.3, abs=0.02)
     assert good[fails].mean() == pytest.approx(0.5, abs=0.03)
     assert sorted(set(np.asarray(found.begin)[fails].tolist())) == list(range(40))
     lasts = np.asarray(found.end - found.begin)[fails & ~good]
     assert (lasts.min(), lasts.max()) == (5, 20)  # 2 to 10 s in decisions of 0.5 s, 2 s being never drawn exactly
-    alone = draw_failures(keys_of(worlds=4000)[7:8], 0.3, 2, 40, 0.5)
+    alone = draw(keys_of(worlds=4000)[7:8])
     assert equal(alone, jax.tree.map(lambda x: x[..., 7:8], found))
 
 
 def test_a_robot_stands_while_it_fails_and_is_lost_if_that_is_for_good():
     failures = RobotFailures(jnp.array([[2], [3], [NEVER]]), jnp.array([[4], [NEVER], [5]]))
     moments = jnp.arange(6)
-    found = jax.vmap(lambda k: (failures.stands(k[None])[:, 0], failures.lost(k[None])[:, 0]))(moments)
+    found = jax.jit(jax.vmap(lambda k: (failures.stands(k[None])[:, 0], failures.lost(k[None])[:, 0])))(moments)
     assert np.asarray(found[0]).T.astype(int).tolist() == [[0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1], [0] * 6]
     assert np.asarray(found[1]).T.astype(int).tolist() == [[0] * 6, [0, 0, 0, 1, 1, 1], [0] * 6]
 
@@ -78,8 +79,9 @@ def test_robots_that_join_or_leave_stand_without_reward():
 
 def failing(environment, state):
     """Return a state in which the first robot of every world has failed for good, and no other."""
-    begin = jnp.full((environment.team.size, WORLDS), NEVER).at[0].set(0)
-    return dataclasses.replace(state, failures=RobotFailures(begin, jnp.full_like(begin, NEVER)))
+    begin = np.full((environment.team.size, WORLDS), NEVER, np.int32)
+    begin[0] = 0
+    return dataclasses.replace(state, failures=RobotFailures(begin, np.full_like(begin, NEVER)))
 
 
 @pytest.mark.parametrize("deployed", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -99,7 +101,8 @@ def test_a_failed_robot_stands_in_the_way_and_the_shield_of_the_other_avoids_it(
         start = np.asarray(environment.scene(state).robots.position_world)
         run, advance = jax.jit(environment.run_ticks), jax.jit(environment.advance)
         speed = environment.team.model.spec.control_point_speed_m_s
-        wanted = jnp.zeros((2, 2, WORLDS)).at[0, 0].set(speed).at[1, 1].set(-speed)
+        wanted = np.zeros((2, 2, WORLDS), np.float32)
+        wanted[0, 0], wanted[1, 1] = speed, -speed
         touched = 0
         for number in range(4):
             team_state, metrics = run(state, wanted, jax.random.key(number))
@@ -116,20 +119,23 @@ def test_a_failed_robot_stands_in_the_way_and_the_shield_of_the_other_avoids_it(
 def test_a_task_does_not_wait_for_a_robot_that_has_failed_for_good():
     environment = environment_of(size=2, failures=0.5)
     state = failing(environment, jax.jit(environment.reset)(keys_of(worlds=WORLDS)))
-    scene, task = environment.scene(state), state.task
-    place = scene.robots.position_world.at[:, 1].set(task.goal_world[:, 1])
+    scene, task = jax.jit(environment.scene)(state), state.task
+    place = np.array(scene.robots.position_world)
+    place[:, 1] = np.asarray(task.goal_world)[:, 1]
+    advance = jax.jit(environment.scenario.advance)
     there = dataclasses.replace(scene, robots=dataclasses.replace(scene.robots, position_world=place))
-    success = environment.scenario.advance(task, scene, there, keys_of(worlds=WORLDS)).success
+    success = advance(task, scene, there, keys_of(worlds=WORLDS)).success
     assert success.all()
     waits = dataclasses.replace(there, lost=None)
-    assert not environment.scenario.advance(task, scene, waits, keys_of(worlds=WORLDS)).success.any()
-    nobody = dataclasses.replace(there, lost=there.lost | True)
-    assert not environment.scenario.advance(task, scene, nobody, keys_of(worlds=WORLDS)).success.any()
+    assert not advance(task, scene, waits, keys_of(worlds=WORLDS)).success.any()
+    nobody = dataclasses.replace(there, lost=np.ones_like(there.lost))
+    assert not advance(task, scene, nobody, keys_of(worlds=WORLDS)).success.any()
 
 
 def test_the_signals_of_the_others_are_as_beside_a_robot_that_stands():
     environment = environment_of(size=2, failures=0.5)
     state = jax.jit(environment.reset)(keys_of(worlds=WORLDS))
     failed = failing(environment, state)
-    assert equal(environment.signals(failed), environment.signals(state))
+    signals = jax.jit(environment.signals)
+    assert equal(signals(failed), signals(state))
     assert to_batch(environment.standing(failed)[None])[..., 0].tolist() == [[True, False]] * WORLDS

@@ -60,7 +60,6 @@ def flown(team, rows, ticks, *, spread=0.0):
     """Return what the first of two drones far apart does (T, ..., E) under one command per world; rows (A, E)."""
     rows = jnp.asarray(rows, jnp.float32)
     worlds = rows.shape[1]
-    parameters = draw_parameters(jnp.stack([jax.random.key(0)] * worlds), SPEC, team.channels, spread)
     place = jnp.broadcast_to(jnp.array([[0.0, 0.0, 2.0], [0.0, 9.0, 2.0]]).T[..., None], (3, team.size, worlds))
     command = jnp.broadcast_to(rows[:, None], (rows.shape[0], team.size, worlds))
 
@@ -70,6 +69,7 @@ def flown(team, rows, ticks, *, spread=0.0):
         return state, (motion.position_world, motion.yaw, state.estimate.yaw, result.control_velocity_world)
 
     def run(key):
+        parameters = draw_parameters(jnp.stack([jax.random.key(0)] * worlds), SPEC, team.channels, spread)
         state = start(team, place, jnp.zeros((team.size, worlds)), parameters)
         return jax.lax.scan(step, state, jax.random.split(key, ticks))[1]
 
@@ -111,24 +111,27 @@ def test_a_drone_with_an_attitude_turns_at_the_rate_and_goes_where_it_is_told(na
 
 def braked_from_speed(tier, rate, worlds=16):
     """Return where drones are (3, E) a second after their velocity of 1 m/s was taken back; they turn all the while."""
-    speed = jnp.broadcast_to(jnp.array([0.97, 0.0, 0.0])[:, None, None], (3, 1, worlds))
-    parameters = draw_parameters(jax.random.split(jax.random.key(0), worlds), SPEC, Channels(), 1.0)
-
-    def step(carry, moves):
-        state, sent, turns = carry
-        sent = jnp.concatenate([(moves * speed)[None], sent[:-1]])
-        state = tier.advance(state, sent, parameters, turns)
-        return (state, sent, turns), None
-
     slots = Slots.create(SPEC, Channels()).commands
-    begin = (
-        tier.reset(jnp.zeros_like(speed), jnp.zeros((1, worlds)), None),
-        jnp.zeros((slots, *speed.shape)),
-        jnp.full((slots, 1, worlds), rate),
-    )
-    moves = (jnp.arange(125) < 75).astype(jnp.float32)
-    state = jax.jit(lambda start: jax.lax.scan(step, start, moves)[0][0], compiler_options=QUICK)(begin)
-    return np.asarray(tier.scene(state).robots.position_world[:, 0], float)
+
+    def run(rate):
+        parameters = draw_parameters(jax.random.split(jax.random.key(0), worlds), SPEC, Channels(), 1.0)
+        speed = jnp.broadcast_to(jnp.array([0.97, 0.0, 0.0])[:, None, None], (3, 1, worlds))
+
+        def step(carry, moves):
+            state, sent, turns = carry
+            sent = jnp.concatenate([(moves * speed)[None], sent[:-1]])
+            state = tier.advance(state, sent, parameters, turns)
+            return (state, sent, turns), None
+
+        begin = (
+            tier.reset(jnp.zeros_like(speed), jnp.zeros((1, worlds)), None),
+            jnp.zeros((slots, *speed.shape)),
+            jnp.full((slots, 1, worlds), rate),
+        )
+        moves = (jnp.arange(125) < 75).astype(jnp.float32)
+        return tier.scene(jax.lax.scan(step, begin, moves)[0][0]).robots.position_world[:, 0]
+
+    return np.asarray(jax.jit(run, compiler_options=QUICK)(rate), float)
 
 
 def test_a_turn_leads_no_drawn_drone_out_of_its_tube():
