@@ -12,7 +12,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.evaluation import evaluation
-from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, crossing_paths, evaluate_policy
+from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, compiled_programs, crossing_paths, evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -207,11 +207,11 @@ def short(tested, team_size, horizon_s=3.0, **options):
 
 def test_committed_seeds_give_the_same_numbers_and_other_seeds_do_not(tested):
     environment = short(tested, 2)
-    first = evaluate_policy(environment, tested.policy, tested.memory, 12)
-    again = evaluate_policy(environment, tested.policy, tested.memory, 12)
+    programs = compiled_programs(environment)
+    first, again = (evaluate_policy(environment, tested.policy, tested.memory, 12, programs=programs) for _ in range(2))
     assert first.to_dict() == again.to_dict()
     assert first.first_seed == HELD_OUT_SEED
-    others = evaluate_policy(environment, tested.policy, tested.memory, 12, HELD_OUT_SEED + 12)
+    others = evaluate_policy(environment, tested.policy, tested.memory, 12, HELD_OUT_SEED + 12, programs=programs)
     assert others.minimum_separation_m != first.minimum_separation_m
 
 
@@ -238,7 +238,7 @@ def test_without_the_shield_the_same_policy_touches(tested):
     # the negative control: four robots straight to their goals; with the shield nothing touches
     straight_on = jax.jit(straight)
     bare, shielded = (
-        evaluate_policy(short(tested, 4, 10.0, shielded=is_shielded), straight_on, 0, 32)
+        evaluate_policy(short(tested, 4, 7.0, shielded=is_shielded), straight_on, 0, 32)
         for is_shielded in (False, True)
     )
     assert bare.contacts > 0

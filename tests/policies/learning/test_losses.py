@@ -8,13 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_policies.learning.losses import Batch, advantages, ppo_loss
+from testudo_policies.learning import losses
+from testudo_policies.learning.losses import Batch, ppo_loss
 from testudo_policies.train_config import TrainConfig
+
+advantages = jax.jit(losses.advantages)
 
 
 def column(*values, dtype=float):
     """Return (T, 1): one robot."""
-    return jnp.array(values, dtype)[:, None]
+    return np.array(values, np.float32 if dtype is float else dtype)[:, None]
 
 
 def test_advantages_with_a_time_out_and_a_termination_in_the_middle():
@@ -48,7 +51,7 @@ def test_what_one_robot_lives_through_does_not_touch_another():
     # delta 3: 4 + 50 - 2 = 52; advantage 4: 5    3: 52 + 1.25 = 53.25
     #   2: 2 + 13.3125 = 15.3125    1: 4 + 3.828125 = 7.828125    0: 0.5 + 1.95703125 = 2.45703125
     def both(*values):
-        return jnp.tile(column(*values), (1, 2))
+        return np.tile(column(*values), (1, 2))
 
     ended = jnp.array([[0, 0], [0, 0], [0, 0], [1, 0], [0, 0]], bool)
     timed_out = jnp.array([[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]], bool)
@@ -81,7 +84,12 @@ def hand_made_loss(log_probability, value, advantage, trust=None, **changes):
     known = {"log_probability": jnp.full(shape, -2.0), "value": jnp.zeros(shape), "trust": trust}
     batch = Batch(**(blank | known | {"counted": jnp.ones(shape, bool)} | changes))
     config = TrainConfig(clip=0.2, value_weight=0.5, entropy=0.1)
-    return ppo_loss((log_probability, value), HandMadeAgent(), config, batch, None, advantage, jax.random.key(0))
+
+    @jax.jit
+    def loss(log_probability, value, advantage):
+        return ppo_loss((log_probability, value), HandMadeAgent(), config, batch, None, advantage, jax.random.key(0))
+
+    return loss(log_probability, value, advantage)
 
 
 def test_loss_of_a_batch_made_by_hand():

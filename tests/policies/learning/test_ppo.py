@@ -206,8 +206,12 @@ def test_the_critic_learns_in_units_of_the_returns(tiny):
     after, _ = tiny.update(state)
     statistics = after.parameters.value_statistics
     assert statistics.count.to_numpy() == TINY.worlds * TINY.team_size * TINY.rollout
-    features = tiny.components.agent.encode(tiny.components.learner.environment.central_signals(after.rollout.worlds))
+    agent, environment = tiny.components.agent, tiny.components.learner.environment
+
+    @jax.jit
+    def value(parameters, worlds):
+        return agent.value(parameters, agent.encode(environment.central_signals(worlds)))
+
     one = replace(after.parameters, value_statistics=state.parameters.value_statistics)
-    scaled = tiny.components.agent.value(one, features)
-    found = tiny.components.agent.value(after.parameters, features)
+    scaled, found = (value(parameters, after.rollout.worlds) for parameters in (one, after.parameters))
     np.testing.assert_allclose(found, statistics.mean[0] + statistics.std[0] * scaled, rtol=1e-5)

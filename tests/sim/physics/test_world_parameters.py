@@ -91,18 +91,19 @@ def test_each_robot_of_a_world_can_have_its_own_dynamics_and_a_constant_pose_bia
     """Kinematic robots that are told the same drive apart; the sum of bias and noise stays within the error bounds."""
     spec, size = load_robot("gritsbot_x"), 3
     keys = jax.random.split(jax.random.key(5), 200)
-    drawn = draw_robot_parameters(keys, spec, Channels(), size)
+    drawn = jax.jit(lambda keys: draw_robot_parameters(keys, spec, Channels(), size))(keys)
     model = motion_model(spec)
     team = SimulatedTeam(model, projection_parameters(spec), None, KinematicPhysics(model, None), size)
-    still = MotionState(jnp.zeros((2, size, 200)), jnp.zeros((size, 200)), jnp.zeros((2, size, 200)))
-    sent = jnp.full((len(drawn.delay_weights), 2, size, 200), 0.1)
-    moved = team.physics.advance(still, sent, drawn)
-    assert float(jnp.abs(moved.velocity[0, 0] - moved.velocity[0, 1]).min()) > 0
-    past = jax.tree.map(lambda x: jnp.stack([x] * len(drawn.age_weights)), still)
-    found = [measure(team, past, drawn, jax.random.key(k)) for k in range(50)]
-    place = np.array([pose.position_world for pose in found])
+    plane, line = np.zeros((2, size, 200), np.float32), np.zeros((size, 200), np.float32)
+    still = MotionState(plane, line, plane)
+    sent = np.full((len(drawn.delay_weights), 2, size, 200), 0.1, np.float32)
+    velocity = np.asarray(jax.jit(team.physics.advance)(still, sent, drawn).velocity)
+    assert np.abs(velocity[0, 0] - velocity[0, 1]).min() > 0
+    past = jax.tree.map(lambda x: np.stack([x] * len(drawn.age_weights)), still)
+    seen = jax.jit(jax.vmap(lambda key: measure(team, past, drawn, key)))(jax.random.split(jax.random.key(0), 50))
+    place = np.asarray(seen.position_world)
     assert np.abs(place).max() <= spec.position_error_m * 1.001
-    assert np.abs([pose.yaw for pose in found]).max() <= spec.yaw_error_rad * 1.001
+    assert np.abs(np.asarray(seen.yaw)).max() <= spec.yaw_error_rad * 1.001
     bias = spec.position_error_m * np.asarray(drawn.pose_bias[:2])
     assert np.abs(place.mean(axis=0) - bias).max() < 0.3 * spec.position_error_m
     assert np.abs(bias).max() > 0.8 * spec.position_error_m
