@@ -56,15 +56,16 @@ def test_each_world_begins_anew_at_the_difficulty_that_its_last_episode_earned()
         found.append(state.difficulty.tolist())
     np.testing.assert_allclose(found, [[0, 0.5], [0.05, 0.5], [0.05, 0.5], [0.1, 0.4]], atol=1e-6)
     np.testing.assert_allclose(state.task[0], [0.1, 0.4], atol=1e-6)
-    plain = environment_of(scenario=Harder((0.05, 9.0))).reset(keys_of(worlds=WORLDS))
+    plain = jax.jit(environment_of(scenario=Harder((0.05, 9.0))).reset)(keys_of(worlds=WORLDS))
     assert (plain.difficulty, plain.task[0].tolist()) == (None, [1.0, 1.0])
 
 
 def test_the_material_grows_with_the_difficulty():
     spec = load_robot("gritsbot_x")
     task = environment_of(scenario=MaterialTransport.create(spec, projection_parameters(spec)), size=4)
-    amounts = [task.draw_start(keys_of(), jnp.full(6, share))[0].task.left for share in (0.0, 0.5, 1.0)]
-    full = task.draw_start(keys_of())[0].task.left
+    draw = jax.jit(task.draw_start)
+    amounts = [draw(keys_of(), np.full(6, share, np.float32))[0].task.left for share in (0.0, 0.5, 1.0)]
+    full = draw(keys_of())[0].task.left
     shares = np.stack(amounts) / full
     np.testing.assert_allclose(shares, np.array([0.25, 0.625, 1.0])[:, None, None] + 0 * shares, atol=1e-5)
 
