@@ -211,7 +211,7 @@ REFUSED = {
         (
             "'chess' is not known; known are crowd, drone_identify, drones, estop, faults, fleet, "
             "gpu, identify, import, improve, kills, learning, lossy, mutants, projection, "
-            "radio, redteam, replay, robot, shield, sim, tiers"
+            "radio, redteam, replay, robot, shield, sim, tasks, tiers"
         ),
     ),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
