@@ -164,6 +164,12 @@ def suggested(config: TrainConfig) -> tuple[TrainConfig, str]:
     return replace(config, **options), f"{config.scenario}: trains with {text}; set one of them to choose all yourself"
 
 
+def for_fine_tuning(config: TrainConfig) -> TrainConfig:
+    """Return the configuration with which PPO goes on from the policy of any algorithm."""
+    others = [name for name in ALGORITHMS.get(config.algorithm, {}) if name not in ("command", "memory")]
+    return replace(config, **{name: getattr(TrainConfig, name) for name in (*others, *["algorithm"] * bool(others))})
+
+
 def _as_options(options: Mapping[str, Any]) -> str:
     """Return options as they are written on the command line."""
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())

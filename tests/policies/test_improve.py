@@ -24,6 +24,7 @@ from testudo_policies.improve.fine_tuning import FineTuner
 from testudo_policies.improve.initial_policy import CHECKPOINT, GRAPH, find_initial_policy, matches, parameters_of_graph
 from testudo_policies.improve.recorded_run import recorded_of, run_starts
 from testudo_policies.learning.builder import build
+from testudo_policies.learning.checkpoints import save_config
 from testudo_policies.learning.training_run import load_parameters
 
 EVALUATION = Evaluation(4, 500, 0, 40.0, 0.5, 0.96, 0.94, 0.975, 0, 0, 0.006, 0.2, 0.2, 0.1, 0.0, 0, 15.0)
@@ -74,6 +75,7 @@ def test_it_begins_with_the_checkpoint_beside_the_artefact_else_with_the_graph(
     assert (found.source, found.config.robot, found.warm_up) == (CHECKPOINT, str(robot_file), 0)
     alone = tmp_path / "policy.onnx"
     alone.write_bytes(artefact.path.read_bytes())
+    save_config(tmp_path, replace(TINY, algorithm="masac"))  # a run whose critic is of no use here
     found = find_initial_policy(PolicyArtefact.load(alone), robot_file)
     assert found.source == GRAPH
     assert found.warm_up > 0  # its critic is new

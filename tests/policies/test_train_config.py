@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from testudo_policies.train_config import SUGGESTED, TrainConfig, suggested
+from testudo_policies.train_config import SUGGESTED, TrainConfig, for_fine_tuning, suggested
 
 
 def test_a_scenario_without_a_wish_keeps_the_configuration():
@@ -30,3 +30,10 @@ def test_a_trainer_that_takes_no_way_points_is_wished_none():
     config = TrainConfig(scenario="rware", trainer="brax-ppo")
     assert suggested(config) == (config, "")
     assert suggested(TrainConfig(scenario="swap", trainer="brax-ppo"))[1]
+
+
+def test_ppo_goes_on_from_the_policy_of_any_algorithm_with_its_own_options():
+    mine = TrainConfig(scenario="rware", seed=3)
+    assert for_fine_tuning(mine) == mine
+    chosen, _ = suggested(replace(mine, algorithm="pqn-vdn"))
+    assert for_fine_tuning(chosen) == replace(mine, command="waypoints")

@@ -23,7 +23,7 @@ from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
 from testudo_policies.networks.agent import Agent, AgentParameters
-from testudo_policies.train_config import TrainConfig
+from testudo_policies.train_config import TrainConfig, for_fine_tuning
 
 CHECKPOINT, GRAPH, ANEW = "checkpoint", "graph", "anew"
 _BESIDE = ("", "training")
@@ -52,7 +52,7 @@ def find_initial_policy(artefact: PolicyArtefact, spec_file: Path) -> InitialPol
     A checkpoint or graph is used only if it reproduces the artefact's test vector.
     """
     config, known = config_of(artefact.contract)
-    config = replace(config, robot=str(spec_file), trainer="testudo", curriculum=False)
+    config = for_fine_tuning(replace(config, robot=str(spec_file), trainer="testudo", curriculum=False))
     for place in _BESIDE:
         folder = artefact.path.parent / place
         if (folder / "config.json").is_file():
@@ -92,9 +92,12 @@ def config_of(contract: Contract) -> tuple[TrainConfig, bool]:
 
 
 def _from_checkpoint(folder: Path, contract: Contract) -> AgentParameters | None:
-    """Return the parameters of a training run if they match the artefact, else None."""
+    """Return the parameters of a training run if they match the artefact, and have a critic of PPO; else None."""
     try:
-        components = build(load_config(folder))
+        config = load_config(folder)
+        if for_fine_tuning(config) != config:
+            return None
+        components = build(config)
         parameters = load_parameters(components, folder)
         return parameters if matches(components.agent, parameters, contract) else None
     except (TestudoError, ValueError, TypeError, KeyError):  # other sizes or another version
