@@ -31,6 +31,7 @@ from testudo_deploy.control.pose_validator import MotionMonitor, PoseValidator
 from testudo_deploy.control.segment_position import off_segment, off_segment_text
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.control.task_receiver import TaskReceiver
+from testudo_deploy.guard.command_guard import CLOCK_TOLERANCE_S
 from testudo_deploy.shield.caution import slower, wider
 from testudo_deploy.shield.flight_column import (
     column_below,
@@ -54,7 +55,6 @@ from testudo_hardware.motion import MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
-_CLOCK_TOLERANCE_S = 0.002  # a stamp this far in the future is a clock problem, not rounding
 _CLOSER_M = 0.001  # segments this much closer than the clearance are not a matter of rounding
 _LARGEST = 1e12  # larger SI numbers are not measurements, and their squares may not be finite
 
@@ -141,7 +141,7 @@ class ControlLoop:
         """Take a pose sample; returns False (and counts) if it is refused."""
         finite = all(abs(number) < _LARGEST for number in (stamp_s, yaw, *position_world, *velocity))
         late = self.pose is not None and stamp_s <= self.pose.stamp_s
-        of_future = stamp_s > received_s + _CLOCK_TOLERANCE_S
+        of_future = stamp_s > received_s + CLOCK_TOLERANCE_S
         if not finite or late or of_future or {len(position_world), len(velocity)} != {self._spec.dimension}:
             self.refused_poses += 1
             return False
@@ -289,7 +289,7 @@ class ControlLoop:
         age_s = tick.now_s - pose.stamp_s
         if age_s > self._pose_max_age_s:
             raise BrakeReason("stale_pose")
-        if age_s < -_CLOCK_TOLERANCE_S:
+        if age_s < -CLOCK_TOLERANCE_S:
             raise BrakeReason("clock_backwards")
         if not self.located:
             raise BrakeReason("pose_jump")

@@ -7,9 +7,8 @@ import numpy as np
 from testudo_deploy.contract.contract import NEIGHBOURS, Signal
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.contract.task_values import task_arrays
+from testudo_deploy.guard.command_guard import CLOCK_TOLERANCE_S
 from testudo_hardware.errors import TestudoError
-
-_CLOCK_TOLERANCE_S = 0.002  # a stamp this far in the future is a clock problem, not rounding
 
 
 class SensedSignals:
@@ -45,7 +44,7 @@ class SensedSignals:
 
     def hear(self, name: str, numbers: Sequence[float], stamp_s: float, received_s: float) -> None:
         """Take a message of the sensor of a signal; wrong numbers also end the use of the last one."""
-        if stamp_s > received_s + _CLOCK_TOLERANCE_S:
+        if stamp_s > received_s + CLOCK_TOLERANCE_S:
             self._drop(name, f"task_stale: {name}: its sensor's stamp is of the future")
             return
         if stamp_s <= self.stamps_s.get(name, -np.inf):
@@ -76,6 +75,6 @@ class SensedSignals:
             if name not in self._arrays:
                 return f"task_stale: {name}: its sensor has sent nothing"
             age_s = now_s - self.stamps_s[name]
-            if not -_CLOCK_TOLERANCE_S <= age_s <= limit_s:
+            if not -CLOCK_TOLERANCE_S <= age_s <= limit_s:
                 return f"task_stale: {name}: the value of its sensor is {age_s:.2f} s old, at most {limit_s:g} s"
         return ""

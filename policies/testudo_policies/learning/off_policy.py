@@ -3,57 +3,49 @@
 A learner says what its critic is, how it explores, and what one gradient step is.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh
 
 from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch
 from testudo_policies.learning.replay import Replay
 from testudo_policies.learning.rollout import begin, collect_rollout
+from testudo_policies.learning.run_learner import RunLearner
 from testudo_policies.learning.team_values import TeamSteps, observe_unit
 from testudo_policies.learning.train_state import Metrics, TrainState, first_features, report, typed
-from testudo_policies.networks.agent import Agent, AgentParameters
+from testudo_policies.networks.agent import AgentParameters
 from testudo_policies.networks.observation_encoding import Features
-from testudo_policies.train_config import TrainConfig
-from testudo_sim.environment import Environment
 
 Explore = Callable[[jax.Array, jax.Array], jax.Array]
 """Actions of an actor's output and a key."""
-Networks = tuple[Any, Any]
-"""Parameters of actor and critic."""
 
 
 @dataclass(frozen=True)
-class OffPolicy:
+class OffPolicy(RunLearner):
     """A learner of one run, without `critic`, `explore` and `step`."""
 
-    config: TrainConfig
-    agent: Agent
-    environment: Environment
     followed: ClassVar[float]
     """Share of the networks that the slow ones take over at each gradient step."""
 
-    mesh: Mesh | None = None  # devices over which the worlds are sharded; None for one device
-
+    @abstractmethod
     def critic(self, key: jax.Array, central: Features) -> Any:
         """Return the first parameters of the critic, for features (B, ...)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def moments(self, parameters: AgentParameters) -> Any:
         """Return the first state of the optimisers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def explore(self, updates: jax.Array) -> tuple[Explore, Metrics]:
         """Return how actions are drawn after a number of updates, and what is reported of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(
         self, parameters: AgentParameters, moments: Any, slow: AgentParameters, batch: Batch, key: jax.Array
     ) -> tuple[AgentParameters, Any, Metrics]:
@@ -61,12 +53,6 @@ class OffPolicy:
 
         ``slow`` has the networks that follow.
         """
-        raise NotImplementedError
-
-    @cached_property
-    def start(self) -> Callable[[jax.Array], TrainState]:
-        """`init`, compiled once for this learner."""
-        return jax.jit(self.init)
 
     def init(self, key: jax.Array) -> TrainState:
         """Return the state before the first update, with an empty replay."""
@@ -126,10 +112,8 @@ class OffPolicy:
 
     def adam(self, steps_per_step: int = 1) -> optax.GradientTransformation:
         """Return Adam with the run's falling rate, for a number of uses in each gradient step."""
-        config = self.config
-        steps = config.updates * config.epochs * config.minibatches * steps_per_step
-        schedule = optax.linear_schedule(config.learning_rate, config.learning_rate / 10, steps)
-        return optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(schedule))
+        clip = optax.clip_by_global_norm(self.config.max_gradient)
+        return optax.chain(clip, optax.adam(self.falling_rate(steps_per_step)))
 
     @property
     def replay(self) -> Replay:

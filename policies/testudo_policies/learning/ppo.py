@@ -3,38 +3,24 @@
 `PPO.update` is a pure function of a pytree, for jit, or vmap over seeds.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh
 
 from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
 from testudo_policies.learning.rollout import begin, collect_rollout
+from testudo_policies.learning.run_learner import RunLearner
 from testudo_policies.learning.train_state import Metrics, TrainState, first_features, gradient_step, report, typed
-from testudo_policies.networks.agent import Agent, AgentParameters
-from testudo_policies.train_config import TrainConfig
-from testudo_sim.environment import Environment
+from testudo_policies.networks.agent import AgentParameters
 
 
 @dataclass(frozen=True)
-class PPO:
+class PPO(RunLearner):
     """The learner of one run."""
-
-    config: TrainConfig
-    agent: Agent
-    environment: Environment
-    mesh: Mesh | None = None  # devices over which the worlds are sharded; None for one device
-
-    @cached_property
-    def start(self) -> Callable[[jax.Array], TrainState]:
-        """`init`, compiled once for this learner."""
-        return jax.jit(self.init)
 
     def init(self, key: jax.Array) -> TrainState:
         """Return the state before the first update."""
@@ -109,10 +95,7 @@ class PPO:
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        config = self.config
-        steps = config.updates * config.epochs * config.minibatches
-        schedule = optax.linear_schedule(config.learning_rate, config.learning_rate / 10, steps)
-        return optax.chain(_clip_apart(config.max_gradient), optax.adam(schedule, eps=1e-5))
+        return optax.chain(_clip_apart(self.config.max_gradient), optax.adam(self.falling_rate(), eps=1e-5))
 
 
 def _clip_apart(largest: float) -> optax.GradientTransformation:

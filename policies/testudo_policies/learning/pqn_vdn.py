@@ -8,19 +8,17 @@ computed once for a rollout with the networks before its gradient steps. Of the 
 is known: that step teaches nothing, and the one before it relies on its value alone.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.sharding import Mesh
 
 from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch
 from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout, flat
+from testudo_policies.learning.run_learner import RunLearner
 from testudo_policies.learning.team_values import (
     TeamSteps,
     action_values,
@@ -35,24 +33,12 @@ from testudo_policies.learning.team_values import (
     worlds_of,
 )
 from testudo_policies.learning.train_state import Metrics, TrainState, first_features, gradient_step, report, typed
-from testudo_policies.networks.agent import Agent, AgentParameters
-from testudo_policies.train_config import TrainConfig
-from testudo_sim.environment import Environment
+from testudo_policies.networks.agent import AgentParameters
 
 
 @dataclass(frozen=True)
-class PQNVDN:
+class PQNVDN(RunLearner):
     """The learner of one run; its networks' scores are values of the choices in units of their deviation."""
-
-    config: TrainConfig
-    agent: Agent
-    environment: Environment
-    mesh: Mesh | None = None  # devices over which the worlds are sharded; None for one device
-
-    @cached_property
-    def start(self) -> Callable[[jax.Array], TrainState]:
-        """`init`, compiled once for this learner."""
-        return jax.jit(self.init)
 
     def init(self, key: jax.Array) -> TrainState:
         """Return the state before the first update."""
@@ -147,7 +133,4 @@ class PQNVDN:
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        config = self.config
-        steps = config.updates * config.epochs * config.minibatches
-        schedule = optax.linear_schedule(config.learning_rate, config.learning_rate / 10, steps)
-        return optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.radam(schedule))
+        return optax.chain(optax.clip_by_global_norm(self.config.max_gradient), optax.radam(self.falling_rate()))

@@ -28,7 +28,7 @@ def contact(**arrays):
 
 
 def blocked_finding(touches):
-    """Return what the monitor of a robot finds that is told to drive for two seconds and does not move."""
+    """Return the finding of the monitor of a robot that is commanded to drive for two seconds and does not move."""
     sent = PendingCommands(SPEC.command_delay_s, SPEC.dead_man_s)
     watch, command = MotionMonitor(SPEC, sent), effective_command(motion_model(SPEC), np.array([0.2, 0.0]))
     watch.touches = touches

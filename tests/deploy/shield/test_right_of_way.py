@@ -128,7 +128,7 @@ def test_who_stands_in_a_corridor_goes_aside_before_it_is_met_and_not_along():
 
 
 def test_who_stays_blocked_beside_a_wall_leaves_it():
-    """Regression: a wheeled robot that reversed along the wall swung its tail into it, and stood there for good."""
+    """Regression: a wheeled robot that reversed along the wall swung its tail into it, and never moved again."""
     place, peers = (0.0, 0.64 * UNIT), traffic(((0.4, -1.05), 0 * EAST))
     along, replaces, _ = live(1.0, place, peers, WEST, CORRIDOR)
     off, _, _ = live(3.0, place, peers, WEST, CORRIDOR)
