@@ -82,9 +82,12 @@ class GuideTask(RobotariumTask):
 
 def guide_components(message: int, **options: object) -> TrainingComponents:
     """Return the parts of a training of two robots in this task."""
-    components = build(replace(_OPTIONS, message=message, **options))
-    task = GuideTask.create(components.spec, components.shield)
-    period_s = components.spec.control_period_s
+    return in_task(build(replace(_OPTIONS, message=message, **options)), GuideTask)
+
+
+def in_task(components: TrainingComponents, kind: type[RobotariumTask]) -> TrainingComponents:
+    """Return the parts of a training in a task of a test, with 20 decisions of 8 ticks."""
+    task, period_s = kind.create(components.spec, components.shield), components.spec.control_period_s
     task = replace(task, decision_ticks=8, horizon_s=20 * 8 * period_s + 1e-6)
     return replace(components, environment=replace(components.environment, scenario=task))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
+from tests.policies.learning.guide_task import in_task
 
 from testudo_deploy.contract.contract import Signal
 from testudo_policies.learning.builder import TrainingComponents, build
@@ -82,8 +83,4 @@ class TwoPlacesTask(RobotariumTask):
 
 def components_of(algorithm: str, **options: object) -> TrainingComponents:
     """Return the parts of a training in this task."""
-    components = build(replace(OPTIONS, algorithm=algorithm, **options))
-    task = TwoPlacesTask.create(components.spec, components.shield)
-    period_s = components.spec.control_period_s
-    task = replace(task, decision_ticks=8, horizon_s=20 * 8 * period_s + 1e-6)
-    return replace(components, environment=replace(components.environment, scenario=task))
+    return in_task(build(replace(OPTIONS, algorithm=algorithm, **options)), TwoPlacesTask)
