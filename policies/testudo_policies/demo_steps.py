@@ -95,11 +95,8 @@ def evaluate_step(
         tracking=components.environment.team.tracking,
     ).with_message(components.agent.message_size)
     policy = jax.jit(components.agent.policy(trained.parameters))
-    environments = [environment]
-    if not environment.scenario.boxes:  # which the deployed tick does not simulate
-        environments.append(DeployedEnvironment.of(environment, PhysicsChoice()))
     results = []
-    for each in environments:
+    for each in (environment, DeployedEnvironment.of(environment, PhysicsChoice())):
         name = "held-out episodes, " + ("layer 1" if each is environment else "all layers")
         with counted(demo.console, name, episodes) as done:
             results.append(evaluate_policy(each, policy, config.memory, episodes, on_progress=done))

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import ShieldResult
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.environment import Environment, WorldState
@@ -43,13 +42,9 @@ class DeployedEnvironment(Environment):
         """Return the deployed team of an environment that has layer 1 alone.
 
         Raises:
-            TestudoError: the scenario has movable boxes, which the deployed tick does not simulate.
+            TestudoError: the scenario has movable boxes, and ``physics`` is a tier without them.
         """
         team, robot = environment.team, environment.team.model.spec
-        if environment.scenario.boxes:
-            raise TestudoError(
-                f"--layers all: scenario {environment.scenario.name!r} has movable boxes; expected one without"
-            )
         model = motion_model(replace(robot, control_period_s=robot.control_period_s / STRIDE))
         space = stop_tube_parameters(robot)
         low, high = team.channels.message_ticks
@@ -59,7 +54,7 @@ class DeployedEnvironment(Environment):
             team=replace(
                 team,
                 model=model,
-                physics=make_physics(physics, model, team.arena, team.size, ()),
+                physics=make_physics(physics, model, team.arena, team.size, environment.scenario.boxes),
                 channels=channels,
             ),
             spread=environment.spread,
@@ -103,6 +98,7 @@ class DeployedEnvironment(Environment):
             parameters,
             self._faults(keys, parameters),
             begin.velocity,
+            bodies=begin.bodies,
         )
         return replace(self.world(keys, state, begin.task), difficulty=difficulty)
 

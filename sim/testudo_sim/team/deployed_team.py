@@ -32,6 +32,7 @@ from testudo_hardware.motion.motion_state import length
 from testudo_hardware.spec import RobotSpec
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
+from testudo_sim.physics.scene import BodyState
 from testudo_sim.physics.world_parameters import Slots, WorldParameters
 from testudo_sim.team.fault_schedule import (
     FALSE_SENDER,
@@ -126,13 +127,15 @@ def start_deployed(
     faults: Faults,
     velocity: jax.Array | None = None,
     *,
+    bodies: BodyState | None = None,
     resolves: jax.Array | None = None,
 ) -> DeployedTeamState:
     """Return the initial state, with all first messages received, at rest or at velocities (D, N, E).
 
-    ``resolves`` (E,) says in which worlds the deadlock rule is active; None: in all.
+    ``bodies`` are the boxes of the scenario; ``resolves`` (E,) says in which worlds the deadlock rule is active; None:
+    in all.
     """
-    begin = initial_motion(team, position_world, yaw, parameters, None, velocity)
+    begin = initial_motion(team, position_world, yaw, parameters, bodies, velocity)
     sent, seen, estimate = begin.sent, begin.measured, begin.estimate
     space = reserved_at_rest(position_world) if velocity is None else stopping_segment(team.model, seen, estimate)
     first = message(begin.stop.position_world, begin.control, space, begin.control, no_message(team, yaw[None]))

@@ -10,7 +10,9 @@ import pytest
 from tests.policies.evaluation.test_evaluation import RADIUS, straight
 
 from testudo_deploy.cli import main
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
 from testudo_policies.commands import evaluate as verb
 from testudo_policies.evaluation import evaluation
 from testudo_policies.evaluation.evaluation import (
@@ -22,6 +24,7 @@ from testudo_policies.evaluation.evaluation import (
     evaluate_policy,
 )
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
+from testudo_policies.learning.builder import make_environment
 from testudo_sim.deployed_environment import STRIDE, DeployedEnvironment
 from testudo_sim.physics_choice import PhysicsChoice
 
@@ -148,10 +151,18 @@ def test_the_verb_puts_the_hand_written_and_the_untrained_policy_beside_the_trai
     assert "its place here" in shown
 
 
-def test_what_is_not_deployed_is_refused(tested, tiny_run, capsys):
+def test_what_is_not_deployed_is_refused(tiny_run, capsys):
     assert main(["evaluate", str(tiny_run), "--layers", "all", "--no-shield"]) != 0
     assert "--no-shield" in capsys.readouterr().err
-    boxes = tested.environment(2)
-    boxes = replace(boxes, scenario=replace(boxes.scenario, boxes=(object(),)))
-    with pytest.raises(TestudoError, match="movable boxes"):
-        DeployedEnvironment.of(boxes, PhysicsChoice())
+
+
+def test_a_box_starts_where_it_does_under_layer_1_and_needs_a_tier_that_moves_it():
+    spec, physics = load_robot("gritsbot_x"), PhysicsChoice("mujoco", form="planar")
+    environment = make_environment("push_box", spec, projection_parameters(spec), 2, physics=physics)
+    deployed = DeployedEnvironment.of(environment, physics)
+    boxes = [each.scene(each.reset(WORLDS[:2])).bodies for each in (environment, deployed)]
+    assert boxes[0].position_world.shape == (2, 1, 2)
+    assert np.array_equal(boxes[0].position_world, boxes[1].position_world)
+    assert np.array_equal(boxes[0].yaw, boxes[1].yaw)
+    with pytest.raises(TestudoError, match="--physics kinematic: this scenario has boxes"):
+        DeployedEnvironment.of(environment, PhysicsChoice())

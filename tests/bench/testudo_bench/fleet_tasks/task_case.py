@@ -92,7 +92,7 @@ class PreparedCase:
 
     @cached_property
     def _environment(self) -> Environment:
-        """Return the scenario as an evaluation runs it, with all layers of the shield where that can be simulated."""
+        """Return the scenario as an evaluation runs it, with all layers of the shield."""
         parts = self.components
         config = parts.config
         plain = make_environment(
@@ -103,7 +103,7 @@ class PreparedCase:
             physics=config.physics_choice,
             obstacles=parts.obstacles,
         )
-        return plain if plain.scenario.boxes else DeployedEnvironment.of(plain, config.physics_choice)
+        return DeployedEnvironment.of(plain, config.physics_choice)
 
     def simulated(self, runs: int) -> dict[str, Any]:
         """Return the figure of simulated episodes, and the middle 95 % of the mean of ``runs`` of them (bootstrap)."""
