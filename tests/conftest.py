@@ -1,5 +1,6 @@
 """Settings and fixtures for all tests; fixtures import JAX only where a test uses them."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -56,6 +57,24 @@ def pytest_collection_modifyitems(items):
         return _LONG_ROOMS.index(room) if room in _LONG_ROOMS else len(_LONG_ROOMS)
 
     items.sort(key=rank)
+
+
+@pytest.fixture(autouse=True)
+def own_scheduling():
+    """Take back real-time scheduling that a test gave this process.
+
+    Verbs of the operator raise their own priority; in the process of the tests, all later tests would keep it, and take
+    the processor from every other program, the other worker among them.
+    """
+    if not hasattr(os, "sched_getscheduler"):
+        yield
+        return
+    before = os.sched_getscheduler(0)
+    yield
+    if os.sched_getscheduler(0) != before and before == os.SCHED_OTHER:
+        for thread in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(int(thread.name), before, os.sched_param(0))
 
 
 @pytest.fixture(scope="module")
