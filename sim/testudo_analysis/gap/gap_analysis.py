@@ -157,7 +157,8 @@ def replay_type(
     if not outs:
         names = ", ".join(robot.name for robot in robots)
         raise TestudoError(
-            f"{names}: found no stretch of poses with known commands of {min(horizons_s)} s, the shortest horizon"
+            f"{names}: found no stretch of poses with known commands of {min(horizons_s)} s, the shortest horizon, in "
+            "which no body is pushed"
         )
     errors = {name: tuple(error_channels(spec, out, k) for out in outs) for k, name in enumerate(models)}
     return TypeReplay(spec, models, tuple(outs), errors, TimeBlocks.create([out.windows.start_s for out in outs], seed))

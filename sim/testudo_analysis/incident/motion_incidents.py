@@ -94,7 +94,10 @@ def find_saturation(robot: AlignedRobot) -> list[Incident]:
 
 
 def find_not_following(robot: AlignedRobot, bounds: IncidentThresholds) -> list[Incident]:
-    """Return times in which the robot's speed differs from the speed that its commands cause in the model."""
+    """Return times in which the robot's speed differs from the speed that its commands cause in the model.
+
+    A robot that pushes a body may be slower than that.
+    """
     if robot.commands is None or len(robot.commands.stamp_s) < 2:
         return []
     at_s, expected = expected_speed(robot, robot.commands)
@@ -102,7 +105,9 @@ def find_not_following(robot: AlignedRobot, bounds: IncidentThresholds) -> list[
         return []
     actual = _speed(robot, robot.trajectory.at(at_s)[2])
     bound, kind = bounds.slow_share * robot.spec.speed_limit_m_s, IncidentKind.NOT_FOLLOWING
-    off, found = np.where(robot.trajectory.observed(at_s), actual - expected, 0.0), []
+    nearest = np.searchsorted(robot.trajectory.stamp_s, at_s).clip(max=len(robot.trajectory) - 1)
+    compared = robot.trajectory.observed(at_s) & robot.trajectory.free(nearest, nearest)
+    off, found = np.where(compared, actual - expected, 0.0), []
     for begin, end in spans(np.abs(off) > bound, at_s):
         if at_s[end] - at_s[begin] < _OFF_S:
             continue

@@ -46,7 +46,7 @@ class OpenLoopWindows(RolloutStarts):
 
     start: np.ndarray  # (S,) int: sample of the trajectory
     end: np.ndarray  # (H, S) int: sample of the trajectory; arbitrary where not valid
-    valid: np.ndarray  # (H, S) bool: there is such a sample, and all commands until then are known
+    valid: np.ndarray  # (H, S) bool: there is such a sample, all commands until then are known, and no push
 
     @property
     def starts(self) -> RolloutStarts:
@@ -101,6 +101,8 @@ def pick_windows(
 ) -> OpenLoopWindows:
     """Return a window for each sample; ends are samples too, so that nothing is interpolated.
 
+    Windows in which the robot may have touched a body that it pushes are not valid.
+
     ``track`` has T samples; ``horizons_s`` (H,) [s]. ``tolerance_s`` is the largest distance of an end sample from each
     horizon (H, 1), or from all; default: half of the median period, which suits evenly spaced poses.
     """
@@ -113,7 +115,9 @@ def pick_windows(
     near = np.abs(stamps[end] - wanted) <= tolerance_s * (1 + 1e-6) + 1e-9
     # the ends are samples too: one search gives the commands at both
     acting = timeline.acting(stamps)
-    valid = near & (end > np.arange(len(stamps))) & timeline.all_known(acting, acting[end])
+    begin = np.arange(len(stamps))
+    valid = near & (end > begin) & timeline.all_known(acting, acting[end])
+    valid &= track.free(begin, np.maximum(begin, end))
     start = np.flatnonzero(valid.any(axis=0))
     end = end[:, start]
     state = MotionState(track.position_world[start].T, track.yaw[start], track.velocity[start].T)

@@ -13,6 +13,7 @@ from testudo_hardware.frames import rotate_horizontal
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_runs.alignment.body_contacts import may_push
 from testudo_runs.alignment.sample_cleaning import CleaningReport, ClockFit, heading, on_recorder_clock, tidy
 from testudo_runs.alignment.team_recording import (
     AlignedRobot,
@@ -71,8 +72,18 @@ def prepare_run(
     team = prepare(recording, robot_type, measured=measured)
     has_goals = run.fleet.task is None  # else the task node sends what the robots drive to
     goals = {robot.name: robot.goal_world if has_goals else None for robot in run.fleet.robots}
-    robots = tuple(replace(robot, goal_world=goals[robot.name]) for robot in team.robots)
+    robots = tuple(replace(_with_pushes(robot, run), goal_world=goals[robot.name]) for robot in team.robots)
     return replace(team, robots=robots, run=run, start_s=start_of(run))
+
+
+def _with_pushes(robot: AlignedRobot, run: RecordedRun) -> AlignedRobot:
+    """Return a robot whose trajectory says at which samples it may push a body of its fleet."""
+    motion, bodies = robot.trajectory, [(body, run.bodies[body.name]) for body in run.fleet.bodies]
+    if not bodies:
+        return robot
+    pushes = may_push(motion.position_world, motion.stamp_s + start_of(run), robot.spec, bodies)
+    report = replace(robot.report, pushing=int(pushes.sum()))
+    return replace(robot, trajectory=replace(motion, pushes=pushes), report=report)
 
 
 def prepare(

@@ -33,6 +33,7 @@ class RobotReport:
     smoothing: Mapping[str, Any]
     """Choices of the smoother, numbers of samples and of velocities; empty for recorded velocities."""
     reference: str = "pose"  # source of its poses: `pose` if measured from outside, else `odometry`, its own estimate
+    pushing: int = 0  # poses at which it may push a body; they are not compared with a model of the robot
 
     def to_dict(self, latency: LatencyEstimate | None = None) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -43,6 +44,7 @@ class RobotReport:
             "latency": None if latency is None else latency.to_dict(),
             "velocity": dict(self.smoothing),
             "reference": self.reference,
+            "pushing": self.pushing,
         }
 
     def notes(self) -> tuple[str, ...]:
@@ -66,6 +68,8 @@ class RobotReport:
             isolated = self.smoothing.get("samples", 0) - self.smoothing.get("known", 0)
             if role == "pose" and isolated:
                 found.append(f"{isolated} poses too far from others to have a velocity")
+        if self.pushing:
+            found.append(f"{self.pushing} poses at which it may touch a body that it pushes: left out")
         return tuple(found)
 
 
@@ -86,6 +90,8 @@ class Trajectory:
     interpolated between the valid samples."""
     valid: np.ndarray  # (T,) bool: the velocity is measured, from samples without a gap between them
     gap_s: float  # a longer time between samples is a gap without observations
+    pushes: np.ndarray | None = None
+    """(T,) bool: the robot may touch a body that it pushes, and need not follow its commands; None: at no sample."""
 
     def __len__(self) -> int:
         return len(self.stamp_s)
@@ -108,9 +114,17 @@ class Trajectory:
         inside = (after > 0) & (after < len(self)) & (self.stamp_s[high] - self.stamp_s[low] <= limit)
         return at_sample | (inside & self.valid[low] & self.valid[high])
 
+    def free(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Return whether no sample from one (...) to another (...), both included, has ``pushes``."""
+        if self.pushes is None:
+            return np.ones(np.broadcast_shapes(start.shape, end.shape), bool)
+        pushed = np.concatenate([[0], np.cumsum(self.pushes)])
+        return pushed[end + 1] == pushed[start]
+
     def take(self, which: np.ndarray) -> "Trajectory":
         """Return some of the samples: indices or mask (T,)."""
-        columns = ("stamp_s", "position_world", "yaw", "velocity", "valid")
+        columns = ["stamp_s", "position_world", "yaw", "velocity", "valid"]
+        columns += [] if self.pushes is None else ["pushes"]
         return replace(self, **{name: getattr(self, name)[which] for name in columns})
 
 

@@ -5,9 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from testudo_analysis.replay.rollout_inputs import CommandTimeline, pick_windows
+from testudo_deploy.fleet.fleet_bodies import FleetBody
+from testudo_hardware.spec import load_robot
+from testudo_runs.alignment.body_contacts import may_push
 from testudo_runs.alignment.prepare import prepare
 from testudo_runs.alignment.team_recording import Commands
 from testudo_runs.recording.recording import Recording, RecordingError, RobotRecording, Series
+from testudo_runs.tracks import Track
 
 
 def posed(stamps, position_world, *, robot_type="gritsbot_x"):
@@ -99,7 +104,7 @@ def test_a_clock_ahead_is_corrected_and_the_correction_is_told():
     told = found.provenance()
     assert told["clocks"]["command"]["offset_s"] == pytest.approx(-2.998)
     assert told["clocks"]["command"]["corrected"]
-    assert set(told) == {"robot", "series", "clocks", "latency", "velocity", "reference"}
+    assert set(told) == {"robot", "series", "clocks", "latency", "velocity", "reference", "pushing"}
     assert any("stamps of another clock" in note for note in found.report.notes())
 
 
@@ -116,3 +121,23 @@ def test_robots_that_cannot_be_located_are_left_out_with_the_reason():
         team.robot("blind")
     with pytest.raises(RecordingError, match="r0: no command is recorded; there is pose"):
         team.robot("r0").needed_commands()
+
+
+BOX = FleetBody("box", (0.4, 0.2, 0.1), 1.0, 0.3, (0.0, 0.0), 0.0)
+
+
+def test_poses_beside_a_body_are_marked_and_no_window_holds_one():
+    # a quarter turn: the side of 0.4 m lies along y
+    spec, stamps = load_robot("gritsbot_x"), np.arange(0, 4, 0.02)
+    size = len(stamps)
+    track = Track(stamps, stamps, np.zeros((size, 2)), np.full(size, np.pi / 2), np.zeros((size, 0)))
+    touch_m = 0.1 + spec.body_radius_m + 2 * spec.position_error_m
+    way = np.stack([0.4 - 0.1 * stamps, 0 * stamps], axis=1)
+    marked = may_push(way, stamps, spec, [(BOX, track)])
+    assert np.array_equal(marked, way[:, 0] <= touch_m)
+    motion = replace(prepare(posed(stamps, way)).robots[0].trajectory, pushes=marked)
+    known = CommandTimeline(np.array([-np.inf]), np.zeros((2, 1)), np.array([True]))
+    windows = pick_windows(known, motion, [0.5])
+    last = stamps[windows.end[0][windows.valid[0]]].max()
+    assert last == stamps[~marked].max()
+    assert pick_windows(known, replace(motion, pushes=None), [0.5]).valid.sum() > windows.valid.sum()

@@ -136,6 +136,7 @@ def _cut_robot(number: int, robot: AlignedRobot, spec: RobotSpec, cutting: Segme
     known, sure = (
         _commanded(told, spec, stamps[start], stamps[end], cutting, silence) for silence in (cutting.held_s, told.gap_s)
     )
+    known &= seen.free(start, end)
     start, end, horizon, sure = start[known], end[known], horizon[known], sure[known]
     if not len(start):
         return []
