@@ -3,11 +3,13 @@ BIN := .venv/bin
 ARGS ?=
 # two cores; the tests of one file share fixtures: they stay in one worker, the rooms that take longest first
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-# the nodes run in real time: by themselves, so that no other test takes their processor. Fast DDS 3.2 can deadlock in
+# the nodes run in real time: by themselves, so that no other test takes their processor; two fleets at a time where
+# nodes may have real-time priority, which keeps the start of one from the control of the other. Fast DDS 3.2 can deadlock in
 # discovery (eProsima/Fast-DDS issue 6502), which nothing in the process can interrupt: the time-out ends the worker,
 # and that test runs again in a new one. So does one that failed while the machine stalled; no other that fails
-ROS_PYTEST := $(BIN)/python -m pytest -n 1 --timeout-method=thread -p tests.machine_stalls --reruns 2 \
-	--only-rerun "^MachineStallError: "
+ROS_WORKERS := $(shell chrt --rr 1 true 2>/dev/null && echo 2 || echo 1)
+ROS_PYTEST := $(BIN)/python -m pytest -n $(ROS_WORKERS) --dist loadfile --no-loadscope-reorder --timeout-method=thread \
+	-p tests.ros_domains -p tests.machine_stalls --reruns 2 --only-rerun "^MachineStallError: "
 ROS_ROOMS := tests/ros tests/bench/fault_matrix
 # no simulated fleets and nothing compiled, but the smoke test of each verb
 FAST_ROOMS := tests/test_cli.py tests/test_verbs.py tests/hardware tests/runs/recording tests/runs/alignment \

@@ -10,6 +10,7 @@ from testudo_deploy.cli import main
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_policies.commands import train as train_module
+from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
 from testudo_policies.learning.checkpoints import load_config, save_config
 
 
@@ -58,6 +59,8 @@ def test_train_tells_where_it_is_and_what_comes_next(run, capsys):
 def test_evaluate_writes_its_numbers(policy, run):
     values, *baselines = json.loads((run / "evaluation.json").read_text())
     assert [item["policy"] for item in (values, *baselines)] == ["trained", "hand-written", "untrained", "astar"]
+    assert len({item["mean_return"] for item in (values, *baselines)}) == 4
+    assert {item["first_seed"] for item in (values, *baselines)} == {HELD_OUT_SEED}
     assert values["episodes"] == 4
     assert values["team_size"] == TINY.team_size
     names = {"success", "success_low", "contacts", "minimum_separation_m", "deadlocks"}
@@ -66,8 +69,10 @@ def test_evaluate_writes_its_numbers(policy, run):
 
 def test_evaluate_takes_the_file_and_other_team_sizes(policy, capsys, tmp_path):
     numbers = tmp_path / "numbers.json"
-    shown = succeed(capsys, "evaluate", policy, "--episodes", "2", "--team-size", "2", "3", "--json", numbers)
+    shown = succeed(capsys, "evaluate", policy, "--episodes", "4", "--team-size", "2", "3", "--json", numbers)
     assert "navigation" in shown
+    assert "return" in shown
+    assert "its place here" in shown
     assert f"wrote {numbers}" in shown.replace("\n", "")
     assert [item["team_size"] for item in json.loads(numbers.read_text())] == 4 * [2, 3]
 
@@ -128,16 +133,17 @@ def test_bench_projection_times_solves_and_whole_shields(capsys, tmp_path, monke
     assert all(0 < case["p50_us"] <= case["p99_us"] for case in values["latency"])
 
 
-def test_bench_crowd_times_worlds_of_more_and_more_robots(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("testudo_bench.performance.crowds._SIZES", ((4, 1), (32, 1), (33, 1)))
+@pytest.mark.parametrize("robots", [(32,), pytest.param((4, 32, 33), marks=pytest.mark.slow)])  # a program for each
+def test_bench_crowd_times_worlds_of_more_and_more_robots(robots, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("testudo_bench.performance.crowds._SIZES", tuple((size, 1) for size in robots))
     monkeypatch.setattr("testudo_bench.performance.crowds._DECISIONS", 1)
     numbers = tmp_path / "crowd.json"
     shown = succeed(capsys, "bench", "crowd", "--repeats", "1", "--json", numbers)
     assert "real time" in shown
     values = json.loads(numbers.read_text())
-    assert [row["robots"] for row in values["worlds"]] == [4, 32, 33]
+    assert [row["robots"] for row in values["worlds"]] == list(robots)
     assert all(row["contacts"] == 0 and row["compile_s"] > 0 for row in values["worlds"])
-    assert values["worlds"][1]["cost_over_32"] == 1
+    assert values["worlds"][robots.index(32)]["cost_over_32"] == 1
 
 
 def test_train_that_ctrl_c_stops_says_so_in_its_exit_status(tmp_path, capsys, monkeypatch):

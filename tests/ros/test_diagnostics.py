@@ -98,7 +98,7 @@ def test_a_refused_request_and_a_braking_guard_are_diagnosed(diagnosed):
     assert "emergency stop" in heard.sentence("r0: guard", "estop")
 
 
-@pytest.mark.parametrize("topic", ["/estop", "/r0/estop"])
+@pytest.mark.parametrize("topic", ["/estop", pytest.param("/r0/estop", marks=pytest.mark.slow)])
 def test_a_button_that_publishes_best_effort_stops_a_robot(diagnosed, topic):
     """Buttons on small controllers do: a guard that asked for reliable would not hear them, and say nothing."""
     from rclpy.qos import ReliabilityPolicy

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -19,6 +21,7 @@ from rosbags.highlevel import AnyReader
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.ros.recorded_bag import decode_all
 
+from testudo_deploy.cli import main
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses
@@ -51,7 +54,7 @@ def run_node(process):
     )
 
 
-@pytest.mark.parametrize("label", ["r0/policy", "plant", "recorder"])
+@pytest.mark.parametrize("label", ["r0/policy", pytest.param("plant", marks=pytest.mark.slow), "recorder"])
 def test_a_policy_of_another_hash_is_refused_in_one_line(tmp_path, label):
     fleet = make_tiny_fleet(tmp_path, 1)
     process = next(p for p in plan(fleet, run_folder=tmp_path / "run") if p.label == label)
@@ -80,11 +83,27 @@ def test_definitions_are_those_that_bags_expect(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def driven(tmp_path_factory):
-    """Return the state of a short run of two robots and its folder."""
-    folder = tmp_path_factory.mktemp("driven")
-    fleet = make_tiny_fleet(folder, 2, start_x=0.0, goal_x=0.5)
-    return run_fleet(fleet, run_folder=folder / "run", seed=1, duration_s=90.0)
+def ran(tmp_path_factory):
+    """Return what `testudo up` did with two robots and a short way: exit status, what it printed, state and JSON."""
+    folder, states, shown = tmp_path_factory.mktemp("driven"), [], StringIO()
+    make_tiny_fleet(folder, 2, start_x=0.0, goal_x=0.5)
+    words = ["up", "--fleet", folder / "fleet.yaml", "--run", folder / "run", "--seed", "1", "--timeout", "90"]
+
+    def spied(*given, **options):
+        states.append(run_fleet(*given, **options))
+        return states[-1]
+
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(shown):
+        patch.setattr("testudo_deploy.commands.up.run_fleet", spied)
+        status = main([str(word) for word in (*words, "--json", folder / "up.json")])
+    values = json.loads((folder / "up.json").read_text())
+    return SimpleNamespace(status=status, shown=shown.getvalue(), state=states[0], values=values)
+
+
+@pytest.fixture(scope="module")
+def driven(ran):
+    """Return the state at the end of that run."""
+    return ran.state
 
 
 def test_a_fleet_starts_arrives_and_ends(driven):
@@ -164,12 +183,12 @@ def test_a_robot_brakes_before_it_knows_its_peers(driven):
 
 def test_a_robot_that_is_not_trusted_is_kept_clear_of_where_tracking_sees_it(tmp_path):
     """r0 knows r1 by its odometry alone and arrives; r1, whom nobody answers, stays braked."""
-    fleet = make_tiny_fleet(tmp_path, 2, start_x=0.0, goal_x=0.5)
+    fleet = make_tiny_fleet(tmp_path, 2, start_x=0.0, goal_x=0.3)
     text = fleet.file.read_text().replace("  r1:\n", "  r1:\n    untrusted: true\n") + "tracking: true\n"
     fleet.file.write_text(text)
     fleet = load_fleet(fleet.file)
     assert fleet.untrusted == ("r1",)
-    state = run_fleet(fleet, run_folder=tmp_path / "run", seed=1, duration_s=12.0)
+    state = run_fleet(fleet, run_folder=tmp_path / "run", seed=1, duration_s=8.0)
     assert (state.contacts, state.lines) == (0, [])
     assert state.distance_m["r0"] < 0.1
     run = read_run(tmp_path / "run")
@@ -256,22 +275,12 @@ def test_a_full_disk_ends_the_recording_with_one_line_and_nothing_else(make_benc
     assert read_run(tmp_path / "run").ticks["r0"]
 
 
-def test_up_prints_the_table_and_writes_json(tmp_path):
-    make_tiny_fleet(tmp_path, 1, start_x=0.0, goal_x=0.2)
-    words = ["up", "--fleet", str(tmp_path / "fleet.yaml"), "--run", str(tmp_path / "run")]
-    result = subprocess.run(
-        [sys.executable, "-m", "testudo_deploy.cli", *words, "--json", str(tmp_path / "up.json")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "arrived" in result.stdout
-    values = json.loads((tmp_path / "up.json").read_text())
-    assert values["success"] is True
-    assert values["contacts"] == 0
-    assert read_run(tmp_path / "run").complete
+def test_up_prints_the_table_and_writes_json(ran):
+    assert ran.status == 0, ran.shown
+    assert "arrived" in ran.shown
+    assert ran.values["success"] is True
+    assert ran.values["contacts"] == 0
+    assert ran.values["recorded_messages"] == ran.state.recorded_messages > 0
 
 
 def test_ctrl_c_leaves_a_readable_run_and_no_process(tmp_path):

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -155,9 +156,10 @@ def playing(folder):
         robots.close()
 
 
-@pytest.fixture
-def played(tmp_path):
-    with playing(tmp_path) as fleet:
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Return a played fleet that stays armed."""
+    with playing(tmp_path_factory.mktemp("played")) as fleet:
         yield fleet
 
 
@@ -290,13 +292,16 @@ def test_status_says_where_it_listens_if_nothing_is_heard(played):
     assert f"ROS_DOMAIN_ID={other}" in result.stdout
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)  # a process each; of the same refusal one is in `make test`
+
+
 @pytest.mark.parametrize(
     ("kind", "parameters", "message"),
     [
-        ("task", {"task": "[1]"}, "parameter task: found [1], expected an object"),
+        slow("task", {"task": "[1]"}, "parameter task: found [1], expected an object"),
         ("task", {"task": '{"gaol": 1}'}, "'gaol' is not known; known are goal_world"),
-        ("task", {"start_on": "monday"}, "start_on: found 'monday', expected active or poses"),
-        ("markers", {"fleet": "nowhere.yaml"}, "no such fleet file"),
+        slow("task", {"start_on": "monday"}, "start_on: found 'monday', expected active or poses"),
+        slow("markers", {"fleet": "nowhere.yaml"}, "no such fleet file"),
     ],
 )
 def test_a_wrong_parameter_is_refused_in_one_line(tmp_path, kind, parameters, message):

@@ -43,6 +43,7 @@ def test_foraging_runs_on_the_fleet(tmp_path):
         assert len(run.task_messages[name]) > 20
 
 
+@pytest.mark.slow
 def test_two_robots_push_a_box_to_its_goal(tmp_path):
     """The box stands in the plant, is measured, recorded and scored; pushing it is no contact, and no robot refuses."""
     fleet = make_pushing_fleet(tmp_path)

@@ -1,6 +1,7 @@
 """The brax view of a scenario: the same worlds, robot by robot, with brax's way to tell ends apart."""
 
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import entry_points
 
 import jax
@@ -26,17 +27,28 @@ NEVER, AT_ONCE = -1.0, 10.0
 """Tolerances with which the task is never done, and done in the first decision."""
 
 
+def plain_environment(tolerance_m):
+    """Return an environment of episodes of two decisions."""
+    plain = build(replace(TINY, team_size=TEAM)).environment
+    decision_s = plain.scenario.decision_ticks * plain.team.model.spec.control_period_s
+    scenario = replace(plain.scenario, tolerance_m=tolerance_m, horizon_s=2.01 * decision_s)
+    return replace(plain, scenario=scenario)
+
+
+@jax.jit
+def step_with(tolerance_m, state, action):
+    """Return the step of the brax view: one program for every tolerance."""
+    return BraxEnvironment(plain_environment(tolerance_m)).step(state, action)
+
+
 class Adapted:
     """An environment of episodes of two decisions, and its brax view, compiled."""
 
     def __init__(self, tolerance_m):
-        plain = build(replace(TINY, team_size=TEAM)).environment
-        decision_s = plain.scenario.decision_ticks * plain.team.model.spec.control_period_s
-        scenario = replace(plain.scenario, tolerance_m=tolerance_m, horizon_s=2.01 * decision_s)
-        self.plain = replace(plain, scenario=scenario)
+        self.plain = plain_environment(tolerance_m)
         self.brax = BraxEnvironment(self.plain)
         self.reset = jax.jit(self.brax.reset)
-        self.step = jax.jit(self.brax.step)
+        self.step = partial(step_with, tolerance_m)
         self.plain_step = jax.jit(self.plain.step)
         self.velocity_world = jax.jit(self.brax.view.velocity_world)
 

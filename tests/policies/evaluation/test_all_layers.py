@@ -138,19 +138,6 @@ def test_the_verb_shows_layer_1_and_all_layers_side_by_side(tiny_run, tmp_path, 
     assert Evaluation.from_dict(earlier).name == "2"
 
 
-def test_the_verb_puts_the_hand_written_and_the_untrained_policy_beside_the_trained_one(tiny_run, tmp_path, capsys):
-    numbers = tmp_path / "numbers.json"
-    words = ["evaluate", tiny_run, "--episodes", "4", "--json", numbers]
-    assert main([str(word) for word in words]) == 0
-    shown = capsys.readouterr().out
-    values = json.loads(numbers.read_text())
-    assert [item["policy"] for item in values] == ["trained", "hand-written", "untrained", "astar"]
-    assert len({item["mean_return"] for item in values}) == 4
-    assert {item["first_seed"] for item in values} == {HELD_OUT_SEED}
-    assert "return" in shown
-    assert "its place here" in shown
-
-
 def test_what_is_not_deployed_is_refused(tiny_run, capsys):
     assert main(["evaluate", str(tiny_run), "--layers", "all", "--no-shield"]) != 0
     assert "--no-shield" in capsys.readouterr().err

@@ -205,24 +205,30 @@ def short(tested, team_size, horizon_s=3.0, **options):
     return replace(environment, scenario=environment.scenario.with_horizon(horizon_s))
 
 
-def test_committed_seeds_give_the_same_numbers_and_other_seeds_do_not(tested):
+@pytest.fixture(scope="module")
+def pair(tested):
+    """Return the environment of two robots and its compiled functions; with four worlds they are those of the verb."""
     environment = short(tested, 2)
-    programs = compiled_programs(environment)
-    first, again = (evaluate_policy(environment, tested.policy, tested.memory, 12, programs=programs) for _ in range(2))
+    return environment, compiled_programs(environment)
+
+
+def test_committed_seeds_give_the_same_numbers_and_other_seeds_do_not(tested, pair):
+    environment, programs = pair
+    first, again = (evaluate_policy(environment, tested.policy, tested.memory, 4, programs=programs) for _ in range(2))
     assert first.to_dict() == again.to_dict()
     assert first.first_seed == HELD_OUT_SEED
-    others = evaluate_policy(environment, tested.policy, tested.memory, 12, HELD_OUT_SEED + 12, programs=programs)
+    others = evaluate_policy(environment, tested.policy, tested.memory, 4, HELD_OUT_SEED + 4, programs=programs)
     assert others.minimum_separation_m != first.minimum_separation_m
 
 
-def test_artefact_and_checkpoint_give_the_same_evaluation(tested, tiny_export):
+def test_artefact_and_checkpoint_give_the_same_evaluation(tested, tiny_export, pair):
     artefact = load_policy_under_test(tiny_export.path)
     assert (artefact.scenario, artefact.memory) == (tested.scenario, tested.memory)
     assert (artefact.spec, artefact.team_size) == (tested.spec, tested.team_size)
     assert artefact.shield == tested.shield
-    by_jax, by_graph = (
-        evaluate_policy(short(item, 2), item.policy, item.memory, 12).to_dict() for item in (tested, artefact)
-    )
+    environment, programs = pair
+    by_jax = evaluate_policy(environment, tested.policy, tested.memory, 4, programs=programs).to_dict()
+    by_graph = evaluate_policy(short(artefact, 2), artefact.policy, artefact.memory, 4).to_dict()
     assert by_jax.pop("metrics") == by_graph.pop("metrics") == {}
     # float32 rounds differently in graph and JAX; in three seconds it does not grow
     assert by_graph == pytest.approx(by_jax, abs=1e-3, nan_ok=True)

@@ -53,7 +53,7 @@ CROSSING = Episode(STARTS, -STARTS[:2], STEPS * 0.033)
 def waypoints(quick, tmp_path_factory):
     """Return an untrained policy with memory that chooses way-points."""
     components = build(replace(TINY, team_size=4, memory=8, command="waypoints"))
-    step = components.agent.policy(jax.device_get(components.learner.init(jax.random.key(1)).parameters))
+    step = components.agent.policy(jax.device_get(components.learner.start(jax.random.key(1)).parameters))
     contract = make_contract(components, [])
     examples = random_inputs(contract, 4, 3, np.random.default_rng(0))
     examples.pop("hidden")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.policies.learning.guide_task import guide_components, success
-from tests.policies.proven_file import trained_and_proven
+from tests.policies.proven_file import exported_and_proven, trained_and_proven
 from tests.policies.quick import TINY
 
 from testudo_hardware.errors import TestudoError
@@ -55,7 +55,7 @@ def test_without_a_message_nothing_of_a_policy_changes():
     assert "neighbour_message" not in jax.eval_shape(plain.environment.signals, world)
 
 
-@pytest.mark.parametrize("deployed", [False, True])
+@pytest.mark.parametrize("deployed", [False, pytest.param(True, marks=pytest.mark.slow)])  # see test_message_radio.py
 def test_a_message_arrives_at_every_peer_unless_it_is_lost_and_the_critic_reads_it_before(deployed):
     environment = build(replace(TALKING, team_size=3, worlds=2)).environment
     if deployed:
@@ -105,14 +105,24 @@ def test_a_message_comes_after_the_yaw_rate():
     np.testing.assert_allclose(command, [0.2, 0.0, 0.0, 2.0, 0.3, -0.3], atol=1e-6)
 
 
-@pytest.mark.parametrize("command", ["velocity", pytest.param("waypoints", marks=pytest.mark.slow)])
-def test_the_exported_file_says_what_was_trained(tmp_path, command):
-    components = build(replace(TALKING, command=command, memory=4))
-    artefact, paths = trained_and_proven(components, ROBOT, tmp_path)
+def assert_talks(artefact, paths):
     assert artefact.contract.command.message_size == 2
     assert artefact.contract.signals[8].shape == ("neighbours", 2)
     for tested in map(load_policy_under_test, paths):
         assert tested.environment(2, all_layers=True).team.message_size == 2
+
+
+def test_the_exported_file_says_what_the_policy_says(tmp_path):
+    components = build(replace(TALKING, memory=4))
+    parameters = components.learner.start(jax.random.key(0)).parameters
+    artefact = exported_and_proven(components, parameters, ROBOT, tmp_path)
+    assert_talks(artefact, [artefact.path])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["velocity", "waypoints"])
+def test_the_exported_file_says_what_was_trained(tmp_path, command):
+    assert_talks(*trained_and_proven(build(replace(TALKING, command=command, memory=4)), ROBOT, tmp_path))
 
 
 @pytest.mark.slow
