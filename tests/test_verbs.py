@@ -11,7 +11,9 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_policies.commands import train as train_module
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
+from testudo_policies.exporting import packaging, parity
 from testudo_policies.learning.checkpoints import load_config, save_config
+from testudo_policies.learning.training_run import TrainingResult
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,7 +46,10 @@ def policy(run):
     """Return the file that `testudo export` made of it, after an evaluation."""
     numbers = run / "evaluation.json"
     assert main(["evaluate", str(run), "--episodes", "4", "--json", str(numbers)]) == 0
-    assert main(["export", str(run), "--json", str(run / "export.json")]) == 0
+    with pytest.MonkeyPatch.context() as patch:  # each number of slots is a program; see test_onnx_export.py
+        patch.setattr(parity, "SLOTS", (1, 3, 8))
+        patch.setattr(packaging, "_LOOP_STEPS", 100)
+        assert main(["export", str(run), "--json", str(run / "export.json")]) == 0
     return run / "policy.onnx"
 
 
@@ -133,20 +138,28 @@ def test_bench_projection_times_solves_and_whole_shields(capsys, tmp_path, monke
     assert all(0 < case["p50_us"] <= case["p99_us"] for case in values["latency"])
 
 
-@pytest.mark.parametrize("robots", [(32,), pytest.param((4, 32, 33), marks=pytest.mark.slow)])  # a program for each
-def test_bench_crowd_times_worlds_of_more_and_more_robots(robots, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("testudo_bench.performance.crowds._SIZES", tuple((size, 1) for size in robots))
+@pytest.mark.slow  # a program for each size
+def test_bench_crowd_times_worlds_of_more_and_more_robots(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("testudo_bench.performance.crowds._SIZES", ((4, 1), (32, 1), (33, 1)))
     monkeypatch.setattr("testudo_bench.performance.crowds._DECISIONS", 1)
     numbers = tmp_path / "crowd.json"
     shown = succeed(capsys, "bench", "crowd", "--repeats", "1", "--json", numbers)
     assert "real time" in shown
     values = json.loads(numbers.read_text())
-    assert [row["robots"] for row in values["worlds"]] == list(robots)
+    assert [row["robots"] for row in values["worlds"]] == [4, 32, 33]
     assert all(row["contacts"] == 0 and row["compile_s"] > 0 for row in values["worlds"])
-    assert values["worlds"][robots.index(32)]["cost_over_32"] == 1
+    assert values["worlds"][1]["cost_over_32"] == 1
 
 
-def test_train_that_ctrl_c_stops_says_so_in_its_exit_status(tmp_path, capsys, monkeypatch):
+def test_train_that_is_stopped_says_so_in_its_exit_status(tmp_path, capsys, monkeypatch):
+    stopped = TrainingResult(None, 2, finished=False, compile_s=0.0, seconds=0.0)
+    monkeypatch.setattr(train_module, "train_run", lambda *_: stopped)
+    assert main(["train", "--run", str(tmp_path), *TINY_OPTIONS]) == 130
+    assert "stopped; the same command with --run resumes it: 2 of 4" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_train_that_ctrl_c_stops_goes_on_with_the_same_command(tmp_path, capsys, monkeypatch):
     class Display:
         def __init__(self, console):
             pass

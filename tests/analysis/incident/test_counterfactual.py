@@ -65,13 +65,8 @@ def test_a_policy_takes_the_robots_to_their_goals_from_every_moment_in_every_wor
 
 def test_the_first_world_has_the_dynamics_as_described_and_the_others_drawn_ones():
     told = meeting(0.6, seconds=6.0)
-    (outcome,), (paths,) = (
-        getattr(
-            simulate_from(told, (1.0,), CounterfactualVariant("told", None, shielded=False), HorizonSettings(4.0, 6)),
-            name,
-        )
-        for name in ("outcomes", "paths")
-    )
+    made = simulate_from(told, (1.0,), CounterfactualVariant("told", None, shielded=False), HorizonSettings(4.0, 6))
+    (outcome,), (paths,) = made.outcomes, made.paths
     real = recorded_outcome(told, 1.0, 4.0)[1].position_world[-1, :, :, 0]
     off = np.linalg.norm(paths.position_world[-1] - real[..., None], axis=0).mean(axis=0)
     assert off[0] < 0.01

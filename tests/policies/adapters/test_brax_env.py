@@ -230,7 +230,17 @@ def test_a_layout_puts_together_what_it_took_apart():
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
-@pytest.mark.parametrize("scenario", [p.name for p in entry_points(group="testudo.scenarios")])
+KINDS = {"push_box", "foraging"}
+"""A scenario with a body and one with entities; the tests above hold navigation; all scenarios with the slow tests."""
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        name if name in KINDS else pytest.param(name, marks=pytest.mark.slow)
+        for name in sorted(point.name for point in entry_points(group="testudo.scenarios"))
+    ],
+)
 def test_every_scenario_has_a_state_that_brax_can_carry(scenario):
     # shapes and types alone; MJX, which takes longest to trace, where a scenario holds bodies, and once without
     robot = "crazyflie_2x" if scenario == "escort" else TINY.robot

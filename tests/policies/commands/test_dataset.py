@@ -61,10 +61,10 @@ def trained(team_size, price):
     spec = artefact_spec()
     environment = make_environment("navigation", spec, projection_parameters(spec), team_size)
     environment = replace(environment, change_price=price)
-    world = environment.reset(jax.random.split(jax.random.key(3), 1))
-    first, step, rows = world, jax.jit(environment.step), []
+    world = jax.jit(environment.reset)(jax.random.split(jax.random.key(3), 1))
+    first, step, rows, signals_of = world, jax.jit(environment.step), [], jax.jit(environment.signals)
     for key in jax.random.split(jax.random.key(4), DECISIONS):
-        signals = environment.signals(world)
+        signals = jax.device_get(signals_of(world))
         wanted = 2 * (signals["goal_world"] - signals["control_point_world"])  # too fast: the shield changes it
         world, result = step(world, wanted, key)
         rows.append(

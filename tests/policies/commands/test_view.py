@@ -101,6 +101,7 @@ def test_a_recording_whose_policy_is_unreadable_is_shown_all_the_same(recording,
     assert len(played[0][0].scenery.specs) == 2
 
 
+@pytest.mark.slow
 def test_a_training_run_shows_a_held_out_episode(tiny_run, capsys, played):
     view(capsys, tiny_run)
     ((show, *_),) = played

@@ -73,8 +73,12 @@ def test_ticks_are_asynchronous_and_messages_take_up_to_their_longest_time(team_
     assert team_of_four.deployment.longest_message_ticks == 2 * STRIDE
 
 
+@pytest.mark.slow
 def test_all_layers_keep_a_team_apart_that_touches_without_them(team_of_four, programs, monkeypatch):
-    """The negative control is the same deployed team with its layers off."""
+    """The negative control is the same deployed team with its layers off.
+
+    In `make test` tests/sim/team/test_deployed_team.py shows both with three robots that meet.
+    """
     monkeypatch.setattr(evaluation, "_SHRINK", 0.0)  # one size, one program
     off = replace(
         team_of_four,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.policies.learning.guide_task import guide_components, success
-from tests.policies.proven_file import exported_and_proven, trained_and_proven
+from tests.policies.proven_file import trained_and_proven
 from tests.policies.quick import TINY
 
 from testudo_hardware.errors import TestudoError
@@ -105,24 +105,21 @@ def test_a_message_comes_after_the_yaw_rate():
     np.testing.assert_allclose(command, [0.2, 0.0, 0.0, 2.0, 0.3, -0.3], atol=1e-6)
 
 
-def assert_talks(artefact, paths):
-    assert artefact.contract.command.message_size == 2
-    assert artefact.contract.signals[8].shape == ("neighbours", 2)
-    for tested in map(load_policy_under_test, paths):
-        assert tested.environment(2, all_layers=True).team.message_size == 2
-
-
-def test_the_exported_file_says_what_the_policy_says(tmp_path):
-    components = build(replace(TALKING, memory=4))
-    parameters = components.learner.start(jax.random.key(0)).parameters
-    artefact = exported_and_proven(components, parameters, ROBOT, tmp_path)
-    assert_talks(artefact, [artefact.path])
+def test_the_contract_says_what_a_policy_says():
+    contract = make_contract(build(TALKING), [])
+    assert contract.command.message_size == 2
+    assert contract.signals[8].shape == ("neighbours", 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["velocity", "waypoints"])
 def test_the_exported_file_says_what_was_trained(tmp_path, command):
-    assert_talks(*trained_and_proven(build(replace(TALKING, command=command, memory=4)), ROBOT, tmp_path))
+    components = build(replace(TALKING, command=command, memory=4))
+    artefact, paths = trained_and_proven(components, ROBOT, tmp_path)
+    assert artefact.contract.command.message_size == 2
+    assert artefact.contract.signals[8].shape == ("neighbours", 2)
+    for tested in map(load_policy_under_test, paths):
+        assert tested.environment(2, all_layers=True).team.message_size == 2
 
 
 @pytest.mark.slow

@@ -73,6 +73,7 @@ def update(components):
     return jax.jit(components.learner.update).lower(state).compile()
 
 
+@pytest.mark.slow
 def test_a_stopped_run_from_replay_goes_on_bit_for_bit(components, update, tmp_path, monkeypatch):
     """Target networks, replay and mixing network are in the checkpoint; two of four updates, then the rest."""
     monkeypatch.setattr(training_run, "_compiled", lambda *_: update)
@@ -82,6 +83,7 @@ def test_a_stopped_run_from_replay_goes_on_bit_for_bit(components, update, tmp_p
     assert_equal_trees(*(load_parameters(components, tmp_path / name) for name in ("whole", "parts")))
 
 
+@pytest.mark.slow
 def test_a_diverged_world_does_not_touch_what_is_learned_or_kept(components, update):
     state = components.learner.start(jax.random.key(0))
     physics = state.rollout.worlds.team.physics

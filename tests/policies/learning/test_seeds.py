@@ -11,12 +11,27 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.train import train
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import load_config
-from testudo_policies.learning.seeds import seed_folders
+from testudo_policies.learning.seeds import SeveralSeeds, seed_folders
 from testudo_policies.learning.training_run import load_parameters, train_run, train_seeds
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 
+def test_each_seed_starts_as_the_run_with_that_seed_and_all_are_updated_together():
+    learner = build(replace(TINY, seed=3)).learner
+    several = SeveralSeeds(learner, 2)
+    state = jax.device_get(several.start(jax.random.key(9)).parameters)
+    for index in range(2):
+        alone = jax.device_get(learner.start(jax.random.key(3 + index)).parameters)
+        for one, other in zip(leaves(alone), leaves(state), strict=True):
+            np.testing.assert_allclose(other[index], one, atol=1e-6)
+    before = several.start.eval_shape(jax.random.key(9))
+    after, metrics = jax.eval_shape(several.update, before)
+    assert after == before
+    assert {value.shape for value in metrics.values()} == {(2,)}
+
+
+@pytest.mark.slow
 def test_each_seed_is_the_run_with_that_seed_also_after_a_stop(tmp_path):
     components = build(replace(TINY, seed=3))
     shown = []

@@ -25,7 +25,7 @@ from testudo_sim.scenarios.scenario import Observation
 pytestmark = pytest.mark.usefixtures("quick")
 TO_GOAL = Observation("goal_world", "goal_world")
 encode = jax.jit(partial(observation_encoding.encode, observation=TO_GOAL))
-CASES = [("gritsbot_x", 0), ("gritsbot_x", 6), ("crazyflie_2x", 6)]
+CASES = [*(pytest.param(("gritsbot_x", size), marks=pytest.mark.slow) for size in (0, 6)), ("crazyflie_2x", 6)]
 SIZE = 6
 STEPS = 5
 
@@ -119,7 +119,7 @@ def test_without_the_features_of_the_place_the_command_turns_with_the_world(setu
         assert np.abs(setup.command(turned)[0] - expected).max() > 1e-3
 
 
-@pytest.mark.parametrize("robot", ["gritsbot_x", "crazyflie_2x"])
+@pytest.mark.parametrize("robot", [pytest.param("gritsbot_x", marks=pytest.mark.slow), "crazyflie_2x"])
 def test_memory_over_time_is_the_step_repeated(robot):
     setup = Setup(robot, 6)
     scenes = [random_signals(setup.spec, SIZE, seed=seed) for seed in range(STEPS)]
@@ -165,7 +165,7 @@ def test_the_first_policy_drives_straight_to_the_goal():
     signals = random_signals(spec)
     features = encode(signals)
     parameters = jax.jit(agent.init)(jax.random.key(0), features, features)
-    velocity, _ = agent.policy(parameters)(signals, agent.blank_memory(SIZE))
+    velocity, _ = jax.jit(agent.policy(parameters))(signals, agent.blank_memory(SIZE))
     offset = signals["goal_world"] - signals["control_point_world"]
     cosine = jnp.sum(velocity * offset, -1) / (jnp.linalg.norm(velocity, axis=-1) * jnp.linalg.norm(offset, axis=-1))
     assert (cosine > 0.95).all()

@@ -285,10 +285,10 @@ def test_a_policy_reads_nothing_of_peers_beyond_the_range_of_communication(spec)
     signals = signals | {"neighbour_position_world": place}
     range_m = 0.5 * spec.dimension**0.5
     agent = Agent(NetworkConfig(width=8, memory=0), spec.dimension, 0.2, Observation(peer_range_m=range_m))
-    features = agent.encode(signals)
+    features = jax.jit(agent.encode)(signals)
     np.testing.assert_array_equal(features.nearness > 0, np.tile([True, True, False, False], (6, 1)))
-    parameters = agent.init(jax.random.key(0), features, features)
-    policy, still = agent.policy(parameters), agent.blank_memory(6)
+    parameters = jax.jit(agent.init)(jax.random.key(0), features, features)
+    policy, still = jax.jit(agent.policy(parameters)), agent.blank_memory(6)
 
     def moved(peer):
         changes = {"neighbour_velocity_world": 0.1, "neighbour_level": 9.0}
@@ -297,5 +297,5 @@ def test_a_policy_reads_nothing_of_peers_beyond_the_range_of_communication(spec)
     command, _ = policy(signals, still)
     np.testing.assert_array_equal(policy(moved(2), still)[0], command)
     assert np.abs(policy(moved(0), still)[0] - command).max() > 1e-6
-    central = agent.encode_central(signals).nearness > 0
+    central = jax.jit(agent.encode_central)(signals).nearness > 0
     np.testing.assert_array_equal(central, np.tile(away * spec.dimension**0.5 < 1.5, (6, 1)))
