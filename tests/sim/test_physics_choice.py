@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.sim.points import load_point
+from tests.sim.scenarios.compiled import starts_of_keys
 
 from testudo_bench.accuracy.tier_drift import compare, drawn_worlds, profiles, run_commands, sent_commands, single_start
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -96,7 +97,7 @@ def random_second():
     spec = load_point("gritsbot_x")
     scenario = make_scenario("navigation", spec, projection_parameters(spec))
     keys = jax.random.split(jax.random.key(5), 8)
-    begin = jax.vmap(lambda key: scenario.start(key, 4), out_axes=-1)(keys)
+    begin = starts_of_keys(scenario, 4, keys)
     start = MotionState(begin.position_world, begin.yaw, jnp.zeros_like(begin.position_world))
     rng = np.random.default_rng(1)
     commands = rng.uniform(-1, 1, (5, 2, 4, 8)) * np.array([0.2, 1.5])[:, None, None]

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.sim.deployed_team import begin, deployed, drive, places
+from tests.sim.scenarios.compiled import starts_of_keys
 
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -81,7 +82,7 @@ def navigation(starts, share=1.0, name="gritsbot_x"):
 
 def test_worlds_begin_beside_the_recorded_moment_in_the_recorded_arena():
     scenario = navigation(head_on())
-    drawn = jax.vmap(lambda key: scenario.start(key, 2), out_axes=-1)(jax.random.split(jax.random.key(0), 64))
+    drawn = starts_of_keys(scenario, 2, jax.random.split(jax.random.key(0), 64))
     assert scenario.arena == Arena((-2.0, -1.0), (2.0, 1.0))
     assert scenario.horizon_s == 8.0
     beside = np.asarray(drawn.position_world)[:, :, :] - np.array([[-0.5, 0.5], [0.0, 0.0]])[..., None]
@@ -92,7 +93,7 @@ def test_worlds_begin_beside_the_recorded_moment_in_the_recorded_arena():
 
 def test_a_share_of_the_worlds_of_training_begins_there():
     scenario = navigation(head_on(), share=0.5)
-    drawn = jax.vmap(lambda key: scenario.start(key, 2), out_axes=-1)(jax.random.split(jax.random.key(0), 200))
+    drawn = starts_of_keys(scenario, 2, jax.random.split(jax.random.key(0), 200))
     recorded = np.all(np.asarray(drawn.velocity[0]) > 0, axis=0)
     assert 0.35 < recorded.mean() < 0.65
     assert np.all(np.asarray(drawn.velocity)[..., ~recorded] == 0)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.sim.scenarios.compiled import starts_of_keys
 
 from testudo_deploy.shield.arena import clearances
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -27,7 +28,7 @@ def scenario_of(name, robot="gritsbot_x"):
 def test_32_robots_start_and_arrive_apart_and_away_from_obstacles(robot):
     """And in a corridor of one cell two robots pass each other."""
     scenario, shield = scenario_of("camar_labmaze_65", robot), projection_parameters(load_robot(robot))
-    begin = jax.vmap(lambda key: scenario.start(key, 32), out_axes=-1)(jax.random.split(jax.random.key(0), 20))
+    begin = starts_of_keys(scenario, 32, jax.random.split(jax.random.key(0), 20))
     for points in (np.asarray(begin.position_world), np.asarray(begin.task.goal_world)):
         apart = np.linalg.norm(points[:, :, None] - points[:, None], axis=0) + 1e3 * np.eye(32)[..., None]
         assert apart.min() >= shield.separation_m
@@ -64,7 +65,7 @@ def test_progress_is_along_the_way_and_arrivals_are_counted():
 
 def test_signals_of_a_map_are_declared_and_in_reach():
     scenario = scenario_of("camar_random_grid_60")
-    begin = jax.vmap(lambda key: scenario.start(key, 4), out_axes=-1)(jax.random.split(jax.random.key(0), 5))
+    begin = starts_of_keys(scenario, 4, jax.random.split(jax.random.key(0), 5))
     scene = Scene(MotionState(begin.position_world, begin.yaw, 0 * begin.position_world))
     named = jax.jit(scenario.signals)(begin.task, scene)
     declared = {signal.name: (*reversed(signal.shape), 4, 5) for signal in scenario.task_signals}

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.sim.scenarios.compiled import CompiledScenario, starts_of_keys
 
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
@@ -15,7 +16,7 @@ from testudo_sim.scenarios.escort import Escort, EscortTask
 pytestmark = pytest.mark.usefixtures("quick")
 
 SPEC = load_robot("crazyflie_2x")
-SCENARIO = Escort.create(SPEC, projection_parameters(SPEC))
+SCENARIO = CompiledScenario(Escort.create(SPEC, projection_parameters(SPEC)))
 
 
 def task_of(leader, goal, speed):
@@ -49,7 +50,7 @@ def test_leaders_drive_straight_at_their_speed_and_stop_at_their_goals():
 
 
 def test_a_drone_begins_above_its_leader_and_its_goal_is_there():
-    begin = jax.vmap(lambda key: SCENARIO.start(key, 4), out_axes=-1)(jax.random.split(jax.random.key(0), 50))
+    begin = starts_of_keys(SCENARIO, 4, jax.random.split(jax.random.key(0), 50))
     scene = Scene(MotionState(begin.position_world, begin.yaw, 0 * begin.position_world))
     assert np.allclose(SCENARIO.signals(begin.task, scene)["goal_world"], begin.position_world)
     assert np.allclose(SCENARIO.distance(begin.task, scene.robots), 0)

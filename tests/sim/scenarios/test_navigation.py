@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.sim.scenarios.compiled import starts_of_keys
 
 from testudo_deploy.shield.arena import Ball, Block, Capsule, clearance
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -30,7 +31,7 @@ def scenario_of(name):
 
 def starts_of(scenario, size):
     keys = jax.random.split(jax.random.key(3), WORLDS)
-    return jax.vmap(lambda key: scenario.start(key, size), out_axes=-1)(keys)
+    return starts_of_keys(scenario, size, keys)
 
 
 def least_distance(points):

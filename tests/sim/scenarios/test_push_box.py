@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sim.scenarios.compiled import CompiledScenario, starts_of_keys
 from tests.sim.sliding_box import sliding_environment
 
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -36,7 +37,7 @@ SCENARIOS = {name: scenario_of(name) for name in GROUND}
 
 def starts_of(scenario, size, seed, worlds=WORLDS):
     keys = jax.random.split(jax.random.key(seed), worlds)
-    return jax.vmap(lambda key: scenario.start(key, size), out_axes=-1)(keys)
+    return starts_of_keys(scenario, size, keys)
 
 
 def from_box(points, begin):
@@ -129,7 +130,7 @@ def test_rewards_computed_by_hand():
     nothing. The second is still 0.6 m from the place where it would touch, straight behind, and comes 0.033 m
     nearer to the box: 0.5 x 0.5.
     """
-    scenario = scenario_of()
+    scenario = CompiledScenario(scenario_of())
     task, touch = PushTask(jnp.zeros((2, 1))), scenario.contact_m
     before = scene([(0.5 + touch, 0), (1.1 + touch, 0)], (0.5, 0))
     after = scene([(0.467 + touch, 0), (1.034 + touch, 0)], (0.467, 0))
@@ -150,7 +151,7 @@ def test_rewards_computed_by_hand():
 
 def test_the_way_behind_the_box_leads_round_it():
     """From the goal's side it is half a turn, less what robots beside each other need; on the way it only shrinks."""
-    scenario = scenario_of()
+    scenario = CompiledScenario(scenario_of())
     task, touch = PushTask(jnp.zeros((2, 1))), scenario.contact_m
     round_it = [(1 + touch * np.cos(a), touch * np.sin(a)) for a in np.linspace(np.pi, 0, 9)]
     ways = [float(scenario.way_behind(task, scene([place], (1, 0)))[0, 0]) for place in round_it]

@@ -1,9 +1,12 @@
 """The tasks of the Robotarium suite: events, rewards and the prey's flight, computed by hand from the suite's rules."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.sim.scenarios.compiled import CompiledScenario, starts_of_keys
 
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
@@ -20,14 +23,15 @@ SPEC = load_robot("gritsbot_x")
 KEYS = jax.random.split(jax.random.key(0), 1)
 
 
+@cache
 def made(kind, robot="gritsbot_x"):
     spec = load_robot(robot)
-    return kind.create(spec, projection_parameters(spec))
+    return CompiledScenario(kind.create(spec, projection_parameters(spec)))
 
 
 def at(*places):
     """Return the scene of robots at rest at these places, one world."""
-    position = jnp.array(places, float).T[..., None]
+    position = np.array(places, np.float32).T[..., None]
     return Scene(MotionState(position, 0 * position[0], 0 * position))
 
 
@@ -68,7 +72,7 @@ def test_a_resource_is_foraged_once_by_robots_that_have_its_level_together():
 
 
 def test_the_first_resource_needs_the_whole_team_and_the_second_all_but_the_first_robot():
-    begin = jax.vmap(lambda key: made(Foraging).start(key, 3), out_axes=-1)(jax.random.split(jax.random.key(1), 20))
+    begin = starts_of_keys(made(Foraging), 3, jax.random.split(jax.random.key(1), 20))
     found = {tuple(column) for column in np.asarray(begin.task.level).T.tolist()}
     assert found == {(6.0, 5.0), (5.0, 6.0)}
 
@@ -76,7 +80,7 @@ def test_the_first_resource_needs_the_whole_team_and_the_second_all_but_the_firs
 def test_landmarks_are_sensed_by_the_first_robots_tagged_by_the_others_and_unknown_before():
     """Robots 0, 1 sense within 0.45 m, robots 2, 3 tag within 0.25 m, whether it was sensed or not."""
     scenario = made(Discovery)
-    task = jax.vmap(lambda key: scenario.start(key, 4), out_axes=-1)(KEYS).task
+    task = starts_of_keys(scenario, 4, KEYS).task
     x = jnp.linspace(-1.2, 1.2, LANDMARKS)
     task = DiscoveryTask(jnp.stack([x, 0 * x])[..., None], task.sensed, task.tagged, task.traits)
     far = at((-1.5, 0.9), (-1.0, 0.9), (-0.5, 0.9), (0.0, 0.9))

@@ -5,6 +5,7 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
+from tests.sim.scenarios.compiled import starts_of_keys
 
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
@@ -29,7 +30,7 @@ def starts_of(name, robot, size, training=False):
     scenario = scenario_of(name, robot)
     scenario = scenario.for_training() if training else scenario
     keys = jax.random.split(jax.random.key(3), WORLDS)
-    begin = jax.vmap(lambda key: scenario.start(key, size), out_axes=-1)(keys)
+    begin = starts_of_keys(scenario, size, keys)
     return np.asarray(begin.position_world), np.asarray(begin.task.goal_world), np.asarray(begin.yaw)
 
 

@@ -1,9 +1,12 @@
 """`formation`, `coverage` and `pickup_delivery`: events and rewards, computed by hand."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.sim.scenarios.compiled import CompiledScenario, starts_of_keys
 
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
@@ -19,20 +22,19 @@ SPEC = load_robot("gritsbot_x")
 KEYS = jax.random.split(jax.random.key(0), 1)
 
 
+@cache
 def made(kind):
-    return kind.create(SPEC, projection_parameters(SPEC))
+    return CompiledScenario(kind.create(SPEC, projection_parameters(SPEC)))
 
 
 def at(*places):
     """Return the scene of robots at rest at these places, one world."""
-    position = jnp.array(places, float).T[..., None]
+    position = np.array(places, np.float32).T[..., None]
     return Scene(MotionState(position, 0 * position[0], 0 * position))
 
 
 def started(scenario, team_size, worlds=30):
-    return jax.vmap(lambda key: scenario.start(key, team_size), out_axes=-1)(
-        jax.random.split(jax.random.key(1), worlds)
-    )
+    return starts_of_keys(scenario, team_size, jax.random.split(jax.random.key(1), worlds))
 
 
 def formation_of(*places):

@@ -1,11 +1,13 @@
 """The transport tasks of the Robotarium suite: loads, tiles and shelves, computed by hand from the suite's rules."""
 
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.sim.scenarios.compiled import CompiledScenario, starts_of_keys
 
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
@@ -22,17 +24,18 @@ SPEC = load_robot("gritsbot_x")
 KEYS = jax.random.split(jax.random.key(0), 1)
 
 
+@cache
 def made(kind):
-    return kind.create(SPEC, projection_parameters(SPEC))
+    return CompiledScenario(kind.create(SPEC, projection_parameters(SPEC)))
 
 
 def begun(scenario, team_size=4):
-    return jax.vmap(lambda key: scenario.start(key, team_size), out_axes=-1)(KEYS).task
+    return starts_of_keys(scenario, team_size, KEYS).task
 
 
 def at(*places):
     """Return the scene of robots at rest at these places, one world."""
-    position = jnp.array(places, float).T[..., None]
+    position = np.array(places, np.float32).T[..., None]
     return Scene(MotionState(position, 0 * position[0], 0 * position))
 
 
