@@ -3,9 +3,8 @@
 Liu et al., ICLR 2024. A twin critic knows the state and all actions, and learns the reward of the team with the
 entropies of all robots: y = r + gamma (min Q'(s', a') - alpha log pi(a')), with the means over the robots. At a
 gradient step the robots take their turns in a random order: each climbs Q(s, a_before, a_m, a_after) - alpha log
-pi(a_m), where those before it act by the policy that they have already changed. In `MASAC` all change at once. The
-temperature alpha follows a target entropy of minus the size of an action. All robots share one policy here, as they do
-when they are deployed.
+pi(a_m), where those before it act by the policy that they have already changed (`soft_turns`). In `MASAC` all change
+at once. The temperature alpha follows a target entropy of minus the size of an action.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 from testudo_policies.learning.losses import Batch
 from testudo_policies.learning.maddpg import init_joint_critic
 from testudo_policies.learning.off_policy import Explore, OffPolicy
+from testudo_policies.learning.soft_turns import SoftTeam, turns_of
 from testudo_policies.learning.team_values import TeamSteps, by_world, mean_square, team_mean
 from testudo_policies.learning.train_state import Metrics, gradient_step
 from testudo_policies.networks.agent import AgentParameters
@@ -100,37 +100,18 @@ class HASAC(OffPolicy):
         self, parameters: AgentParameters, moments: Any, batch: Batch, order_key: jax.Array, key: jax.Array
     ) -> tuple[AgentParameters, Any, jax.Array, Metrics]:
         """Return parameters, the optimiser's state, the mean log-probability of an action, and losses."""
-        team = self.environment.team.size
-        counted = TeamSteps.of(batch, team).counted
-        temperature = self._temperature(parameters)
-
-        def turn(carry: Any, moving: jax.Array) -> Any:
-            """Change the policy for the robots (N,) bool that move; the others do what they did last."""
-            current, moments, acting = carry
-
-            def loss(actor: Any) -> tuple[jax.Array, Metrics]:
-                own, log_probability = self._drawn(replace(current, actor=actor), batch, key)
-                action = jnp.where(moving[:, None], own, acting)
-                value = self._value(current.critic, batch, action, counted)
-                climbing = counted & moving
-                there = jnp.maximum(jnp.sum(climbing, axis=-1), 1)
-                cost = temperature * jnp.sum(jnp.where(climbing, log_probability, 0.0), axis=-1) / there
-                total = jnp.mean(cost - value)
-                said = jnp.sum(jnp.where(climbing, log_probability, 0.0)) / jnp.maximum(jnp.sum(climbing), 1)
-                return total, {"loss/actor": total, "train/log_probability": said}
-
-            actor, moments, losses = gradient_step(loss, self.adam(self._turns), current.actor, moments, "actor")
-            current = replace(current, actor=actor)
-            now, _ = self._drawn(current, batch, key)
-            return (current, moments, jnp.where(moving[:, None], now, acting)), losses
-
-        before, _ = self._drawn(parameters, batch, key)
-        turns = jnp.ones((1, team), bool)
-        if self.in_turns:
-            turns = jax.random.permutation(order_key, team)[:, None] == jnp.arange(team)
-        (parameters, moments, _), losses = jax.lax.scan(turn, (parameters, moments, before), turns)
-        losses = jax.tree.map(jnp.mean, losses)
-        return parameters, moments, losses["train/log_probability"], losses
+        size = self.environment.team.size
+        counted = TeamSteps.of(batch, size).counted
+        team = SoftTeam(
+            lambda actor: self._drawn(replace(parameters, actor=actor), batch, key),
+            lambda action: self._value(parameters.critic, batch, action, counted),
+            self._temperature(parameters),
+            counted,
+            self.adam(self._turns),
+        )
+        turns = turns_of(order_key, size, in_turns=self.in_turns)
+        actor, moments, losses = team.changed(parameters.actor, moments, turns)
+        return replace(parameters, actor=actor), moments, losses["train/log_probability"], losses
 
     def _drawn(self, parameters: AgentParameters, batch: Batch, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return actions (T, E, N, A) of the policy and the logarithm of their probability density (T, E, N)."""

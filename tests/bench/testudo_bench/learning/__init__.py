@@ -1,5 +1,5 @@
-"""Effect of the shield on learning, its cost, and fine-tuning from recorded runs.
+"""Effect of the shield on learning, its cost, fine-tuning from recorded runs, and exact matrix games.
 
-In: options of `testudo bench learning` and `testudo bench improve`.
+In: options of `testudo bench learning`, `testudo bench improve` and `testudo bench games`.
 Out: a `BenchResult`.
 """
