@@ -11,6 +11,7 @@ from testudo_hardware.strict_files import OPTIONAL
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_sim.physics_choice import Form, Impl, PhysicsChoice, Tier
 
+Sharing = Literal["shared", "none", "role"]
 Commanded = Literal["velocity", "velocity_yaw_rate", "waypoints"]
 _CENTRAL = ("mappo", "qmix", "maddpg", "hasac", "masac")  # algorithms whose critic reads the true state of the team
 _COMMAND_TYPES = {"velocity": COMMAND_TYPE, "velocity_yaw_rate": VELOCITY_YAW_RATE, "waypoints": WAYPOINT}
@@ -36,6 +37,13 @@ class TrainConfig:
     algorithm: str = "mappo"
     """PPO with a central critic (`mappo`) or without (`ippo`); for way-points also `pqn-vdn`, `vdn`, `qmix`; for
     velocities `maddpg`, `hasac`, `masac`."""
+    sharing: Sharing = field(default="shared", metadata=OPTIONAL)
+    """Whose parameters a robot has: `shared` by all; `none`: its own; `role`: those of its role, in scenarios with
+    roles. Policies that are not shared fit this team size only."""
+    shared_experience: bool = field(default=False, metadata=OPTIONAL)
+    """With `ippo` and `--sharing none`: each robot also learns from what the others lived through (SEAC)."""
+    joint_ratio: bool = field(default=False, metadata=OPTIONAL)
+    """With `mappo` or `ippo`: clip the product of the ratios of all robots of a world, in place of each."""
     physics: Tier = "kinematic"
     """`kinematic` is fast and has no contact forces; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"

@@ -24,6 +24,7 @@ from testudo_policies.train_config import TrainConfig
 from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice
+from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, numbered
 from testudo_sim.starts import StartDistribution
 from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
 
@@ -44,6 +45,7 @@ class PolicyUnderTest:
     yaw_rate_limit: float = 0.0  # yaw rate limit [rad/s] of a policy that commands a yaw rate, else 0
     tracking: WaypointTracking | None = None  # of a policy that chooses way-points
     message_size: int = 0  # numbers that the policy says to its peers
+    numbered: bool = False  # robots have parameters of their own, for teams of this size
 
     def environment(
         self,
@@ -76,6 +78,10 @@ class PolicyUnderTest:
             tracking=self.tracking,
         ).with_message(self.message_size)
         environment = replace(environment, failures=failures)
+        if self.numbered:
+            task = numbered(environment.scenario, self.team_size)
+            jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))  # refuses other teams
+            environment = replace(environment, scenario=task)
         return DeployedEnvironment.of(environment, physics or PhysicsChoice()) if all_layers else environment
 
 
@@ -103,6 +109,7 @@ def _from_run(folder: Path) -> PolicyUnderTest:
         components.agent.yaw_rate_limit,
         components.environment.team.tracking,
         components.agent.message_size,
+        bool(components.agent.groups),
     )
 
 
@@ -127,6 +134,7 @@ def _from_artefact(path: Path) -> PolicyUnderTest:
         contract.command.limits[0][1] if turns(contract.command) else 0.0,
         tracking_of(contract.command),
         contract.command.message_size,
+        any(signal.name == ROBOT_NUMBER for signal in contract.signals),
     )
 
 

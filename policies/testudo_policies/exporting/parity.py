@@ -15,6 +15,7 @@ from testudo_deploy.contract.policy_artefact import REPLAY_TOLERANCE
 from testudo_deploy.contract.rules import COMMAND, HIDDEN, HIDDEN_NEXT, MESSAGE, graph_inputs, graph_outputs
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import parse_robot
+from testudo_sim.scenarios.robot_number import ROBOT_NUMBER
 
 Step = Callable[[dict[str, Any], Any], tuple[Any, Any]]
 """``step(signals (B, ...) by name, hidden (B, H)) -> (command (B, D), next hidden (B, H))``.
@@ -123,6 +124,8 @@ def random_inputs(contract: Contract, batch: int, slots: int, rng: np.random.Gen
     for name, shape in graph_inputs(contract).items():
         full = (batch, *(slots if isinstance(axis, str) else axis for axis in shape))
         value = values[name] if name in values else _task_values(name, full, low, high, rng)
+        if name == ROBOT_NUMBER:
+            value = rng.integers(0, contract.team_size, full)
         inputs[name] = value.astype(np.float32)
     return inputs
 

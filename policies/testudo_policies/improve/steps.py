@@ -29,6 +29,7 @@ from testudo_policies.learning.progress import TrainingDisplay, counted
 from testudo_policies.learning.training_run import Progress, TrainingResult, load_parameters, train_run
 from testudo_runs.run_reader import RecordedRun
 from testudo_sim.environment import Environment
+from testudo_sim.scenarios.robot_number import ROBOT_NUMBER
 
 Method = Literal["finetune", "h2o"]
 ROBOT_FILE, REPORT, POLICY, TRAINING = "identified.toml", "improve.json", "policy.onnx", "training"
@@ -92,6 +93,8 @@ def open_improvement(settings: ImproveSettings, console: Console, run: RecordedR
     """
     old = PolicyArtefact.load(settings.policy)
     check_velocities_alone(old.contract.command, f"{settings.policy}: improve")
+    if any(signal.name == ROBOT_NUMBER for signal in old.contract.signals):
+        raise TestudoError(f"{settings.policy}: improve: found robots with own parameters, expected shared ones")
     state = Improvement(settings, console, old, run)
     asked = {
         "run": str(settings.run_folder),

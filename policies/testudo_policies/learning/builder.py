@@ -20,11 +20,13 @@ from testudo_policies.distributed import Learner
 from testudo_policies.learning.episode_window import Aim
 from testudo_policies.learning.learners import CONTINUOUS, LEARNERS, VALUES_OF_WAYPOINTS
 from testudo_policies.learning.ppo import PPO
+from testudo_policies.learning.sharing import check_sharing, parameter_groups
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_policies.train_config import Commanded, TrainConfig
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
+from testudo_sim.scenarios.robot_number import numbered
 from testudo_sim.scenarios.scenario import Scenario, make_scenario
 from testudo_sim.starts import StartDistribution, parse_starts
 from testudo_sim.team.task_channel import TaskChannel
@@ -85,6 +87,7 @@ def build(config: TrainConfig) -> TrainingComponents:
         tracking=_tracking(config, spec),
     ).with_message(config.message)
     task = environment.scenario.for_training()
+    task = task if config.sharing == "shared" else numbered(task, config.team_size)
     if config.starts:
         if not hasattr(task, "with_starts"):
             raise TestudoError(
@@ -107,8 +110,9 @@ def build(config: TrainConfig) -> TrainingComponents:
     speed_m_s, waypoints = spec.control_point_speed_m_s, None
     if environment.team.tracking is not None:
         waypoints = WaypointChoice.create(speed_m_s, environment.decision_s, task.arena, spec.dimension)
+    groups = parameter_groups(config, task)
     agent = Agent(
-        config.network, spec.dimension, speed_m_s, task.observation, yaw_rate_rad_s, waypoints, config.message
+        config.network, spec.dimension, speed_m_s, task.observation, yaw_rate_rad_s, waypoints, config.message, groups
     )
     return TrainingComponents(config, spec, shield, environment, agent)
 
@@ -245,6 +249,7 @@ def _check(config: TrainConfig) -> None:
     if config.command not in get_args(Commanded):
         raise TestudoError(f"--command: found {config.command!r}, expected one of {', '.join(get_args(Commanded))}")
     _check_algorithm(config)
+    check_sharing(config)
     if config.precision not in _PRECISIONS:
         raise TestudoError(f"--precision: found {config.precision!r}, expected one of {', '.join(_PRECISIONS)}")
     if config.team_size < 2:

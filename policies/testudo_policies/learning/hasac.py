@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from testudo_policies.learning.losses import Batch
 from testudo_policies.learning.maddpg import init_joint_critic
 from testudo_policies.learning.off_policy import Explore, OffPolicy
+from testudo_policies.learning.sharing import for_each_group
 from testudo_policies.learning.soft_turns import SoftTeam, turns_of
 from testudo_policies.learning.team_values import TeamSteps, by_world, mean_square, team_mean
 from testudo_policies.learning.train_state import Metrics, gradient_step
@@ -43,9 +45,8 @@ class HASAC(OffPolicy):
     def moments(self, parameters: AgentParameters) -> Any:
         """Return the states of the optimisers of actor, critics and temperature."""
         critic = parameters.critic
-        turns = self._turns
         return (
-            self.adam(turns).init(parameters.actor),
+            self._actor_optimiser.init(parameters.actor),
             self.adam().init({name: critic[name] for name in _TWINS}),
             self.adam().init(critic["log_temperature"]),
         )
@@ -107,7 +108,8 @@ class HASAC(OffPolicy):
             lambda action: self._value(parameters.critic, batch, action, counted),
             self._temperature(parameters),
             counted,
-            self.adam(self._turns),
+            self._actor_optimiser,
+            self.agent.groups,
         )
         turns = turns_of(order_key, size, in_turns=self.in_turns)
         actor, moments, losses = team.changed(parameters.actor, moments, turns)
@@ -132,8 +134,12 @@ class HASAC(OffPolicy):
         return jax.lax.stop_gradient(jnp.exp(parameters.critic["log_temperature"]))
 
     @property
-    def _turns(self) -> int:
-        return self.environment.team.size if self.in_turns else 1
+    def _actor_optimiser(self) -> optax.GradientTransformation:
+        """Return the optimiser of the policy, which is used in each turn of a robot that has the parameters."""
+        groups, turns = self.agent.groups, self.environment.team.size if self.in_turns else 1
+        if not groups:
+            return self.adam(turns)
+        return for_each_group(self.adam(max(1, turns // (max(groups) + 1))))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.networks.agent import Agent, AgentParameters
+from testudo_policies.networks.agent import Agent, AgentParameters, by_robot
 from testudo_policies.networks.observation_encoding import Features
 from testudo_policies.train_config import TrainConfig
 
@@ -31,6 +31,7 @@ class Batch:
     left: jax.Array  # (T, B) bool: the robot took part, and takes none in the next step
     trust: jax.Array | None = None  # (T, B): weight of each step, 0 to 1; None: all 1
     memory: jax.Array | None = None  # (T, B, M): the actor's memory before the step, for replay; None: not kept
+    after: Features | None = None  # (T, B, ...): inputs of the critic after the step, before any reset; None: not kept
 
     @property
     def weight(self) -> jax.Array:
@@ -98,14 +99,19 @@ def ppo_loss(
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Return the loss and its parts; ``advantage`` (T, B) is weighted by trust but not normalised.
 
+    With ``joint_ratio`` the ratio is the product of those of all robots of a world (Lin et al., TiZero, 2023).
+
     The critic learns returns in units of their deviation (Yu et al., 2022), so that its loss has the same scale in all
     tasks.
     """
     logits, _ = agent.act(parameters, batch.features, hidden, batch.fresh)
     distribution = agent.distribution
     log_probability = distribution.log_prob(logits, batch.action)
-    ratio = jnp.exp(log_probability - batch.log_probability)
-    counted = batch.counted
+    counted, change = batch.counted, log_probability - batch.log_probability
+    if config.joint_ratio:  # of all robots of a world that count, whose product is the change of the team
+        apart = by_robot(jnp.where(counted, change, 0.0), config.team_size, 1)
+        change = jnp.repeat(jnp.sum(apart, axis=-1), config.team_size, axis=1)
+    ratio = jnp.exp(change)
     scaled = _normalised(advantage, batch)
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     actor_loss = -_mean(jnp.minimum(ratio * scaled, clipped * scaled), counted)

@@ -12,8 +12,10 @@ import optax
 
 from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
+from testudo_policies.learning.other_views import shared_experience
 from testudo_policies.learning.rollout import begin, collect_rollout
 from testudo_policies.learning.run_learner import RunLearner
+from testudo_policies.learning.sharing import for_each_group, whole_worlds
 from testudo_policies.learning.train_state import Metrics, TrainState, first_features, gradient_step, report, typed
 from testudo_policies.networks.agent import AgentParameters
 
@@ -38,9 +40,19 @@ class PPO(RunLearner):
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
         hidden = state.rollout.hidden
         rollout, batch, metrics = collect_rollout(
-            self.agent, self.environment, state.parameters, state.rollout, rollout_key, self.config.rollout
+            self.agent,
+            self.environment,
+            state.parameters,
+            state.rollout,
+            rollout_key,
+            self.config.rollout,
+            keep_after=self.config.shared_experience,
         )
         parameters = self.agent.observe(state.parameters, batch.features, batch.counted)
+        lived = batch
+        if self.config.shared_experience:
+            batch = shared_experience(self.agent, state.parameters, batch, self.config.team_size)
+            hidden = self.agent.blank_memory(batch.reward.shape[1])
         advantage = advantages(
             batch.reward,
             batch.value,
@@ -52,7 +64,7 @@ class PPO(RunLearner):
             batch.weight,
         )
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
-        summary = report(batch, metrics, self.environment, rollout, losses)
+        summary = report(lived, metrics, self.environment, rollout, losses)
         return TrainState(parameters, optimiser, rollout, key, state.updates + 1), summary
 
     def _learn(
@@ -64,13 +76,15 @@ class PPO(RunLearner):
         advantage: jax.Array,
         key: jax.Array,
     ) -> tuple[AgentParameters, Any, Metrics]:
-        """Take the gradient steps of all epochs; a minibatch has the whole sequences of some robots."""
-        robots, parts = batch.reward.shape[1], self.config.minibatches
+        """Take the gradient steps of all epochs; a minibatch has the whole sequences of some robots, or worlds."""
+        parts, span = self.config.minibatches, self.config.team_size if whole_worlds(self.config) else 1
+        columns = batch.reward.shape[1] // span
         parameters = self.agent.observe_returns(parameters, batch.value + advantage, batch.counted)
 
         def step(carry: Any, index: tuple[jax.Array, jax.Array]) -> Any:
             current, optimiser = carry
-            chosen, step_key = index
+            columns, step_key = index
+            chosen = (columns[:, None] * span + jnp.arange(span)).reshape(-1)
             # the shuffle is over all worlds, as on one device; its result is sharded again
             part, after = split(jax.tree.map(lambda x: x[:, chosen], (batch, advantage)), self.mesh, axis=1)
             memory = split(hidden[chosen], self.mesh, axis=0)
@@ -85,7 +99,7 @@ class PPO(RunLearner):
 
         def epoch(carry: Any, epoch_key: jax.Array) -> Any:
             shuffle_key, step_key = jax.random.split(epoch_key)
-            order = jax.random.permutation(shuffle_key, robots).reshape(parts, -1)
+            order = jax.random.permutation(shuffle_key, columns).reshape(parts, -1)
             return jax.lax.scan(step, carry, (order, jax.random.split(step_key, parts)))
 
         (parameters, optimiser), losses = jax.lax.scan(
@@ -95,7 +109,8 @@ class PPO(RunLearner):
 
     @property
     def _optimiser(self) -> optax.GradientTransformation:
-        return optax.chain(_clip_apart(self.config.max_gradient), optax.adam(self.falling_rate(), eps=1e-5))
+        optimiser = optax.chain(_clip_apart(self.config.max_gradient), optax.adam(self.falling_rate(), eps=1e-5))
+        return for_each_group(optimiser) if self.agent.groups else optimiser
 
 
 def _clip_apart(largest: float) -> optax.GradientTransformation:

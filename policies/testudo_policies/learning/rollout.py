@@ -38,12 +38,14 @@ def collect_rollout(
     key: jax.Array,
     length: int,
     explore: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
+    *,
+    keep_after: bool = False,
 ) -> tuple[RolloutState, Batch, StepMetrics]:
     """Run ``length`` decisions; return the new state, the batch and the metrics (T, E) of every decision.
 
     Actions are drawn from the agent's distribution, or by ``explore`` from its parameters (B, ...) and a key. The
     learners that explore so have no critic of states: log-probabilities and values are then 0, and the batch holds the
-    memory instead.
+    memory instead. With ``keep_after`` it holds what the critic reads after each step.
     """
     team, worlds_count = environment.team.size, state.fresh.shape[0]
 
@@ -58,7 +60,7 @@ def collect_rollout(
         nominal = command.reshape(-1, team, command.shape[-1])
         worlds, result = environment.step(carry.worlds, nominal, world_key)
         zero = jnp.zeros(fresh.shape)
-        log_probability, value, next_value = zero, zero, zero
+        log_probability, value, next_value, after = zero, zero, zero, None
         if explore is None:
             last_features = flat(agent.encode(environment.signals(result.last)))
             after = critic_features(agent, environment, parameters, result.last, last_features)
@@ -79,6 +81,7 @@ def collect_rollout(
             ~_where(result.stood, worlds_count * team),
             _where(result.left, worlds_count * team),
             memory=carry.hidden if explore else None,
+            after=after if keep_after else None,
         )
         return RolloutState(worlds, hidden, done), (finite(batch, team), result.metrics)
 

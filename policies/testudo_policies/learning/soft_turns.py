@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from testudo_policies.learning.sharing import changed_only
 from testudo_policies.learning.train_state import Metrics, gradient_step
 
 
@@ -26,6 +27,9 @@ class SoftTeam:
     temperature: jax.Array  # ()
     counted: jax.Array  # (..., N) bool: the robots that take part
     optimiser: optax.GradientTransformation  # of one gradient step, which is what a robot changes in its turn
+    groups: tuple[int, ...] = ()
+    """Which parameters each robot has, see `Agent.groups`; those of robots that do not move stay as they are, where
+    momentum would move them."""
 
     def changed(self, policy: Any, moments: Any, turns: jax.Array) -> tuple[Any, Any, Metrics]:
         """Return policy and optimiser state after all turns, and the mean losses.
@@ -47,7 +51,10 @@ class SoftTeam:
                 mean = jnp.sum(said) / jnp.maximum(jnp.sum(climbing), 1)
                 return total, {"loss/actor": total, "train/log_probability": mean}
 
-            current, moments, losses = gradient_step(loss, self.optimiser, current, moments, "actor")
+            stepped, moved, losses = gradient_step(loss, self.optimiser, current, moments, "actor")
+            if self.groups:
+                stepped, moved = changed_only(moving, self.groups, (stepped, moved), (current, moments))
+            current, moments = stepped, moved
             now, _ = self.act(current)
             return (current, moments, jnp.where(moving[:, None], now, acting)), losses
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_policies.learning.losses import Batch
-from testudo_policies.networks.agent import Agent, AgentParameters
+from testudo_policies.networks.agent import Agent, AgentParameters, by_robot
 from testudo_policies.networks.observation_encoding import Features
 from testudo_policies.train_config import TrainConfig
 
@@ -62,7 +62,8 @@ class TeamSteps:
 
 def by_world(values: jax.Array, team: int) -> jax.Array:
     """Return values of robots (T, E * N, ...) as (T, E, N, ...)."""
-    return values.reshape(values.shape[0], -1, team, *values.shape[2:])
+    apart: jax.Array = by_robot(values, team, 1)
+    return apart
 
 
 def team_mean(values: jax.Array, counted: jax.Array) -> jax.Array:

@@ -7,11 +7,13 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 
+from testudo_hardware.errors import TestudoError
 from testudo_policies.networks.actor_critic import Actor, Critic, NetworkConfig
 from testudo_policies.networks.brax_imports import NormalTanhDistribution, running_statistics, specs
 from testudo_policies.networks.observation_encoding import Features, encode, out_of_frame
 from testudo_policies.networks.spoken_choice import SpokenChoice
 from testudo_policies.networks.waypoint_choice import WaypointChoice
+from testudo_sim.scenarios.robot_number import ROBOT_NUMBER
 from testudo_sim.scenarios.scenario import Observation
 
 Params = Any
@@ -42,6 +44,9 @@ class Agent:
     yaw_rate_limit: float = 0.0  # largest commanded yaw rate [rad/s] of drones; 0: no yaw rate is commanded
     waypoints: WaypointChoice | None = None  # of a policy that chooses way-points; None for velocities
     message_size: int = 0  # numbers that the policy says to its peers beside its command
+    groups: tuple[int, ...] = ()
+    """Which parameters each robot of the team has, from 0 on; empty: all share one set. Else arrays of robots (..., B)
+    have the robots of a world side by side, in the order of the team."""
 
     @property
     def action_size(self) -> int:
@@ -68,9 +73,10 @@ class Agent:
         actor_key, critic_key = jax.random.split(key)
         hidden = self.blank_memory(features.own.shape[0])
         fresh = jnp.zeros((1, features.own.shape[0]), bool)
+        seen = _with_time(features)
         return AgentParameters(
-            self._actor.init(actor_key, _with_time(features), hidden, fresh),
-            self._critic.init(critic_key, central),
+            self._of_each_group(lambda key: self._actor.init(key, seen, hidden, fresh), actor_key),
+            self._of_each_group(lambda key: self._critic.init(key, central), critic_key),
             _statistics(features.own),
             _statistics(features.neighbours),
             no_returns(),
@@ -95,12 +101,25 @@ class Agent:
         self, parameters: AgentParameters, features: Features, hidden: jax.Array, fresh: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Return the distribution's parameters (T, B, 2A) and the new memory; see `Actor`."""
-        found = self._actor.apply(parameters.actor, self.normalise(parameters, features), hidden, fresh)
-        return cast(tuple[jax.Array, jax.Array], found)
+        seen = self.normalise(parameters, features)
+        if not self.groups:
+            return cast(tuple[jax.Array, jax.Array], self._actor.apply(parameters.actor, seen, hidden, fresh))
+        own, size = of_robots(parameters.actor, self.groups), len(self.groups)
+        split = by_robot((seen, fresh), size, 1), by_robot(hidden, size, 0)
+        logits, memory = jax.vmap(
+            lambda one, now, before: self._actor.apply(one, now[0], before, now[1]), in_axes=(0, 2, 1), out_axes=(2, 1)
+        )(own, *split)
+        return logits.reshape(*fresh.shape, -1), memory.reshape(hidden.shape)
 
     def value(self, parameters: AgentParameters, central: Features) -> jax.Array:
         """Return values (...) for the critic's features."""
-        scaled = cast(jax.Array, self._critic.apply(parameters.critic, central))
+        if self.groups:
+            own, axis = of_robots(parameters.critic, self.groups), central.own.ndim - 2
+            apart = by_robot(central, len(self.groups), axis)
+            found: Any = jax.vmap(self._critic.apply, in_axes=(0, axis + 1), out_axes=axis + 1)(own, apart)
+            scaled = found.reshape(central.own.shape[:-1])
+        else:
+            scaled = cast(jax.Array, self._critic.apply(parameters.critic, central))
         return parameters.value_statistics.mean[0] + self.value_scale(parameters) * scaled
 
     def value_scale(self, parameters: AgentParameters) -> jax.Array:
@@ -166,16 +185,43 @@ class Agent:
     def policy(
         self, parameters: AgentParameters
     ) -> Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]:
-        """Return the deterministic step (signals (B, ...), hidden (B, M)) -> (command (B, A), hidden)."""
+        """Return the deterministic step (signals (B, ...), hidden (B, M)) -> (command (B, A), hidden).
+
+        Robots with parameters of their own are told apart by the signal `ROBOT_NUMBER`, in any order.
+        """
 
         def step(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
             features = self.encode(signals)
             normalised = self.normalise(parameters, features)
-            found = self._actor.apply(parameters.actor, normalised, hidden, method="step")
-            logits, hidden = cast(tuple[jax.Array, jax.Array], found)
+            logits, hidden = self._step(parameters.actor, normalised, hidden, signals.get(ROBOT_NUMBER))
             return self.command(features, self.distribution.mode(logits)), hidden
 
         return step
+
+    def _step(
+        self, actor: Params, seen: Features, hidden: jax.Array, number: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the distribution's parameters and the memory after one step of robots with a number (B, 1)."""
+
+        def of(one: Params) -> tuple[jax.Array, jax.Array]:
+            return cast(tuple[jax.Array, jax.Array], self._actor.apply(one, seen, hidden, method="step"))
+
+        if not self.groups:
+            return of(actor)
+        if number is None:
+            raise TestudoError(f"policy: the signal {ROBOT_NUMBER} is missing; each robot has its own parameters")
+        # all networks run, and each robot takes the outputs of its own: a file cannot index weights by an input
+        logits, memory = of(_group(actor, self.groups[0]))
+        for robot, group in enumerate(self.groups[1:], start=1):
+            if group == self.groups[robot - 1]:
+                continue
+            own, later = of(_group(actor, group)), number > robot - 0.5
+            logits, memory = (jnp.where(later, new, old) for new, old in zip(own, (logits, memory), strict=True))
+        return logits, memory
+
+    def _of_each_group(self, init: Callable[[jax.Array], Params], key: jax.Array) -> Params:
+        """Return parameters, with a leading axis for the groups if robots do not share them."""
+        return jax.vmap(init)(jax.random.split(key, max(self.groups) + 1)) if self.groups else init(key)
 
     @property
     def _actor(self) -> Actor:
@@ -184,6 +230,20 @@ class Agent:
     @property
     def _critic(self) -> Critic:
         return Critic(self.config)
+
+
+def of_robots(parameters: Params, groups: tuple[int, ...]) -> Params:
+    """Return parameters of groups (G, ...) as those of the robots (N, ...)."""
+    return jax.tree.map(lambda x: x[jnp.asarray(groups)], parameters)
+
+
+def by_robot(values: Any, team: int, axis: int) -> Any:
+    """Return arrays whose ``axis`` has the robots of all worlds as worlds and robots, two axes."""
+    return jax.tree.map(lambda x: x.reshape(*x.shape[:axis], x.shape[axis] // team, team, *x.shape[axis + 1 :]), values)
+
+
+def _group(parameters: Params, group: int) -> Params:
+    return jax.tree.map(lambda x: x[group], parameters)
 
 
 def _with_time(features: Features) -> Features:

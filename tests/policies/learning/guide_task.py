@@ -14,6 +14,7 @@ from testudo_policies.evaluation.evaluation import evaluate_policy
 from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.physics.scene import Scene
+from testudo_sim.scenarios.robot_number import numbered
 from testudo_sim.scenarios.robotarium_task import RobotariumTask
 from testudo_sim.scenarios.scenario import StartState, TaskStep
 
@@ -89,6 +90,7 @@ def in_task(components: TrainingComponents, kind: type[RobotariumTask]) -> Train
     """Return the parts of a training in a task of a test, with 20 decisions of 8 ticks."""
     task, period_s = kind.create(components.spec, components.shield), components.spec.control_period_s
     task = replace(task, decision_ticks=8, horizon_s=20 * 8 * period_s + 1e-6)
+    task = numbered(task, components.config.team_size) if components.agent.groups else task
     return replace(components, environment=replace(components.environment, scenario=task))
 
 

@@ -78,12 +78,12 @@ class HandMadeAgent:
         return 2.0
 
 
-def hand_made_loss(log_probability, value, advantage, trust=None, **changes):
+def hand_made_loss(log_probability, value, advantage, trust=None, joint_ratio=False, **changes):
     shape = advantage.shape
     blank = dict.fromkeys(field.name for field in fields(Batch))
     known = {"log_probability": jnp.full(shape, -2.0), "value": jnp.zeros(shape), "trust": trust}
     batch = Batch(**(blank | known | {"counted": jnp.ones(shape, bool)} | changes))
-    config = TrainConfig(clip=0.2, value_weight=0.5, entropy=0.1)
+    config = TrainConfig(clip=0.2, value_weight=0.5, entropy=0.1, team_size=2, joint_ratio=joint_ratio)
 
     @jax.jit
     def loss(log_probability, value, advantage):
@@ -122,6 +122,22 @@ def test_a_clipped_ratio_has_no_gradient_and_a_falling_one_for_good_actions_has(
     assert high[0] == 0
     assert low[0] < 0
     assert high[1] < 0 < high[3]
+
+
+def test_the_joint_ratio_is_the_product_of_those_of_a_world():
+    """Two worlds of two robots: 1.5 x 1.1 and 0.5 x 1.5, clipped as one; a robot that stands changes nothing."""
+    ratio, advantage = jnp.array([[1.5, 1.1, 0.5, 1.5]]), jnp.array([[3.0, 1.0, -1.0, -3.0]])
+
+    def actor_loss(counted):
+        given = (jnp.log(ratio) - 2, jnp.zeros((1, 4)), advantage)
+        return hand_made_loss(*given, joint_ratio=True, counted=counted)[1]
+
+    parts = actor_loss(jnp.ones((1, 4), bool))
+    # 1.65 and 0.75, clipped to 1.2 and 0.8: 1.2 * 3 + 1.2 - 0.8 - 0.8 * 3, over sqrt(5)
+    assert parts["loss/actor"] == pytest.approx(-(3.6 + 1.2 - 0.8 - 2.4) / 4 / 5**0.5, rel=1e-5)
+    assert parts["loss/ratio_off"] == pytest.approx((0.65 * 2 + 0.25 * 2) / 4, rel=1e-5)
+    alone = actor_loss(jnp.array([[True, True, False, True]]))
+    assert alone["loss/ratio_off"] == pytest.approx((0.65 * 2 + 0.5) / 3, rel=1e-5)
 
 
 def test_what_is_not_trusted_pushes_nothing_and_moves_no_mean():

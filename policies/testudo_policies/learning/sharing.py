@@ -1,0 +1,75 @@
+"""Parameters that all robots share, that each has for itself, or that those of a role share."""
+
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from testudo_hardware.errors import TestudoError
+from testudo_policies.train_config import Sharing, TrainConfig
+from testudo_sim.scenarios.roles import Roles
+
+
+def parameter_groups(config: TrainConfig, scenario: Any) -> tuple[int, ...]:
+    """Return which parameters each robot has, see `Agent.groups`.
+
+    Raises:
+        TestudoError: by roles in a scenario that declares none.
+    """
+    if config.sharing == "shared":
+        return ()
+    if config.sharing == "none":
+        return tuple(range(config.team_size))
+    roles: Roles | None = getattr(scenario, "roles", None)
+    if roles is None:
+        raise TestudoError(f"--sharing role: scenario {config.scenario!r} declares no roles; expected shared or none")
+    names = [role.name for role in roles.of_team(config.team_size, config.scenario)]
+    order = list(dict.fromkeys(names))
+    return tuple(order.index(name) for name in names)
+
+
+def check_sharing(config: TrainConfig) -> None:
+    """Check the options about the parameters of robots.
+
+    Raises:
+        TestudoError: naming the option that does not go with another one.
+    """
+    if config.sharing not in get_args(Sharing):
+        raise TestudoError(f"--sharing: found {config.sharing!r}, expected one of {', '.join(get_args(Sharing))}")
+    for option, used in (
+        ("--sharing", config.sharing != "shared"),
+        ("--shared-experience", config.shared_experience),
+        ("--joint-ratio", config.joint_ratio),
+    ):
+        if used and config.trainer != "testudo":
+            raise TestudoError(f"{option}: found --trainer {config.trainer}, expected testudo")
+    if config.joint_ratio and config.algorithm not in ("mappo", "ippo"):
+        raise TestudoError(f"--joint-ratio: found --algorithm {config.algorithm}, expected mappo or ippo")
+    if config.shared_experience:
+        for option, found, expected in (
+            ("algorithm", config.algorithm, "ippo"),
+            ("sharing", config.sharing, "none"),
+            ("memory", config.memory, 0),
+            ("joint-ratio", config.joint_ratio, False),
+        ):
+            if found != expected:
+                raise TestudoError(f"--shared-experience: found --{option} {found}, expected {expected}")
+    if whole_worlds(config) and config.worlds % config.minibatches:
+        raise TestudoError(f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds")
+
+
+def whole_worlds(config: TrainConfig) -> bool:
+    """Return whether the robots of a world must stay together in a minibatch."""
+    return config.sharing != "shared" or config.joint_ratio
+
+
+def for_each_group(optimiser: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Return an optimiser of parameters of groups (G, ...), in which each group has its own state."""
+    return optax.GradientTransformation(jax.vmap(optimiser.init), jax.vmap(optimiser.update))  # type: ignore[arg-type]
+
+
+def changed_only(moving: jax.Array, groups: tuple[int, ...], new: Any, old: Any) -> Any:
+    """Return ``new`` for the groups (G, ...) of the robots (N,) that move, and ``old`` for all others."""
+    moved = jnp.zeros(max(groups) + 1, bool).at[jnp.asarray(groups)].max(moving)
+    return jax.tree.map(lambda a, b: jnp.where(moved.reshape(-1, *(1,) * (a.ndim - 1)), a, b), new, old)
