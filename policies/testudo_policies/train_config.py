@@ -12,6 +12,7 @@ from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_sim.physics_choice import Form, Impl, PhysicsChoice, Tier
 
 Sharing = Literal["shared", "none", "role"]
+Encoder = Literal["pooled", "attention"]
 Commanded = Literal["velocity", "velocity_yaw_rate", "waypoints"]
 _CENTRAL = ("mappo", "qmix", "maddpg", "hasac", "masac")  # algorithms whose critic reads the true state of the team
 _COMMAND_TYPES = {"velocity": COMMAND_TYPE, "velocity_yaw_rate": VELOCITY_YAW_RATE, "waypoints": WAYPOINT}
@@ -44,6 +45,9 @@ class TrainConfig:
     """With `ippo` and `--sharing none`: each robot also learns from what the others lived through (SEAC)."""
     joint_ratio: bool = field(default=False, metadata=OPTIONAL)
     """With `mappo` or `ippo`: clip the product of the ratios of all robots of a world, in place of each."""
+    symmetry: bool = field(default=False, metadata=OPTIONAL)
+    """With `mappo` or `ippo` and `--memory 0`: learn also from each step as it would be in a mirror, or turned, where
+    the scenario declares that nothing differs there, such as `navigation`."""
     physics: Tier = "kinematic"
     """`kinematic` is fast and has no contact forces; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"
@@ -73,6 +77,12 @@ class TrainConfig:
     after success, and back after failure. For scenarios with `at(difficulty)`, such as `material_transport`."""
     memory: int = 32  # units of the GRU; 0 is feed-forward
     width: int = 64  # units of the hidden layers
+    network: Encoder = field(default="pooled", metadata=OPTIONAL)
+    """How networks read neighbours and entities: `pooled`, the maximum over the neighbours, and attention within each
+    group of entities; or `attention` over all of them together."""
+    drop_out: float = field(default=0.0, metadata=OPTIONAL)
+    """Share of neighbours, and of entities that may be absent, that the policy does not see in a decision of the
+    training, drawn anew at each; the nearest two of each kind always are seen. Shield and central critic see all."""
     seed: int = 0  # random seed of the run
     decisions: int = 700_000  # environment decisions to train for (worlds x decisions)
     until: str = field(default="", metadata=OPTIONAL)
@@ -98,9 +108,10 @@ class TrainConfig:
     coarser and faster on accelerators. Export and robot always use float32."""
 
     @property
-    def network(self) -> NetworkConfig:
-        """Return the sizes of the networks."""
-        return NetworkConfig(self.width, self.memory, self.algorithm in _CENTRAL)
+    def networks(self) -> NetworkConfig:
+        """Return kind and sizes of the networks."""
+        attention, central = self.network == "attention", self.algorithm in _CENTRAL
+        return NetworkConfig(self.width, self.memory, central, attention, self.drop_out)
 
     @property
     def physics_choice(self) -> PhysicsChoice:

@@ -41,7 +41,7 @@ class ActionCritic(nn.Module):
         """Return the estimates (..., 2) for actions (..., D)."""
         estimates = []
         for _ in range(_CRITICS):
-            x = jnp.concatenate([TeamEncoder(self.config.width)(features), action], axis=-1)
+            x = jnp.concatenate([TeamEncoder(self.config.width, self.config.attention)(features), action], axis=-1)
             x = nn.tanh(nn.Dense(self.config.width)(x))
             x = nn.tanh(nn.Dense(self.config.width)(x))
             estimates.append(nn.Dense(1)(x))

@@ -81,7 +81,7 @@ def train_run_with_brax(
                 f"{folder}: {config.trainer} stopped at update {done} of {config.updates} and cannot be resumed: "
                 "brax saves no state of its learner; evaluate or export this run, or train into another folder"
             )
-        environment = BraxEnvironment(components.environment, central=config.network.central_critic)
+        environment = BraxEnvironment(components.environment, central=config.networks.central_critic)
         networks = BraxNetworks.of(components.agent, environment.view)
         learn = _ppo if config.trainer == "brax-ppo" else _sac
         with files.log(0) as log, replication_for_brax():

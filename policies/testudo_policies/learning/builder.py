@@ -23,7 +23,7 @@ from testudo_policies.learning.ppo import PPO
 from testudo_policies.learning.sharing import check_sharing, parameter_groups
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.waypoint_choice import WaypointChoice
-from testudo_policies.train_config import Commanded, TrainConfig
+from testudo_policies.train_config import Commanded, Encoder, TrainConfig
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.robot_number import numbered
@@ -38,7 +38,7 @@ _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
     (("memory",), 0, math.inf),
     (("message",), 0, MOST_NUMBERS),
     (("seed",), 0, 2**31 - 1),
-    (("discount", "trace", "starts_share", "failures"), 0, 1),
+    (("discount", "trace", "starts_share", "failures", "drop_out"), 0, 1),
     (("learning_rate", "clip", "max_gradient"), 1e-9, 1e9),
     (("entropy", "value_weight", "change_price", "facing_price"), 0, 1e9),
 )
@@ -97,6 +97,8 @@ def build(config: TrainConfig) -> TrainingComponents:
         # checks the team size by tracing, as in `make_environment`
         jax.eval_shape(lambda key: task.start(key, config.team_size), jax.random.key(0))
     _check_trainer(config, task)
+    if config.symmetry and not getattr(task, "symmetries", ()):
+        raise TestudoError(f"--symmetry: scenario {config.scenario!r} declares none here; remove the option")
     if config.curriculum and not hasattr(task, "at"):
         raise TestudoError(f"--curriculum: scenario {config.scenario!r} has no difficulties; remove the option")
     environment = replace(
@@ -112,7 +114,7 @@ def build(config: TrainConfig) -> TrainingComponents:
         waypoints = WaypointChoice.create(speed_m_s, environment.decision_s, task.arena, spec.dimension)
     groups = parameter_groups(config, task)
     agent = Agent(
-        config.network, spec.dimension, speed_m_s, task.observation, yaw_rate_rad_s, waypoints, config.message, groups
+        config.networks, spec.dimension, speed_m_s, task.observation, yaw_rate_rad_s, waypoints, config.message, groups
     )
     return TrainingComponents(config, spec, shield, environment, agent)
 
@@ -250,6 +252,8 @@ def _check(config: TrainConfig) -> None:
         raise TestudoError(f"--command: found {config.command!r}, expected one of {', '.join(get_args(Commanded))}")
     _check_algorithm(config)
     check_sharing(config)
+    if config.network not in get_args(Encoder):
+        raise TestudoError(f"--network: found {config.network!r}, expected one of {', '.join(get_args(Encoder))}")
     if config.precision not in _PRECISIONS:
         raise TestudoError(f"--precision: found {config.precision!r}, expected one of {', '.join(_PRECISIONS)}")
     if config.team_size < 2:

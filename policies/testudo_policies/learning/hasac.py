@@ -22,7 +22,7 @@ from testudo_policies.learning.soft_turns import SoftTeam, turns_of
 from testudo_policies.learning.team_values import TeamSteps, by_world, mean_square, team_mean
 from testudo_policies.learning.train_state import Metrics, gradient_step
 from testudo_policies.networks.agent import AgentParameters
-from testudo_policies.networks.joint_critic import JointCritic
+from testudo_policies.networks.joint_critic import joint_critic
 from testudo_policies.networks.observation_encoding import Features
 
 _TWINS = ("first", "second")
@@ -127,7 +127,7 @@ class HASAC(OffPolicy):
         return jnp.minimum(*(self._one_value(critic[name], batch, action, counted) for name in _TWINS))
 
     def _one_value(self, twin: Any, batch: Batch, action: jax.Array, counted: jax.Array) -> jax.Array:
-        found: Any = JointCritic(self.agent.config.width).apply(twin, batch.central, action, counted)
+        found: Any = joint_critic(self.agent).apply(twin, batch.central, action, counted)
         return team_mean(found, counted)
 
     def _temperature(self, parameters: AgentParameters) -> jax.Array:

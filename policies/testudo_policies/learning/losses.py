@@ -12,6 +12,16 @@ from testudo_policies.train_config import TrainConfig
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Seen:
+    """What networks read of the steps of a rollout, time T by robots B."""
+
+    features: Features  # (T, B, ...): inputs of the actor
+    central: Features  # (T, B, ...): inputs of the critic
+    after: Features  # (T, B, ...): inputs of the critic after the step, before any reset
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Batch:
     """A rollout: time T by robots B (worlds times team)."""
 
@@ -32,6 +42,7 @@ class Batch:
     trust: jax.Array | None = None  # (T, B): weight of each step, 0 to 1; None: all 1
     memory: jax.Array | None = None  # (T, B, M): the actor's memory before the step, for replay; None: not kept
     after: Features | None = None  # (T, B, ...): inputs of the critic after the step, before any reset; None: not kept
+    mapped: Seen | None = None  # the same steps of mapped worlds, see `WorldMap`; None: not kept
 
     @property
     def weight(self) -> jax.Array:

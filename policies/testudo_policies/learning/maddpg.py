@@ -16,7 +16,7 @@ from testudo_policies.learning.off_policy import Explore, OffPolicy
 from testudo_policies.learning.team_values import TeamSteps, by_world, mean_square
 from testudo_policies.learning.train_state import Metrics, gradient_step
 from testudo_policies.networks.agent import AgentParameters
-from testudo_policies.networks.joint_critic import JointCritic
+from testudo_policies.networks.joint_critic import joint_critic
 from testudo_policies.networks.observation_encoding import Features
 
 _FIRST, _LAST = 0.4, 0.1  # deviation of the noise on actions in -1 to 1, at the start and at the end of a run
@@ -52,7 +52,7 @@ class MADDPG(OffPolicy):
         self, parameters: AgentParameters, moments: Any, slow: AgentParameters, batch: Batch, key: jax.Array
     ) -> tuple[AgentParameters, Any, Metrics]:
         """Take a step of the critic, then one of the policy."""
-        team, critic = self.environment.team.size, JointCritic(self.agent.config.width)
+        team, critic = self.environment.team.size, joint_critic(self.agent)
         steps, scale = TeamSteps.of(batch, team), self.agent.value_scale(parameters)
         done, did = steps.terminated[:-1, :, None], by_world(jnp.tanh(batch.action), team)
         reward, counted = by_world(batch.reward, team), steps.counted
@@ -99,4 +99,4 @@ def init_joint_critic(learner: OffPolicy, key: jax.Array, central: Features) -> 
     counted = jnp.ones((1, central.own.shape[0] // team, team), bool)
     action = jnp.zeros((*counted.shape, learner.agent.action_size))
     now = jax.tree.map(lambda x: x[None], central)
-    return JointCritic(learner.agent.config.width).init(key, now, action, counted)
+    return joint_critic(learner.agent).init(key, now, action, counted)

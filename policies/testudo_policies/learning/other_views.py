@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from testudo_policies.learning.losses import Batch
 from testudo_policies.networks.agent import Agent, AgentParameters, by_robot
+from testudo_sim.scenarios.symmetry import WorldMap
 
 
 def shared_experience(agent: Agent, parameters: AgentParameters, batch: Batch, team: int) -> Batch:
@@ -21,6 +22,18 @@ def shared_experience(agent: Agent, parameters: AgentParameters, batch: Batch, t
     """
     others = [_of_others(batch, team, shift) for shift in range(1, team)]
     return joined(batch, seen_anew(agent, parameters, _side_by_side(others)))
+
+
+def with_mapped(agent: Agent, parameters: AgentParameters, batch: Batch, mapping: WorldMap) -> Batch:
+    """Return a rollout (T, E * N) and its steps as those of the mapped worlds, (T, 2 * E * N)."""
+    seen, team = batch.mapped, batch.reward.shape[1] // mapping.sense.shape[0]
+    if seen is None:
+        raise ValueError("other_views: expected a rollout that keeps what networks read of the mapped worlds")
+    lived = replace(batch, mapped=None)
+    robots = jax.tree.map(lambda x: jnp.repeat(x, team, axis=-1), mapping)
+    action = agent.mapped_action(batch.action, batch.features.frame, seen.features.frame, robots)
+    more = replace(lived, features=seen.features, central=seen.central, after=seen.after, action=action)
+    return joined(lived, seen_anew(agent, parameters, more))
 
 
 def joined(batch: Batch, more: Batch) -> Batch:

@@ -4,7 +4,7 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,13 @@ import optax
 
 from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
-from testudo_policies.learning.other_views import shared_experience
+from testudo_policies.learning.other_views import shared_experience, with_mapped
 from testudo_policies.learning.rollout import begin, collect_rollout
 from testudo_policies.learning.run_learner import RunLearner
 from testudo_policies.learning.sharing import for_each_group, whole_worlds
 from testudo_policies.learning.train_state import Metrics, TrainState, first_features, gradient_step, report, typed
 from testudo_policies.networks.agent import AgentParameters
+from testudo_sim.scenarios.symmetry import WorldMap
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class PPO(RunLearner):
         """Run one rollout and learn from it."""
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
         hidden = state.rollout.hidden
+        mapping = self._mapping(jax.random.fold_in(rollout_key, 1))
         rollout, batch, metrics = collect_rollout(
             self.agent,
             self.environment,
@@ -46,12 +48,16 @@ class PPO(RunLearner):
             state.rollout,
             rollout_key,
             self.config.rollout,
-            keep_after=self.config.shared_experience,
+            keep_after=self.config.shared_experience or self.config.symmetry,
+            mapping=mapping,
         )
         parameters = self.agent.observe(state.parameters, batch.features, batch.counted)
         lived = batch
+        if mapping is not None:
+            batch = with_mapped(self.agent, state.parameters, batch, mapping)
         if self.config.shared_experience:
             batch = shared_experience(self.agent, state.parameters, batch, self.config.team_size)
+        if batch is not lived:  # of policies without memory
             hidden = self.agent.blank_memory(batch.reward.shape[1])
         advantage = advantages(
             batch.reward,
@@ -66,6 +72,12 @@ class PPO(RunLearner):
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
         summary = report(lived, metrics, self.environment, rollout, losses)
         return TrainState(parameters, optimiser, rollout, key, state.updates + 1), summary
+
+    def _mapping(self, key: jax.Array) -> WorldMap | None:
+        """Return by which of the scenario's symmetries each world is seen as well; None without augmentation."""
+        if not self.config.symmetry:
+            return None
+        return WorldMap.drawn(cast(Any, self.environment.scenario).symmetries, key, self.config.worlds)
 
     def _learn(
         self,

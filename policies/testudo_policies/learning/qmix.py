@@ -26,6 +26,7 @@ class Mixer(nn.Module):
     """Mixes the values of a team, monotonically in each."""
 
     width: int
+    attention: bool = False
 
     @nn.compact
     def __call__(self, values: jax.Array, central: Features, counted: jax.Array) -> jax.Array:
@@ -36,7 +37,7 @@ class Mixer(nn.Module):
             central: true features (T, E * N, ...).
             counted: (T, E, N) bool: the robots that take part.
         """
-        each = by_world(TeamEncoder(self.width)(central), values.shape[-1])
+        each = by_world(TeamEncoder(self.width, self.attention)(central), values.shape[-1])
         state = jax.vmap(team_mean, in_axes=(-1, None), out_axes=-1)(each, counted)
         weights = jnp.abs(nn.Dense(_EMBEDDED, name="weight_1")(each))
         parts = jax.vmap(team_mean, in_axes=(-1, None), out_axes=-1)(weights * values[..., None], counted)
@@ -65,4 +66,4 @@ class QMIX(VDN):
 
     @property
     def _mixer(self) -> Mixer:
-        return Mixer(self.agent.config.width)
+        return Mixer(self.agent.config.width, self.agent.config.attention)

@@ -8,10 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.learning.losses import Batch
+from testudo_policies.learning.losses import Batch, Seen
 from testudo_policies.networks.agent import Agent, AgentParameters
+from testudo_policies.networks.entity_drop_out import with_drop_out
 from testudo_policies.networks.observation_encoding import Features
 from testudo_sim.environment import Environment, StepMetrics, WorldState
+from testudo_sim.scenarios.symmetry import WorldMap
 
 
 @jax.tree_util.register_dataclass
@@ -40,19 +42,21 @@ def collect_rollout(
     explore: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
     *,
     keep_after: bool = False,
+    mapping: WorldMap | None = None,
 ) -> tuple[RolloutState, Batch, StepMetrics]:
     """Run ``length`` decisions; return the new state, the batch and the metrics (T, E) of every decision.
 
     Actions are drawn from the agent's distribution, or by ``explore`` from its parameters (B, ...) and a key. The
     learners that explore so have no critic of states: log-probabilities and values are then 0, and the batch holds the
-    memory instead. With ``keep_after`` it holds what the critic reads after each step.
+    memory instead. With ``keep_after`` it holds what the critic reads after each step, and with a
+    ``mapping`` what networks read of the mapped worlds.
     """
     team, worlds_count = environment.team.size, state.fresh.shape[0]
 
     def step(carry: RolloutState, step_key: jax.Array) -> tuple[RolloutState, Any]:
         action_key, world_key = jax.random.split(step_key)
-        features = flat(agent.encode(environment.signals(carry.worlds)))
-        central = critic_features(agent, environment, parameters, carry.worlds, features)
+        drop_key = jax.random.fold_in(step_key, 1)
+        features, central = looked_at(agent, environment, parameters, carry.worlds, drop_key)
         fresh = jnp.repeat(carry.fresh, team)
         logits, hidden = agent.act(parameters, _now(features), carry.hidden, fresh[None])
         action = (explore or agent.distribution.sample_no_postprocessing)(logits[0], action_key)
@@ -62,11 +66,13 @@ def collect_rollout(
         zero = jnp.zeros(fresh.shape)
         log_probability, value, next_value, after = zero, zero, zero, None
         if explore is None:
-            last_features = flat(agent.encode(environment.signals(result.last)))
-            after = critic_features(agent, environment, parameters, result.last, last_features)
+            _, after = looked_at(agent, environment, parameters, result.last)
             log_probability = agent.distribution.log_prob(logits[0], action)
             value, next_value = agent.value(parameters, central), agent.value(parameters, after)
-        done = result.terminated | result.truncated
+        done, mapped = result.terminated | result.truncated, None
+        if mapping is not None:
+            now = looked_at(agent, environment, parameters, carry.worlds, drop_key, mapping)
+            mapped = Seen(*now, looked_at(agent, environment, parameters, result.last, None, mapping)[1])
         batch = Batch(
             features,
             central,
@@ -82,6 +88,7 @@ def collect_rollout(
             _where(result.left, worlds_count * team),
             memory=carry.hidden if explore else None,
             after=after if keep_after else None,
+            mapped=mapped,
         )
         return RolloutState(worlds, hidden, done), (finite(batch, team), result.metrics)
 
@@ -108,13 +115,42 @@ def finite(batch: Batch, team: int) -> Batch:
     return replace(kept, terminated=batch.terminated, truncated=batch.truncated)
 
 
+def looked_at(
+    agent: Agent,
+    environment: Environment,
+    parameters: AgentParameters,
+    worlds: WorldState,
+    drop_key: jax.Array | None = None,
+    mapping: WorldMap | None = None,
+) -> tuple[Features, Features]:
+    """Return the inputs (B, ...) of actor and critic; with a ``mapping`` those of the mapped worlds.
+
+    With a key the actor does not see a share of neighbours and entities, see `entity_drop_out`.
+    """
+    signals = _mapped(environment.signals(worlds), environment, mapping)
+    features = flat(agent.encode(signals))
+    central = critic_features(agent, environment, parameters, worlds, features, mapping)
+    if drop_key is not None and agent.config.drop_out:
+        features = flat(agent.encode(with_drop_out(signals, agent.config.drop_out, drop_key)))
+    return features, central
+
+
 def critic_features(
-    agent: Agent, environment: Environment, parameters: AgentParameters, worlds: WorldState, own: Features
+    agent: Agent,
+    environment: Environment,
+    parameters: AgentParameters,
+    worlds: WorldState,
+    own: Features,
+    mapping: WorldMap | None = None,
 ) -> Features:
-    """Return the critic's inputs (B, ...): the true team state (MAPPO), or the actor's inputs (IPPO)."""
+    """Return the critic's inputs (B, ...): the true team state (MAPPO), or the actor's inputs ``own`` (IPPO)."""
     if agent.config.central_critic:
-        return flat(agent.encode_central(environment.central_signals(worlds)))
+        return flat(agent.encode_central(_mapped(environment.central_signals(worlds), environment, mapping)))
     return agent.normalise(parameters, own)
+
+
+def _mapped(signals: dict[str, jax.Array], environment: Environment, mapping: WorldMap | None) -> dict[str, jax.Array]:
+    return signals if mapping is None else mapping.signals(signals, environment.team.model.spec)
 
 
 def flat(features: Features) -> Features:

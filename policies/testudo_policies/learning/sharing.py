@@ -1,5 +1,6 @@
 """Parameters that all robots share, that each has for itself, or that those of a role share."""
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import jax
@@ -37,26 +38,36 @@ def check_sharing(config: TrainConfig) -> None:
     """
     if config.sharing not in get_args(Sharing):
         raise TestudoError(f"--sharing: found {config.sharing!r}, expected one of {', '.join(get_args(Sharing))}")
-    for option, used in (
-        ("--sharing", config.sharing != "shared"),
-        ("--shared-experience", config.shared_experience),
-        ("--joint-ratio", config.joint_ratio),
-    ):
-        if used and config.trainer != "testudo":
+    used = {
+        "--sharing": config.sharing != "shared",
+        "--shared-experience": config.shared_experience,
+        "--joint-ratio": config.joint_ratio,
+        "--symmetry": config.symmetry,
+        "--drop-out": config.drop_out > 0,
+    }
+    for option in (option for option, found in used.items() if found):
+        if config.trainer != "testudo":
             raise TestudoError(f"{option}: found --trainer {config.trainer}, expected testudo")
-    if config.joint_ratio and config.algorithm not in ("mappo", "ippo"):
-        raise TestudoError(f"--joint-ratio: found --algorithm {config.algorithm}, expected mappo or ippo")
-    if config.shared_experience:
-        for option, found, expected in (
-            ("algorithm", config.algorithm, "ippo"),
-            ("sharing", config.sharing, "none"),
-            ("memory", config.memory, 0),
-            ("joint-ratio", config.joint_ratio, False),
-        ):
-            if found != expected:
-                raise TestudoError(f"--shared-experience: found --{option} {found}, expected {expected}")
+        for name, values, expected in _NEEDS.get(option, ()):
+            found = getattr(config, name)
+            if found not in values:
+                raise TestudoError(f"{option}: found --{name.replace('_', '-')} {found}, expected {expected}")
     if whole_worlds(config) and config.worlds % config.minibatches:
         raise TestudoError(f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds")
+
+
+_PPO = ("algorithm", ("mappo", "ippo"), "mappo or ippo")
+_NEEDS: Mapping[str, tuple[tuple[str, tuple[Any, ...], str], ...]] = {
+    "--shared-experience": (
+        ("algorithm", ("ippo",), "ippo"),
+        ("sharing", ("none",), "none"),
+        ("memory", (0,), "0"),
+        ("joint_ratio", (False,), "none"),
+    ),
+    "--joint-ratio": (_PPO,),
+    "--symmetry": (_PPO, ("memory", (0,), "0"), ("message", (0,), "0")),
+}
+"""What an option needs of others: their values, and these in words."""
 
 
 def whole_worlds(config: TrainConfig) -> bool:

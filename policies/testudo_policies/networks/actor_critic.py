@@ -1,13 +1,15 @@
 """Actor and critic: permutation-invariant over neighbours, feed-forward or with a GRU.
 
 The same small network encodes every neighbour, and the results are pooled by their maximum, so that a
-policy trained with four robots runs with any number (Deep Sets, Zaheer et al., 2017).
+policy trained with four robots runs with any number (Deep Sets, Zaheer et al., 2017). With ``attention`` the robot
+attends to its neighbours and the entities of the task together, as nodes with a type (Nayak et al., InforMARL, 2023).
 """
 
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from testudo_policies.networks.observation_encoding import Features
@@ -17,6 +19,7 @@ _INITIAL_SCALE = -1.0  # initial raw scale of the actions: small enough that the
 
 _ABSENT = -1e3  # score of an entity that is not there
 _NO_ENTITY = 1e-6  # added to the sum of the weights, which is zero where no entity is present
+_HEADS, _ROUNDS = 4, 2  # of the attention
 
 
 @dataclass(frozen=True)
@@ -27,16 +30,21 @@ class NetworkConfig:
     memory: int = 0  # units of the GRU; 0 is feed-forward
     central_critic: bool = True
     """MAPPO: the critic reads the true state of the team; else IPPO: it reads what the actor reads."""
+    attention: bool = False  # neighbours and entities are attended to; else neighbours are pooled
+    drop_out: float = 0.0  # share of neighbours and entities that the actor does not see in training
 
 
 class TeamEncoder(nn.Module):
     """Encodes own features and pooled neighbours as one vector (..., width)."""
 
     width: int
+    attention: bool = False
 
     @nn.compact
     def __call__(self, features: Features) -> jax.Array:
         """Return the encoding (..., width)."""
+        if self.attention:
+            return self._attended(features)
         each = nn.tanh(nn.Dense(self.width, name="neighbour_1")(features.neighbours))
         each = nn.sigmoid(nn.Dense(self.width, name="neighbour_2")(each))
         # an absent neighbour has the same effect as a distant one, so that team size does not matter
@@ -44,6 +52,42 @@ class TeamEncoder(nn.Module):
         groups = [self._entities(features, group) for group in sorted(features.entities)]
         joined = jnp.concatenate([features.own, pooled, *groups], axis=-1)
         return nn.tanh(nn.Dense(self.width, name="joined")(joined))
+
+    def _attended(self, features: Features) -> jax.Array:
+        """Return own features with what is seen (..., width): in each round the robot looks at all of it anew."""
+        own = nn.tanh(nn.Dense(self.width, name="own")(features.own))
+        groups = [("neighbour", features.neighbours, features.nearness)]
+        groups += [(name, features.entities[name], features.presence[name]) for name in sorted(features.entities)]
+        # a layer of its own for each group is the embedding of its type
+        seen = [(nn.tanh(nn.Dense(self.width, name=f"{name}_seen")(each)), weight) for name, each, weight in groups]
+        for number in range(_ROUNDS):
+            found = self._looked_up(own, seen, f"_{number}")
+            own = nn.tanh(nn.Dense(self.width, name=f"mixed_{number}")(jnp.concatenate([own, found], axis=-1)))
+        return nn.tanh(nn.Dense(self.width, name="joined")(jnp.concatenate([features.own, own], axis=-1)))
+
+    def _looked_up(self, own: jax.Array, seen: list[tuple[jax.Array, jax.Array]], number: str) -> jax.Array:
+        """Return the attended values (..., width) of nodes (..., K, width) with weights (..., K).
+
+        Nothing has the score 0 and the value 0, so that one far neighbour counts as little as its weight says. Heads
+        are blocks of the width, which a constant matrix sums, as the exported graph cannot reshape free axes.
+        """
+        heads = _HEADS if self.width % _HEADS == 0 else 1
+        blocks = np.kron(np.eye(heads, dtype=np.float32), np.ones((self.width // heads, 1), np.float32))
+        query = nn.Dense(self.width, name=f"query{number}")(own)[..., None, :]
+        key, value = (nn.Dense(self.width, name=f"{name}{number}") for name in ("key", "value"))
+        scale = float(np.sqrt(heads / self.width))
+        scores = [
+            jnp.where(weight[..., None] > 0, scale * ((query * key(each)) @ blocks), _ABSENT) for each, weight in seen
+        ]
+        highest = jnp.zeros_like(scores[0][..., 0, :])
+        for score in scores:
+            highest = jnp.maximum(highest, jnp.max(score, axis=-2))
+        total, found = jnp.exp(-highest), jnp.zeros_like(own)
+        for (each, weight), score in zip(seen, scores, strict=True):
+            shares = weight[..., None] * jnp.exp(score - highest[..., None, :])
+            total = total + jnp.sum(shares, axis=-2)
+            found = found + jnp.sum((shares @ blocks.T) * value(each), axis=-2)
+        return found / (total @ blocks.T)
 
     def _entities(self, features: Features, group: str) -> jax.Array:
         """Return the entities of a group as one vector (..., width), weighted by attention; zero without any.
@@ -68,7 +112,7 @@ class Actor(nn.Module):
 
     def setup(self) -> None:
         """Create the layers."""
-        self.encoder = TeamEncoder(self.config.width)
+        self.encoder = TeamEncoder(self.config.width, self.config.attention)
         if self.config.memory:
             self.memory = nn.GRUCell(self.config.memory)
         self.head = nn.Dense(self.config.width)
@@ -131,7 +175,7 @@ class Critic(nn.Module):
     @nn.compact
     def __call__(self, features: Features) -> jax.Array:
         """Return values (...)."""
-        x = TeamEncoder(self.config.width)(features)
+        x = TeamEncoder(self.config.width, self.config.attention)(features)
         x = nn.tanh(nn.Dense(self.config.width, name="head")(x))
         return nn.Dense(1, kernel_init=nn.initializers.orthogonal(1.0), name="value")(x)[..., 0]
 

@@ -15,8 +15,10 @@ from testudo_policies.networks.spoken_choice import SpokenChoice
 from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_sim.scenarios.robot_number import ROBOT_NUMBER
 from testudo_sim.scenarios.scenario import Observation
+from testudo_sim.scenarios.symmetry import WorldMap
 
 Params = Any
+_TINY = 1e-9
 LEAST_SPREAD = 1e-2  # lower bound of a feature's deviation, so that a nearly constant feature is not amplified
 
 
@@ -182,6 +184,21 @@ class Agent:
         share = 1.0 if features.speed is None else features.speed
         return self.speed_limit_m_s * share * out_of_frame(shortened, features.frame)
 
+    def mapped_action(self, action: jax.Array, frame: jax.Array, mapped: jax.Array, mapping: WorldMap) -> jax.Array:
+        """Return actions (..., B, A), before the tanh, of robots in mapped worlds (B,).
+
+        ``frame`` and ``mapped`` (..., B, 2) are the frames of the features there and here, see `Features.frame`.
+        """
+
+        def turned(vector: jax.Array) -> jax.Array:
+            there = mapping.vector(jnp.moveaxis(out_of_frame(vector, _unit(frame)), -1, 0))
+            return out_of_frame(jnp.moveaxis(there, 0, -1), _unit(mapped) * jnp.array([1.0, -1.0]))
+
+        if self.waypoints is not None:
+            return self.waypoints.nearest(turned(self.waypoints.offset(self.waypoints.postprocess(action))))
+        moves, turns = action[..., : self.dimension], action[..., self.dimension :]
+        return jnp.concatenate([turned(moves), mapping.sense[:, None] * turns], axis=-1)
+
     def policy(
         self, parameters: AgentParameters
     ) -> Callable[[Mapping[str, jax.Array], jax.Array], tuple[jax.Array, jax.Array]]:
@@ -244,6 +261,11 @@ def by_robot(values: Any, team: int, axis: int) -> Any:
 
 def _group(parameters: Params, group: int) -> Params:
     return jax.tree.map(lambda x: x[group], parameters)
+
+
+def _unit(frame: jax.Array) -> jax.Array:
+    """Return cosine and sine (..., 2) of length 1, which those of a near goal are not."""
+    return frame / jnp.maximum(jnp.sqrt(jnp.sum(frame**2, axis=-1, keepdims=True)), _TINY)
 
 
 def _with_time(features: Features) -> Features:

@@ -49,6 +49,11 @@ class WaypointChoice:
         up_down = (weights[..., 5:6] - weights[..., 6:7],) if self.dimension > 2 else ()
         return self.step_m * jnp.concatenate([east - west, north - south, *up_down], axis=-1)
 
+    def nearest(self, offset: jax.Array) -> jax.Array:
+        """Return the choices (...) whose steps are nearest to offsets (..., D) [m], in the features' frame."""
+        steps = self.offset(jnp.eye(self.count))
+        return jnp.argmin(jnp.sum((offset[..., None, :] - steps) ** 2, axis=-1), axis=-1)
+
     def scores_of(self, pull: jax.Array) -> jax.Array:
         """Return the scores (..., K) that a pull (..., D) of the features adds."""
         x, y = pull[..., 0:1], pull[..., 1:2]

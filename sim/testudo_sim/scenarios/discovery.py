@@ -24,6 +24,7 @@ from testudo_sim.scenarios.robotarium_task import (
 )
 from testudo_sim.scenarios.roles import Role, Roles, trait_values
 from testudo_sim.scenarios.scenario import StartState, TaskStep
+from testudo_sim.scenarios.symmetry import Symmetry, symmetries_of
 
 LANDMARKS = 6
 _SENSE_M, _TAG_M = 0.45, 0.25
@@ -54,6 +55,11 @@ class Discovery(RobotariumTask):
         """Return who senses and who tags, and from where."""
         senses, tags = (self.scale * _SENSE_M, 0.0), (0.0, self.scale * _TAG_M)
         return Roles((Role("searcher", {"reach": senses}), Role("tagger", {"reach": tags})), {"reach": "m"})
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Return those of the arena: all places have the same worth."""
+        return symmetries_of(self.arena)
 
     @property
     def task_signals(self) -> tuple[Signal, ...]:

@@ -23,6 +23,7 @@ from testudo_sim.scenarios.robotarium_task import (
 )
 from testudo_sim.scenarios.roles import Role, Roles, trait_values
 from testudo_sim.scenarios.scenario import StartState, TaskStep
+from testudo_sim.scenarios.symmetry import Symmetry, symmetries_of
 
 RESOURCES = 2
 _REACH_M = 0.3
@@ -47,6 +48,11 @@ class Foraging(RobotariumTask):
 
     roles: Roles = _ROLES
     name: str = "foraging"
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Return those of the arena: all places have the same worth."""
+        return symmetries_of(self.arena)
 
     @property
     def task_signals(self) -> tuple[Signal, ...]:

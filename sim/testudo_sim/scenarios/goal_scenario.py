@@ -19,6 +19,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import Observation, StartState, TaskStep
+from testudo_sim.scenarios.symmetry import Symmetry, symmetries_of
 from testudo_sim.starts import StartDistribution
 
 ROBOTARIUM = Arena((-1.6, -1.0), (1.6, 1.0))
@@ -111,6 +112,11 @@ class GoalScenario:
     def task_signals(self) -> tuple[Signal, ...]:
         """See `Scenario.task_signals`."""
         return (goal_signal(self.spec.dimension),)
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """Return the symmetries of the arena: all places have the same worth."""
+        return symmetries_of(self.arena)
 
     @property
     def full_step_m(self) -> float:

@@ -90,7 +90,11 @@ IN_THE_WORLD = Observation()
 
 
 class Scenario(Protocol):
-    """A task for a team; arrays are (component, robot, world)."""
+    """A task for a team; arrays are (component, robot, world).
+
+    A scenario whose reward and dynamics stay as they are in a mirror, or turned, declares that as ``symmetries``, see
+    `symmetry.Symmetry`.
+    """
 
     name: str
     arena: Arena

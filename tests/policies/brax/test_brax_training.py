@@ -115,7 +115,7 @@ class Seen:
     def __init__(self, config, worlds):
         self.components = build(config)
         environment = self.components.environment
-        view = TeamView(environment, central=config.network.central_critic)
+        view = TeamView(environment, central=config.networks.central_critic)
         self.view, self.networks = view, BraxNetworks.of(self.components.agent, view)
 
         @jax.jit

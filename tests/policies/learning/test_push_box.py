@@ -52,7 +52,7 @@ def test_the_return_rises_on_a_box_that_slides_without_inertia():
     environment = sliding_environment(2)
     environment = replace(environment, scenario=environment.scenario.for_training(), change_price=config.change_price)
     agent = Agent(
-        config.network, 2, environment.team.model.spec.control_point_speed_m_s, environment.scenario.observation
+        config.networks, 2, environment.team.model.spec.control_point_speed_m_s, environment.scenario.observation
     )
     assert_rising(*rewards_of(PPO(config, agent, environment), config.updates))
 

@@ -17,6 +17,7 @@ from testudo_policies.train_config import TrainConfig
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.robotarium_task import RobotariumTask
 from testudo_sim.scenarios.scenario import StartState, TaskStep
+from testudo_sim.scenarios.symmetry import MIRROR_X, Symmetry
 
 _STARTS = ((-0.8, 0.0), (0.8, 0.0))  # [m]
 _AWAY_M = 0.45  # of a place from the robot's start
@@ -52,6 +53,7 @@ class TwoPlacesTask(RobotariumTask):
     """Implements `Scenario` for two robots."""
 
     name: str = "two_places"
+    symmetries: tuple[Symmetry, ...] = (MIRROR_X,)  # not that in which left becomes right, as a clue stays as it is
 
     @property
     def task_signals(self) -> tuple[Signal, ...]:
