@@ -76,6 +76,9 @@ class TrainConfig:
     """Train with rising difficulty: each world begins with the easiest starts of the scenario, goes on to harder ones
     after success, and back after failure. For scenarios with `at(difficulty)`, such as `material_transport`."""
     memory: int = 32  # units of the GRU; 0 is feed-forward
+    critic_memory: int = field(default=0, metadata=OPTIONAL)
+    """Units of a GRU of the central critic of `mappo`, which then also knows the lag, delays and losses that were drawn
+    for its world; 0: a critic of the present state alone."""
     width: int = 64  # units of the hidden layers
     network: Encoder = field(default="pooled", metadata=OPTIONAL)
     """How networks read neighbours and entities: `pooled`, the maximum over the neighbours, and attention within each
@@ -111,7 +114,7 @@ class TrainConfig:
     def networks(self) -> NetworkConfig:
         """Return kind and sizes of the networks."""
         attention, central = self.network == "attention", self.algorithm in _CENTRAL
-        return NetworkConfig(self.width, self.memory, central, attention, self.drop_out)
+        return NetworkConfig(self.width, self.memory, central, attention, self.critic_memory, self.drop_out)
 
     @property
     def physics_choice(self) -> PhysicsChoice:
@@ -185,6 +188,8 @@ def suggested(config: TrainConfig) -> tuple[TrainConfig, str]:
 
 def for_fine_tuning(config: TrainConfig) -> TrainConfig:
     """Return the configuration with which PPO goes on from the policy of any algorithm."""
+    # recorded steps have neither whole teams nor the memory of a critic
+    config = replace(config, critic_memory=0, joint_ratio=False, symmetry=False)
     others = [name for name in ALGORITHMS.get(config.algorithm, {}) if name not in ("command", "memory")]
     return replace(config, **{name: getattr(TrainConfig, name) for name in (*others, *["algorithm"] * bool(others))})
 

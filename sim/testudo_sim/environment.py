@@ -174,6 +174,22 @@ class Environment:
         named |= {f"{PEER}{name}": values_by_slot(value, self.links(state.team)) for name, value in own.items()}
         return {name: to_batch(value) for name, value in named.items()}
 
+    def drawn_signals(self, state: WorldState) -> dict[str, jax.Array]:
+        """Return what was drawn for each world and no robot can know, batch first (E, N, 1), in control periods.
+
+        The lag of velocities, the delay of commands, the age of poses, and the time of messages; and their loss.
+        """
+        drawn, period_s = state.team.parameters, self.team.model.spec.control_period_s
+        values = {
+            "drawn_lag": drawn.velocity_lag_s / period_s,
+            "drawn_delay": _mean_index(drawn.delay_weights),
+            "drawn_age": _mean_index(drawn.age_weights),
+            "drawn_message_time": drawn.message_ticks,
+            "drawn_message_loss": drawn.message_loss,
+        }
+        shape = (self.team.size, state.elapsed.shape[0])
+        return {name: to_batch(jnp.broadcast_to(value, shape)[None]) for name, value in values.items()}
+
     def task_signals(self, state: WorldState) -> dict[str, jax.Array]:
         """Return the present task signals by name: own (C, N, E), of entities and peers (C, K, N, E)."""
         return self._with_peers(dict(self.scenario.signals(state.task, self.scene(state))), state.team)
@@ -311,6 +327,12 @@ class Environment:
             change_m_s=total.change_m_s / ticks,
             idle=jnp.all((moved < 0.01) | ~acting, axis=0) & jnp.any(acting, axis=0),
         )
+
+
+def _mean_index(weights: jax.Array) -> jax.Array:
+    """Return the mean index (...) of shares (H, ...) that add up to 1."""
+    index = jnp.arange(weights.shape[0]).reshape(-1, *(1,) * (weights.ndim - 1))
+    return jnp.sum(index * weights, axis=0)
 
 
 def _failed(state: WorldState) -> jax.Array | None:

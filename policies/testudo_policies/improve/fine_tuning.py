@@ -139,7 +139,8 @@ class FineTuner(PPO):
             config.trace,
             batch.weight,
         )
-        parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
+        memory = (hidden, self.agent.blank_critic_memory(hidden.shape[0]))
+        parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, memory, advantage, learn_key)
         summary |= episode_counts(batch, self.environment.team.size) | {
             "train/contacts": jnp.zeros(()),
             "shield/intervention_rate": jnp.zeros(()),

@@ -107,8 +107,11 @@ def ppo_loss(
     hidden: jax.Array,
     advantage: jax.Array,
     key: jax.Array,
+    critic_hidden: jax.Array | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Return the loss and its parts; ``advantage`` (T, B) is weighted by trust but not normalised.
+
+    ``hidden`` and ``critic_hidden`` are the memory of actor and critic before the first step.
 
     With ``joint_ratio`` the ratio is the product of those of all robots of a world (Lin et al., TiZero, 2023).
 
@@ -126,7 +129,11 @@ def ppo_loss(
     scaled = _normalised(advantage, batch)
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
     actor_loss = -_mean(jnp.minimum(ratio * scaled, clipped * scaled), counted)
-    error = agent.value(parameters, batch.central) - (batch.value + advantage)
+    if critic_hidden is None:
+        value = agent.value(parameters, batch.central)
+    else:
+        value, _ = agent.values(parameters, batch.central, critic_hidden, batch.fresh)
+    error = value - (batch.value + advantage)
     value_loss = _mean((error / agent.value_scale(parameters)) ** 2, counted)
     entropy = _mean(distribution.entropy(logits, key), counted)
     total = actor_loss + config.value_weight * value_loss - config.entropy * entropy

@@ -39,7 +39,7 @@ class PPO(RunLearner):
     def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """Run one rollout and learn from it."""
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
-        hidden = state.rollout.hidden
+        hidden = (state.rollout.hidden, state.rollout.critic_hidden)
         mapping = self._mapping(jax.random.fold_in(rollout_key, 1))
         rollout, batch, metrics = collect_rollout(
             self.agent,
@@ -58,7 +58,8 @@ class PPO(RunLearner):
         if self.config.shared_experience:
             batch = shared_experience(self.agent, state.parameters, batch, self.config.team_size)
         if batch is not lived:  # of policies without memory
-            hidden = self.agent.blank_memory(batch.reward.shape[1])
+            robots = batch.reward.shape[1]
+            hidden = (self.agent.blank_memory(robots), self.agent.blank_critic_memory(robots))
         advantage = advantages(
             batch.reward,
             batch.value,
@@ -84,11 +85,14 @@ class PPO(RunLearner):
         parameters: AgentParameters,
         optimiser: Any,
         batch: Batch,
-        hidden: jax.Array,
+        hidden: tuple[jax.Array, jax.Array],
         advantage: jax.Array,
         key: jax.Array,
     ) -> tuple[AgentParameters, Any, Metrics]:
-        """Take the gradient steps of all epochs; a minibatch has the whole sequences of some robots, or worlds."""
+        """Take the gradient steps of all epochs, with the memory of actor and critic before the rollout.
+
+        A minibatch has the whole sequences of some robots, or of worlds.
+        """
         parts, span = self.config.minibatches, self.config.team_size if whole_worlds(self.config) else 1
         columns = batch.reward.shape[1] // span
         parameters = self.agent.observe_returns(parameters, batch.value + advantage, batch.counted)
@@ -99,11 +103,11 @@ class PPO(RunLearner):
             chosen = (columns[:, None] * span + jnp.arange(span)).reshape(-1)
             # the shuffle is over all worlds, as on one device; its result is sharded again
             part, after = split(jax.tree.map(lambda x: x[:, chosen], (batch, advantage)), self.mesh, axis=1)
-            memory = split(hidden[chosen], self.mesh, axis=0)
+            memory, critic_memory = split(jax.tree.map(lambda x: x[chosen], hidden), self.mesh, axis=0)
 
             def loss(learned: tuple[Any, Any]) -> Any:
                 trial = replace(current, actor=learned[0], critic=learned[1])
-                return ppo_loss(trial, self.agent, self.config, part, memory, after, step_key)
+                return ppo_loss(trial, self.agent, self.config, part, memory, after, step_key, critic_memory)
 
             learned = (current.actor, current.critic)
             (actor, critic), optimiser, losses = gradient_step(loss, self._optimiser, learned, optimiser)

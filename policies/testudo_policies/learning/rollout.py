@@ -24,12 +24,15 @@ class RolloutState:
     worlds: WorldState
     hidden: jax.Array  # (B, M)
     fresh: jax.Array  # (E,) bool: worlds at the start of an episode
+    critic_hidden: jax.Array  # (B, C)
 
 
 def begin(agent: Agent, environment: Environment, key: jax.Array, worlds: int) -> RolloutState:
     """Return freshly reset worlds."""
     state = environment.reset(jax.random.split(key, worlds))
-    return RolloutState(state, agent.blank_memory(worlds * environment.team.size), jnp.ones(worlds, bool))
+    robots = worlds * environment.team.size
+    memory, critic_memory = agent.blank_memory(robots), agent.blank_critic_memory(robots)
+    return RolloutState(state, memory, jnp.ones(worlds, bool), critic_memory)
 
 
 def collect_rollout(
@@ -65,14 +68,17 @@ def collect_rollout(
         worlds, result = environment.step(carry.worlds, nominal, world_key)
         zero = jnp.zeros(fresh.shape)
         log_probability, value, next_value, after = zero, zero, zero, None
+        critic_hidden = carry.critic_hidden
         if explore is None:
             _, after = looked_at(agent, environment, parameters, result.last)
             log_probability = agent.distribution.log_prob(logits[0], action)
-            value, next_value = agent.value(parameters, central), agent.value(parameters, after)
+            now, critic_hidden = agent.values(parameters, _now(central), carry.critic_hidden, fresh[None])
+            later, _ = agent.values(parameters, _now(after), critic_hidden, jnp.zeros_like(fresh[None]))
+            value, next_value = now[0], later[0]
         done, mapped = result.terminated | result.truncated, None
         if mapping is not None:
-            now = looked_at(agent, environment, parameters, carry.worlds, drop_key, mapping)
-            mapped = Seen(*now, looked_at(agent, environment, parameters, result.last, None, mapping)[1])
+            seen = looked_at(agent, environment, parameters, carry.worlds, drop_key, mapping)
+            mapped = Seen(*seen, looked_at(agent, environment, parameters, result.last, None, mapping)[1])
         batch = Batch(
             features,
             central,
@@ -90,7 +96,7 @@ def collect_rollout(
             after=after if keep_after else None,
             mapped=mapped,
         )
-        return RolloutState(worlds, hidden, done), (finite(batch, team), result.metrics)
+        return RolloutState(worlds, hidden, done, critic_hidden), (finite(batch, team), result.metrics)
 
     state, (batch, metrics) = jax.lax.scan(step, state, jax.random.split(key, length))
     return state, batch, metrics
@@ -145,7 +151,10 @@ def critic_features(
 ) -> Features:
     """Return the critic's inputs (B, ...): the true team state (MAPPO), or the actor's inputs ``own`` (IPPO)."""
     if agent.config.central_critic:
-        return flat(agent.encode_central(_mapped(environment.central_signals(worlds), environment, mapping)))
+        signals = environment.central_signals(worlds)
+        if agent.config.critic_memory:
+            signals |= environment.drawn_signals(worlds)
+        return flat(agent.encode_central(_mapped(signals, environment, mapping)))
     return agent.normalise(parameters, own)
 
 

@@ -44,6 +44,7 @@ def check_sharing(config: TrainConfig) -> None:
         "--joint-ratio": config.joint_ratio,
         "--symmetry": config.symmetry,
         "--drop-out": config.drop_out > 0,
+        "--critic-memory": config.critic_memory > 0,
     }
     for option in (option for option, found in used.items() if found):
         if config.trainer != "testudo":
@@ -65,7 +66,8 @@ _NEEDS: Mapping[str, tuple[tuple[str, tuple[Any, ...], str], ...]] = {
         ("joint_ratio", (False,), "none"),
     ),
     "--joint-ratio": (_PPO,),
-    "--symmetry": (_PPO, ("memory", (0,), "0"), ("message", (0,), "0")),
+    "--symmetry": (_PPO, ("memory", (0,), "0"), ("message", (0,), "0"), ("critic_memory", (0,), "0")),
+    "--critic-memory": (("algorithm", ("mappo",), "mappo"), ("sharing", ("shared",), "shared")),
 }
 """What an option needs of others: their values, and these in words."""
 

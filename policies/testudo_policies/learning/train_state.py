@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from testudo_policies.learning.losses import Batch
-from testudo_policies.learning.rollout import RolloutState, flat
+from testudo_policies.learning.rollout import RolloutState, critic_features, flat
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.networks.observation_encoding import Features
 from testudo_sim.environment import Environment, StepMetrics
@@ -36,7 +36,8 @@ def first_features(agent: Agent, environment: Environment, rollout: RolloutState
     features = flat(agent.encode(environment.signals(rollout.worlds)))
     if not agent.config.central_critic:
         return features, features
-    return features, flat(agent.encode_central(environment.central_signals(rollout.worlds)))
+    # parameters are for the normalisation of the actor's inputs only, which a central critic does not read
+    return features, critic_features(agent, environment, cast(Any, None), rollout.worlds, features)
 
 
 def report(

@@ -31,6 +31,7 @@ class NetworkConfig:
     central_critic: bool = True
     """MAPPO: the critic reads the true state of the team; else IPPO: it reads what the actor reads."""
     attention: bool = False  # neighbours and entities are attended to; else neighbours are pooled
+    critic_memory: int = 0  # units of the central critic's GRU; it then also knows what was drawn for the world
     drop_out: float = 0.0  # share of neighbours and entities that the actor does not see in training
 
 
@@ -180,7 +181,29 @@ class Critic(nn.Module):
         return nn.Dense(1, kernel_init=nn.initializers.orthogonal(1.0), name="value")(x)[..., 0]
 
 
-def _gru_step(actor: Actor, hidden: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+class RecurrentCritic(nn.Module):
+    """Maps features over time to the value of each robot's state, with a memory as the actor's."""
+
+    config: NetworkConfig
+
+    def setup(self) -> None:
+        """Create the layers."""
+        self.encoder = TeamEncoder(self.config.width, self.config.attention)
+        self.memory = nn.GRUCell(self.config.critic_memory)
+        self.head = nn.Dense(self.config.width)
+        self.worth = nn.Dense(1, kernel_init=nn.initializers.orthogonal(1.0))
+
+    def __call__(self, features: Features, hidden: jax.Array, fresh: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return values (T, B) and the memory after the last step; the arguments are as those of `Actor`."""
+        scan = nn.scan(_gru_step, variable_broadcast="params", split_rngs={"params": False})
+        hidden, x = scan(self, hidden, (self.encoder(features), fresh))
+        return self.worth(nn.tanh(self.head(x)))[..., 0], hidden
+
+
+def _gru_step(
+    actor: Actor | RecurrentCritic, hidden: jax.Array, step: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     """Apply the GRU to one time step, with memory cleared where an episode begins."""
     x, fresh = step
-    return actor.memory(jnp.where(fresh[:, None], 0.0, hidden), x)
+    after: tuple[jax.Array, jax.Array] = actor.memory(jnp.where(fresh[:, None], 0.0, hidden), x)
+    return after

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_hardware.errors import TestudoError
-from testudo_policies.networks.actor_critic import Actor, Critic, NetworkConfig
+from testudo_policies.networks.actor_critic import Actor, Critic, NetworkConfig, RecurrentCritic
 from testudo_policies.networks.brax_imports import NormalTanhDistribution, running_statistics, specs
 from testudo_policies.networks.observation_encoding import Features, encode, out_of_frame
 from testudo_policies.networks.spoken_choice import SpokenChoice
@@ -78,7 +78,7 @@ class Agent:
         seen = _with_time(features)
         return AgentParameters(
             self._of_each_group(lambda key: self._actor.init(key, seen, hidden, fresh), actor_key),
-            self._of_each_group(lambda key: self._critic.init(key, central), critic_key),
+            self._of_each_group(lambda key: self._first_critic(key, central, fresh), critic_key),
             _statistics(features.own),
             _statistics(features.neighbours),
             no_returns(),
@@ -94,6 +94,10 @@ class Agent:
         """Return the features of `Environment.central_signals`: a central critic knows more than robots tell others."""
         sees = replace(self.observation, peer_range_m=max(self.observation.peer_range_m, Observation.peer_range_m))
         return replace(self, observation=sees).encode(signals)
+
+    def blank_critic_memory(self, robots: int) -> jax.Array:
+        """Return the critic's memory (robots, C) at the start of an episode."""
+        return jnp.zeros((robots, self.config.critic_memory))
 
     def blank_memory(self, robots: int) -> jax.Array:
         """Return the memory (robots, M) at the start of an episode."""
@@ -123,6 +127,15 @@ class Agent:
         else:
             scaled = cast(jax.Array, self._critic.apply(parameters.critic, central))
         return parameters.value_statistics.mean[0] + self.value_scale(parameters) * scaled
+
+    def values(
+        self, parameters: AgentParameters, central: Features, hidden: jax.Array, fresh: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return values (T, B) for the critic's features (T, B, ...), and its memory (B, C) after them."""
+        if not self.config.critic_memory:
+            return self.value(parameters, central), hidden
+        found: Any = RecurrentCritic(self.config).apply(parameters.critic, central, hidden, fresh)
+        return parameters.value_statistics.mean[0] + self.value_scale(parameters) * found[0], found[1]
 
     def value_scale(self, parameters: AgentParameters) -> jax.Array:
         """Return the deviation () of the returns seen so far."""
@@ -239,6 +252,12 @@ class Agent:
     def _of_each_group(self, init: Callable[[jax.Array], Params], key: jax.Array) -> Params:
         """Return parameters, with a leading axis for the groups if robots do not share them."""
         return jax.vmap(init)(jax.random.split(key, max(self.groups) + 1)) if self.groups else init(key)
+
+    def _first_critic(self, key: jax.Array, central: Features, fresh: jax.Array) -> Params:
+        if not self.config.critic_memory:
+            return self._critic.init(key, central)
+        hidden = self.blank_critic_memory(central.own.shape[0])
+        return RecurrentCritic(self.config).init(key, _with_time(central), hidden, fresh)
 
     @property
     def _actor(self) -> Actor:

@@ -97,6 +97,7 @@ SLOW = [
     ("hasac", 60, {}),
     ("ippo", 40, {"shared_experience": True}),
     ("mappo", 60, {"sharing": "shared", "joint_ratio": True}),
+    ("pqn-vdn", 60, {"command": "waypoints", "trace": 0.3, "epochs": 2}),
 ]
 
 
