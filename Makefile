@@ -29,7 +29,7 @@ unexport PYTHONPATH PYTHONHOME AMENT_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_P
 # Without bytecode each node and each worker compiles its imports again: 2 s of processor time instead of 0.5 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-all bench lint format types architecture results margins scenarios docs lock clean
+.PHONY: help setup demo test test-fast test-all bench lint format types architecture results margins scenarios pretrained docs lock clean
 
 help:
 	@echo "make demo      train, evaluate, export, drive over ROS 2, replay, report"
@@ -38,7 +38,7 @@ help:
 	@echo "make bench     speed of simulation (testudo bench robot --policy FILE times the robot side)"
 	@echo "make types     pyright: strict on hardware and deploy, basic elsewhere"
 	@echo "make lint      ruff (rules and format) and the import contracts;  make format  lets ruff repair what it can"
-	@echo "make architecture  the picture of packages and rooms;  make results  the page of figures;  make margins  the shield's table;  make scenarios  what scenarios declare;  make docs  the site, in build/site"
+	@echo "make architecture  the picture of packages and rooms;  make results  the page of figures;  make margins  the shield's table;  make scenarios  what scenarios declare;  make pretrained  the policies that ship (ARGS=\"runs/mine\" ships a run);  make docs  the site, in build/site"
 	@echo "make lock      newest versions into requirements.lock"
 	@echo "make clean     removes what was made, runs/ excepted"
 
@@ -86,6 +86,9 @@ margins: setup
 
 scenarios: setup
 	$(BIN)/python tools/scenario_pages.py
+
+pretrained: setup
+	$(BIN)/python tools/pretrained.py $(ARGS)
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -11,19 +11,13 @@ import argparse
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import jax
+from typing import Any
 
 from testudo_deploy.contract.contract import NEIGHBOURS, Signal
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec, load_robot
-from testudo_sim.physics.scene import Scene
-from testudo_sim.scenarios.scenario import TaskStep, make_scenario
-
-if TYPE_CHECKING:
-    from testudo_sim.scenarios.scenario import Scenario
+from testudo_sim.scenarios.declarations import declarations
+from testudo_sim.scenarios.scenario import make_scenario
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "scenario_declarations.md"
 HEAD = """# What scenarios declare
@@ -46,18 +40,6 @@ def scenario_names() -> list[str]:
     return sorted(point.name for point in points if point.value.startswith("testudo_sim."))
 
 
-def shapes_of(scenario: Scenario) -> TaskStep:
-    """Return the shapes of what a decision does, by a trace without numbers."""
-
-    def decision(key: jax.Array) -> TaskStep:
-        begin = jax.tree.map(lambda x: x[..., None], scenario.start(key, TEAM))
-        scene = Scene(MotionState(begin.position_world, begin.yaw, 0 * begin.position_world), begin.bodies)
-        return scenario.advance(begin.task, scene, scene, key[None])
-
-    shapes: TaskStep = jax.eval_shape(decision, jax.random.key(0))
-    return shapes
-
-
 def owner(signal: Signal) -> str:
     """Return whose a signal is, as its shape says."""
     if NEIGHBOURS in signal.shape:
@@ -73,7 +55,7 @@ def names(found: Any) -> str:
 def section(name: str, spec: RobotSpec) -> str:
     """Return what one scenario declares, for a robot."""
     scenario = make_scenario(name, spec, projection_parameters(spec))
-    step = shapes_of(scenario)
+    declared = declarations(scenario, TEAM)
     size = " x ".join(
         f"{high - low:.1f} m" for low, high in zip(scenario.arena.low_world, scenario.arena.high_world, strict=True)
     )
@@ -86,13 +68,13 @@ def section(name: str, spec: RobotSpec) -> str:
         "|---|---|",
         f"| arena | {size} |",
         f"| decision, time limit | {decision_s:.2f} s, {scenario.horizon_s:.0f} s |",
-        f"| success | {'none' if step.success is None else 'ends the episode'} |",
-        f"| reward terms | {names(step.terms)} |",
-        f"| metrics | {names(step.metrics)} |",
+        f"| success | {'ends the episode' if declared['has_success'] else 'none'} |",
+        f"| reward terms | {names(declared['reward_terms'])} |",
+        f"| metrics | {names(declared['metrics'])} |",
         f"| frame of features and actions | `{seen.frame}` |",
         f"| an untrained policy drives to | {names([seen.pull] if seen.pull else [])} |",
         *([f"| share of full speed | `{seen.speed}` |"] if seen.speed else []),
-        *([f"| bodies that robots push | {names(box.name for box in scenario.boxes)} |"] if scenario.boxes else []),
+        *([f"| bodies that robots push | {names(declared['boxes'])} |"] if scenario.boxes else []),
         "",
         "| signal | shape | unit | frame | oldest | whose |",
         "|---|---|---|---|---|---|",

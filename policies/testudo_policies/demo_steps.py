@@ -112,7 +112,8 @@ def export_step(
     """Export and verify the artefact; return its report and the fleet file."""
     begin = _CLOCK()
     with demo.console.status("converting, and comparing with JAX"):
-        report = package_policy(components, trained.parameters, demo.folder / "policy.onnx", evaluations)
+        path = demo.folder / "policy.onnx"
+        report = package_policy(components, trained.parameters, path, evaluations, trained.updates)
         fleet = write_fleet(components, report, demo.folder / "fleet.yaml", seed)
     demo.timed("export", begin)
     return report, fleet

@@ -23,6 +23,7 @@ from testudo_deploy.cli import docstring_of, missing_requirements
 from testudo_deploy.commands.report import BenchResult, Report, facts, machine, table
 from testudo_deploy.contract.messages import PeerMessage
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.control_tick import Tick
 from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs
@@ -101,7 +102,7 @@ def bench(
 
     Args:
         name: the benchmark, or `list`.
-        policy: policy file (robot, tiers, shield).
+        policy: policy file, or the name of one that ships (robot, tiers, shield).
         robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify, improve,
             lossy).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
@@ -181,6 +182,8 @@ def _call(name: str, function: Any, options: dict[str, Any], say: Callable[[str]
     missing = [key for key, item in known.items() if item.default is item.empty and key not in options]
     if missing:
         raise TestudoError(f"testudo bench {name}: --{missing[0].replace('_', '-')} is missing")
+    if "policy" in options:
+        options = options | {"policy": policy_file(options["policy"])}
     return function(**options)
 
 

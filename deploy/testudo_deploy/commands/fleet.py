@@ -12,6 +12,7 @@ import tyro
 from testudo_deploy.admission.fleet_admission import check_inside_arena
 from testudo_deploy.commands.report import Report, table, warn
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_deploy.fleet.crazyswarm2_import import (
     Swarm,
@@ -55,7 +56,7 @@ def fleet(
     Args:
         action: import.
         file: crazyflies.yaml of Crazyswarm2.
-        policy: the policy file that the fleet runs.
+        policy: the policy file that the fleet runs, or the name of one that ships.
         out: the fleet file to write.
         height: take-off height [m] above the initial position; within the arena of the policy.
         goals: stay: hover at the start; swap: fly to the start of the drone half the fleet farther in the list.
@@ -67,6 +68,7 @@ def fleet(
     """
     if not 0 < height <= HIGHEST_M:
         raise SwarmError(f"--height: found {height:g} m, expected a height above 0 and at most {HIGHEST_M:g} m")
+    policy = policy_file(policy)
     types, _, given = (robot or "").rpartition(":")
     kind = given or PolicyArtefact.load(policy).contract.robot
     spec = load_robot(kind)

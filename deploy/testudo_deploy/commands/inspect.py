@@ -17,6 +17,7 @@ from testudo_deploy.contract.command_types import FORMS
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import COMMAND, MESSAGE, graph_outputs
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
@@ -40,16 +41,18 @@ def inspect(
 
     Example:
         testudo inspect policy.onnx --json policy.json
+        testudo inspect foraging     (a policy that ships)
         testudo inspect run
         testudo inspect bag --msg-path our_msgs/msg
 
     Args:
-        path: the policy file, the run folder, or the source of an import.
+        path: the policy file or the name of one that ships, the run folder, or the source of an import.
         json: also write the values to this file.
         map: mapping of logs or bags that are not imported yet.
         pick: the run to show, if the source holds several.
         msg_path: folders with .msg files, for bags without message definitions.
     """
+    path = policy_file(path)
     if path.suffix != _POLICY and not path.exists():
         raise TestudoError(f"{path}: no such file or folder; expected a policy ({_POLICY}), a run, a bag or a log")
     if _is_policy(path):

@@ -14,11 +14,13 @@ from rich.text import Text
 
 from testudo_deploy.authentication.fleet_key import NO_KEY
 from testudo_deploy.commands.report import Report, facts, table, warn
+from testudo_deploy.contract.shipped_policies import FLEET_FILE, policy_file, shipped_text
 from testudo_deploy.files.atomic_files import dated_folder
-from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.fleet_run import FleetRunInterruptedError, FleetRunState, run_fleet
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S
 from testudo_deploy.launch.ros_domain import ros_domain_id
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.thrust_margin import thrust_warnings
 
 _FAILED = 1
@@ -41,7 +43,7 @@ _NOTHING_BESIDE = BesideFleet()
 
 
 def up(
-    fleet: Path,
+    fleet: Path | None = None,
     policy: Path | None = None,
     run: Path | None = None,
     seed: Annotated[int, tyro.conf.arg(metavar="INT")] = 0,
@@ -59,12 +61,13 @@ def up(
 
     Example:
         testudo up --policy policy.onnx --fleet fleet.yaml
+        testudo up --policy foraging     (a policy that ships, with its fleet file)
         testudo up --fleet fleet.yaml --watch task markers --domain 7
         testudo up --fleet fleet.yaml --lock-step
 
     Args:
-        fleet: the fleet file: robots, types, initial poses, goals.
-        policy: the policy file; by default the one that the fleet file names.
+        fleet: the fleet file: robots, types, initial poses, goals; by default fleet.yaml beside the policy file.
+        policy: the policy file, or the name of one that ships; by default the one that the fleet file names.
         run: the run folder to write; by default a dated folder in runs/.
         seed: seed of the plant: dynamics, noise, latency.
         timeout: time-out from the start [s].
@@ -75,9 +78,7 @@ def up(
         domain: ROS_DOMAIN_ID; by default one that is free on this machine.
         json: also write the result to this file.
     """
-    loaded = load_fleet(fleet)
-    if policy is not None:
-        loaded = replace(loaded, policy=policy.absolute())
+    loaded = _fleet(fleet, policy)
     warn(thrust_warnings(robot.spec for robot in loaded.robots))
     warn([] if loaded.key_file is not None or lock_step else [NO_KEY])
     folder = (run or dated_folder("runs")) if record else None
@@ -100,6 +101,19 @@ def up(
         raise
     _show_result(console, state, json)
     return 0 if state.success else _FAILED
+
+
+def _fleet(file: Path | None, policy: Path | None) -> Fleet:
+    """Return the fleet of a file, by default the one beside the policy file; and with that policy, if one is given."""
+    if policy is None:
+        if file is None:
+            raise TestudoError(f"up: found neither --fleet nor --policy, expected one of them; {shipped_text()}")
+        return load_fleet(file)
+    chosen = policy_file(policy)
+    beside = chosen.with_name(FLEET_FILE)
+    if file is None and not beside.is_file():
+        raise TestudoError(f"--policy {policy}: found no {beside}, expected a fleet file there, or --fleet")
+    return replace(load_fleet(file or beside), policy=chosen.absolute())
 
 
 def _show_result(console: Console, state: FleetRunState, json: Path | None) -> None:

@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.baselines import BASELINES, ORCA, chosen_baselines, evaluate_baseline
@@ -71,6 +72,7 @@ def evaluate(
 
     Example:
         testudo evaluate policy.onnx --episodes 10000
+        testudo evaluate foraging     (a policy that ships)
         testudo evaluate runs/mine --team-size 2 4 6 8 --json evaluation.json
         testudo evaluate runs/mine --baselines astar,cbs,rrt,orca --episodes 100
         testudo evaluate policy.onnx --layers all --team-size 4 8
@@ -79,7 +81,7 @@ def evaluate(
         testudo evaluate policy.onnx --starts incident.yaml --episodes 200
 
     Args:
-        policy: an exported policy.onnx, or the folder of a training run.
+        policy: an exported policy.onnx, the name of one that ships, or the folder of a training run.
         team_size: team sizes; default: that of the training.
         layers: `all` runs the same episodes with layer 1 alone and as deployed, with all layers.
         shield: `--no-shield` is the negative control: nominal commands pass without the shield.
@@ -94,7 +96,7 @@ def evaluate(
     console = Console()
     check_output(json)
     console.print(devices().text)
-    tested = load_policy_under_test(policy)
+    tested = load_policy_under_test(policy_file(policy))
     distribution = None if chosen.starts is None else load_starts(chosen.starts)
     sizes = team_size or (tested.team_size if distribution is None else distribution.size,)
     if layers == "all" and not shield:

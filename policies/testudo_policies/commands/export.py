@@ -18,7 +18,7 @@ from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.exporting.packaging import package_policy, write_fleet
 from testudo_policies.exporting.robotarium_script import draw_episode, write_script
 from testudo_policies.learning.builder import TrainingComponents, build
-from testudo_policies.learning.checkpoints import load_config
+from testudo_policies.learning.checkpoints import load_config, updates_made
 from testudo_policies.learning.training_run import load_parameters
 from testudo_sim.devices import devices
 
@@ -65,7 +65,8 @@ def export(
         return
     path = out or run / "policy.onnx"
     with console.status("converting and comparing with JAX"):
-        report = package_policy(components, load_parameters(components, run), path, saved_evaluations(run))
+        parameters, evaluations = load_parameters(components, run), saved_evaluations(run)
+        report = package_policy(components, parameters, path, evaluations, updates_made(run))
         fleet_path = write_fleet(components, report, fleet or path.with_name("fleet.yaml"), seed)
     console.print(export_table(report))
     write_output(json, export_numbers(report), console)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.launch.run_folder import FLEET_FILE, POLICY_FILE
 from testudo_hardware.errors import TestudoError
@@ -66,7 +67,7 @@ def improve(
 
     Args:
         run: run folder, recorded or imported.
-        policy: artefact of the old policy, which fine-tuning starts from.
+        policy: artefact of the old policy, which fine-tuning starts from, or the name of one that ships.
         out: output folder; default: improved/ and the time.
         minutes: time limit of fine-tuning, without compilation.
         method: `finetune` learns in the identified simulation; `h2o` also learns from the recorded transitions and
@@ -83,7 +84,7 @@ def improve(
     folder = out or dated_folder("improved")
     console.print(devices().text)
     recorded = all((run / name).is_file() for name in (FLEET_FILE, POLICY_FILE))
-    settings = ImproveSettings(run, policy, folder, method, minutes, episodes, decisions)
+    settings = ImproveSettings(run, policy_file(policy), folder, method, minutes, episodes, decisions)
     state = open_improvement(settings, console, read_run(run) if recorded else None)
     console.print(f"folder {folder}; after Ctrl-C the same command with --out {folder} resumes")
     if not recorded:

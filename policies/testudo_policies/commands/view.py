@@ -14,6 +14,7 @@ from testudo_analysis.rendering.interactive_viewer import has_display, play
 from testudo_analysis.rendering.render_run import RenderOptions, check_film, recorded_animation, render_run
 from testudo_analysis.rendering.scene_model import View
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.launch.run_folder import INFO_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output
@@ -58,10 +59,11 @@ def view(
     Example:
         testudo view runs/mine/run
         testudo view policy.onnx --seed 7 --film episode.mp4
+        testudo view foraging     (a policy that ships)
         testudo view runs/mine --team-size 6 --html episode.html
 
     Args:
-        source: a recorded run, an exported policy.onnx, or the folder of a training run.
+        source: a recorded run, an exported policy.onnx, the name of one that ships, or the folder of a training run.
         film: file to write: .mp4, .gif, .webp, or .png for the last moment with the paths.
         html: file for a self-contained page, which needs no network.
         seed: seed of the episode; default: first seed of `testudo evaluate`.
@@ -79,13 +81,14 @@ def view(
         check_film(film, "--film")
     if not (math.isfinite(speed) and speed > 0):
         raise TestudoError(f"--speed: found {speed}, expected a number above 0, such as 2 for twice real time")
-    if _is_recorded(source):
+    chosen = policy_file(source)
+    if _is_recorded(chosen):
         for option, value in (("--seed", seed), ("--team-size", team_size)):
             if value is not None:
                 raise TestudoError(f"{option} {value}: {source} is a recorded run; remove the option or give a policy")
-        animation = _recorded(source, console)
+        animation = _recorded(chosen, console)
     else:
-        animation = _simulated(source, _EpisodeOptions(seed, team_size, shield, failures, physics), console)
+        animation = _simulated(chosen, _EpisodeOptions(seed, team_size, shield, failures, physics), console)
     if film is None and html is None and has_display():
         console.print("playing until the window is closed")
         play(animation, speed, camera)

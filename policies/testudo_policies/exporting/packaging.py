@@ -24,6 +24,7 @@ from testudo_policies.networks.agent import AgentParameters
 from testudo_sim.online_task.task_state import bodies_of, values_of
 from testudo_sim.physics.scene import BodyState
 from testudo_sim.physics_choice import PhysicsChoice, make_tier
+from testudo_sim.scenarios.declarations import declarations
 
 _LOOP_STEPS = 500
 _LOOP_WORLDS = 4
@@ -31,9 +32,15 @@ _PACKAGES = ("testudo", "jax", "flax", "onnx", "jax2onnx")
 
 
 def package_policy(
-    components: TrainingComponents, parameters: AgentParameters, path: Path, evaluations: list[Evaluation]
+    components: TrainingComponents,
+    parameters: AgentParameters,
+    path: Path,
+    evaluations: list[Evaluation],
+    updates: int | None = None,
 ) -> ExportReport:
     """Write and verify the artefact ``path`` with contract, evaluations, parity and test vector.
+
+    ``updates`` is how many the training made, if it ended before its last one.
 
     Raises:
         ExportError: the graph deviates from the policy.
@@ -41,10 +48,12 @@ def package_policy(
     step = components.agent.policy(jax.device_get(parameters))
     loops = closed_loops(components, step, _LOOP_STEPS, _LOOP_WORLDS)
     examples = {name: value[_LOOP_STEPS // 50] for name, value in loops.items()}
-    return export_policy(step, make_contract(components, evaluations), examples, path, loops=loops)
+    return export_policy(step, make_contract(components, evaluations, updates), examples, path, loops=loops)
 
 
-def make_contract(components: TrainingComponents, evaluations: list[Evaluation]) -> Contract:
+def make_contract(
+    components: TrainingComponents, evaluations: list[Evaluation], updates: int | None = None
+) -> Contract:
     """Return the contract of a training run, without parity and test vector."""
     config, spec, scenario = components.config, components.spec, components.environment.scenario
     return Contract(
@@ -64,7 +73,7 @@ def make_contract(components: TrainingComponents, evaluations: list[Evaluation])
         arena=scenario.arena,
         team_size=config.team_size,
         shield=components.shield,
-        provenance=_provenance(components),
+        provenance=_provenance(components, updates),
         evaluation={result.name: result.to_dict() for result in evaluations},
         parity={},
         test_vector=TestVector({}, {}),
@@ -92,10 +101,12 @@ def closed_loops(components: TrainingComponents, step: Any, steps: int, worlds: 
     return {name: np.asarray(value) for name, value in signals.items()}
 
 
-def _provenance(components: TrainingComponents) -> dict[str, Any]:
+def _provenance(components: TrainingComponents, updates: int | None) -> dict[str, Any]:
+    config = components.config
     return {
-        "config": asdict(components.config),
-        "updates": components.config.updates,
+        "config": asdict(config),
+        "updates": config.updates if updates is None else updates,
+        "task": declarations(components.environment.scenario, config.team_size),
         "world_sha256": world_sha256(components),
         "git": _git_commit(),
         "python": platform.python_version(),

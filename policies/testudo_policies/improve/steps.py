@@ -286,7 +286,8 @@ def export_step(
 ) -> ExportReport:
     """Export and verify the new policy as a candidate, before the counterfactual of the run."""
     with state.console.status("converting, and comparing with JAX"):
-        return package_policy(components, trained.parameters, state.settings.folder / CANDIDATE, [evaluation])
+        path = state.settings.folder / CANDIDATE
+        return package_policy(components, trained.parameters, path, [evaluation], trained.updates)
 
 
 def counterfactual_step(state: Improvement, components: TrainingComponents, candidate: Path) -> tuple[str, ...]:

@@ -118,6 +118,12 @@ class Checkpoints:
         )
 
 
+def updates_made(folder: Path) -> int:
+    """Return the update of the newest checkpoint of a run folder; 0 without one."""
+    with Checkpoints(folder, reading=True) as checkpoints:
+        return max(checkpoints.saved, default=0)
+
+
 def save_config(folder: Path, config: TrainConfig) -> None:
     """Write the configuration into a run folder; an existing one must be equal.
 

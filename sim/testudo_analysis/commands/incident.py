@@ -16,6 +16,7 @@ from testudo_analysis.incident.incident_replay import IncidentReplay, merged, re
 from testudo_analysis.replay.counterfactual import counterfactual_variants
 from testudo_analysis.replay.replay_tables import counterfactual_tables
 from testudo_analysis.replay.replayed_team import load_team
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
 from testudo_runs.alignment import TeamRecording
 from testudo_runs.progress_bar import progress_bar
@@ -67,7 +68,7 @@ def incident(
 
     Args:
         run: run folder, recorded by `testudo up` or imported.
-        policy: policy of the counterfactuals; default: that of the run.
+        policy: policy file of the counterfactuals, or the name of one that ships; default: that of the run.
         json: also write all results to this file.
         out: folder for the page with pictures, incidents.html.
         save_scenario: write the states before the worst incident, or before those of --incident, as a start file for
@@ -75,6 +76,7 @@ def incident(
         choice: selection of incidents, and options of their counterfactuals.
     """
     console = Console()
+    policy = None if policy is None else policy_file(policy)
     with progress_bar(f"reading {run}") as show:
         recording = load_team(run, choice.robot or None, lambda done: show(f"reading {run}", _READ * done))
         show("searching for incidents", _READ)

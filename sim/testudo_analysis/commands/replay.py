@@ -19,6 +19,7 @@ from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tab
 from testudo_analysis.replay.replayed_team import load_team
 from testudo_analysis.replay.variants import recorded_outcome
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 from testudo_runs.alignment import load
@@ -69,7 +70,7 @@ def replay(
 
     Args:
         run: run folder.
-        policy: policy file to use; default: the copy in the run folder.
+        policy: policy file to use, or the name of one that ships; default: the copy in the run folder.
         mode: reinference compares commands, open-loop measures the gap by horizon, all does both; counterfactual
             simulates from --from, with and without the shield, and compares with the recording.
         reference: poses that open-loop replay starts from and is compared with.
@@ -79,6 +80,7 @@ def replay(
         branch: options of a counterfactual.
     """
     console = Console()
+    policy = None if policy is None else policy_file(policy)
     if mode == "counterfactual":
         return _counterfactual(run, policy, branch, json, console)
     if mode != "reinference" and is_imported(run):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+from tests.policies.exporting.evaluations import EVALUATION
 from tests.policies.quick import TINY
 
 from testudo_deploy.contract.contract import HOLD_RULE, VERSION, Contract
@@ -19,7 +20,7 @@ from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_policies.commands.export import saved_evaluations
-from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation
+from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
 from testudo_policies.exporting import packaging
 from testudo_policies.exporting.packaging import closed_loops, make_contract, write_fleet
 from testudo_policies.exporting.parity import call_step
@@ -28,13 +29,6 @@ from testudo_policies.learning.training_run import load_parameters
 from testudo_sim.online_task.task_state import task_of
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-EVALUATION = Evaluation(
-    team_size=4, episodes=10, first_seed=0, horizon_s=40.0, crossing_share=0.5, success=0.0,
-    success_low=0.0, success_high=0.3, contacts=0, episodes_with_contact=0, contact_rate_high=0.3,
-    minimum_separation_m=0.2, separation_p1_m=0.2, intervention_rate=0.1, brake_rate=0.0,
-    deadlocks=10, time_to_success_s=float("nan"),
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +69,7 @@ def test_the_provenance_says_how_to_do_it_again(tiny_export):
     assert provenance["config"] == asdict(TINY)
     assert provenance["updates"] == 4
     assert set(provenance["versions"]) == {"testudo", "jax", "flax", "onnx", "jax2onnx"}
-    assert set(provenance) == {"config", "updates", "world_sha256", "git", "python", "versions"}
+    assert set(provenance) == {"config", "updates", "task", "world_sha256", "git", "python", "versions"}
 
 
 def test_parity_covers_ten_thousand_inputs_and_loops_of_500_steps(tiny_export):
