@@ -235,6 +235,23 @@ REFUSED = {
     ),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
+    **{
+        f"{words[0]}: no shipped policy": (
+            words,
+            "chess: no such file, and no policy of that name ships; those that ship",
+        )
+        for words in (
+            ["up", "--policy", "chess"],
+            ["inspect", "chess"],
+            ["evaluate", "chess"],
+            ["view", "chess"],
+            ["replay", "empty", "--policy", "chess"],
+            ["incident", "empty", "--policy", "chess"],
+            ["improve", "empty", "--policy", "chess"],
+            ["bench", "robot", "--policy", "chess"],
+            ["fleet", "import", "file", "--policy", "chess"],
+        )
+    },
     "bench: no file": (["bench", "robot", "--policy", "no.onnx"], "no.onnx: no such file"),
     "bench: unknown robot": (["bench", "sim", "--robot", "r2d2"], "robot 'r2d2' is not known"),
 }

@@ -38,6 +38,10 @@ class BraxEnvironment(Env):
     def __init__(self, environment: Environment, *, central: bool = False) -> None:
         """Adapt an environment; with ``central`` the inputs of a central critic end each observation."""
         self.view = TeamView(environment, central)
+        if self.view.choices:
+            raise TestudoError(
+                "brax: found a team that commands way-points, expected velocities, as brax's trainers give"
+            )
         self._observation_size = self.view.observation_size
 
     def reset(self, rng: jax.Array) -> State:
@@ -78,7 +82,7 @@ class BraxEnvironment(Env):
         step_key, next_key = jax.random.split(typed_key(before.key))
         size = self.view.team_size
         actions = action.reshape(-1, size, action.shape[-1])
-        velocity = self.view.velocity_world(before.worlds, actions)
+        velocity = self.view.command(before.worlds, actions)
         worlds, result = self.view.environment.step(before.worlds, velocity, step_key)
         reward = result.reward.T.reshape(-1)
         done = _each(result.terminated | result.truncated, size)

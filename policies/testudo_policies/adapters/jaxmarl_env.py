@@ -36,14 +36,31 @@ class BoxSpace:
         return jnp.all((x >= self.low) & (x <= self.high))
 
 
+@dataclass(frozen=True)
+class DiscreteSpace:
+    """Whole numbers from 0 to n - 1; replaces JaxMARL's `Discrete` if JaxMARL is not installed."""
+
+    n: int
+    shape: tuple[int, ...] = ()
+    dtype: Any = jnp.int32
+
+    def sample(self, rng: jax.Array) -> jax.Array:
+        """Return a uniform sample."""
+        return jax.random.randint(rng, self.shape, 0, self.n, self.dtype)
+
+    def contains(self, x: jax.Array) -> jax.Array:
+        """Return () bool: it is one of the numbers."""
+        return jnp.all((x >= 0) & (x < self.n))
+
+
 try:
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its list of environments
         from jaxmarl.environments.multi_agent_env import (  # pyright: ignore[reportMissingImports] -- optional
             MultiAgentEnv,
         )
-        from jaxmarl.environments.spaces import Box  # pyright: ignore[reportMissingImports] -- optional
+        from jaxmarl.environments.spaces import Box, Discrete  # pyright: ignore[reportMissingImports] -- optional
 except ImportError:
-    MultiAgentEnv, Box = object, BoxSpace
+    MultiAgentEnv, Box, Discrete = object, BoxSpace, DiscreteSpace
 
 HAS_JAXMARL = MultiAgentEnv is not object
 
@@ -64,7 +81,10 @@ class MultiAgentTeam(MultiAgentEnv):  # pyright: ignore[reportGeneralTypeIssues]
         self.agents = [f"agent_{index}" for index in range(self.num_agents)]
         observation_shape, action_shape = (self.view.observation_size,), (self.view.action_size,)
         self.observation_spaces = {agent: Box(-jnp.inf, jnp.inf, observation_shape) for agent in self.agents}
-        self.action_spaces = {agent: Box(-1.0, 1.0, action_shape) for agent in self.agents}
+        choices = self.view.choices
+        self.action_spaces = {
+            agent: Discrete(choices) if choices else Box(-1.0, 1.0, action_shape) for agent in self.agents
+        }
 
     @property
     def name(self) -> str:
@@ -112,9 +132,9 @@ class MultiAgentTeam(MultiAgentEnv):  # pyright: ignore[reportGeneralTypeIssues]
         self, key: jax.Array, state: WorldState, actions: Mapping[str, jax.Array]
     ) -> tuple[ByAgent, WorldState, ByAgent, ByAgent, dict[str, Any]]:
         """Return the same as `step`, without resetting a finished world."""
-        action = jnp.stack([actions[agent] for agent in self.agents])[None]
-        velocity = self.view.velocity_world(state, action)
-        _, result = self.view.environment.step(state, velocity, typed_key(key))
+        shape = () if self.view.choices else (self.view.action_size,)
+        action = jnp.stack([jnp.reshape(actions[agent], shape) for agent in self.agents])[None]
+        _, result = self.view.environment.step(state, self.view.command(state, action), typed_key(key))
         done = (result.terminated | result.truncated)[0]
         stands = self.view.environment.standing(result.last)
         gone = jnp.zeros(self.num_agents, bool) if stands is None else stands[:, 0]
@@ -126,8 +146,8 @@ class MultiAgentTeam(MultiAgentEnv):  # pyright: ignore[reportGeneralTypeIssues]
         return self._by_agent(self.view.observe(state)[0])
 
     def get_avail_actions(self, state: WorldState) -> ByAgent:
-        """Return (D,) bool by agent: every action is allowed, because the shield makes it safe."""
-        return {agent: jnp.ones(self.view.action_size, bool) for agent in self.agents}
+        """Return (K,) bool of choices, or (D,), by agent: every action is allowed, because the shield makes it safe."""
+        return {agent: jnp.ones(self.view.choices or self.view.action_size, bool) for agent in self.agents}
 
     def _by_agent(self, values: jax.Array) -> ByAgent:
         return dict(zip(self.agents, values, strict=True))

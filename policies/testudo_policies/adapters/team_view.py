@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from testudo_hardware.errors import TestudoError
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.observation_encoding import Features
+from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_sim.environment import Environment, WorldState
 
 
@@ -54,11 +56,19 @@ class TeamView:
 
     The observation is the input of Testudo's actor before normalisation; with ``central`` the input of the
     central critic follows in the same vector. An action is a velocity in the frame that the scenario
-    declares, each axis in (-1, 1); vectors longer than 1 are scaled to full speed.
+    declares, each axis in (-1, 1); vectors longer than 1 are scaled to full speed. Of a team that commands way-points
+    an action is the number of one of its ``choices``.
     """
 
     environment: Environment
     central: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the commands of the team; raises `TestudoError` where other libraries cannot give them."""
+        team = self.environment.team
+        if team.yaw_rate_limit or team.message_size:
+            found = "yaw rates" if team.yaw_rate_limit else "messages"
+            raise TestudoError(f"adapter: found a team that commands {found}, expected velocities or way-points alone")
 
     @property
     def team_size(self) -> int:
@@ -69,6 +79,20 @@ class TeamView:
     def action_size(self) -> int:
         """Return the number of space dimensions D."""
         return self.environment.team.model.spec.dimension
+
+    @property
+    def waypoints(self) -> WaypointChoice | None:
+        """Return the way-points among which an action chooses; None where it is a velocity."""
+        if self.environment.team.tracking is None:
+            return None
+        spec, arena = self.environment.team.model.spec, self.environment.scenario.arena
+        speed_m_s, decision_s = spec.control_point_speed_m_s, self.environment.decision_s
+        return WaypointChoice.create(speed_m_s, decision_s, arena, spec.dimension)
+
+    @property
+    def choices(self) -> int:
+        """Return the number of way-points among which an action chooses; 0 where it is a velocity."""
+        return 0 if self.waypoints is None else self.waypoints.count
 
     @property
     def layouts(self) -> tuple[ObservationLayout, ...]:
@@ -87,9 +111,15 @@ class TeamView:
         parts = self._parts(worlds)
         return jnp.concatenate([ObservationLayout.of(part, 2).flat(part) for part in parts], axis=-1)
 
-    def velocity_world(self, worlds: WorldState, action: jax.Array) -> jax.Array:
-        """Return the control-point velocities (E, N, D) [m/s, world] that actions (E, N, D) command."""
-        return self.agent.velocity_world(self.agent.encode(self.environment.signals(worlds)), action)
+    def command(self, worlds: WorldState, action: jax.Array) -> jax.Array:
+        """Return the commands (E, N, D) of actions.
+
+        Control-point velocities [m/s, world] of actions (E, N, D); way-points [m, world] of choices (E, N).
+        """
+        signals, waypoints = self.environment.signals(worlds), self.waypoints
+        agent = replace(self.agent, waypoints=waypoints)
+        weights = action if waypoints is None else waypoints.postprocess(action)
+        return agent.command(agent.encode(signals), weights)
 
     def _parts(self, worlds: WorldState) -> Sequence[Features]:
         own = self.agent.encode(self.environment.signals(worlds))

@@ -50,7 +50,7 @@ class Adapted:
         self.reset = jax.jit(self.brax.reset)
         self.step = partial(step_with, tolerance_m)
         self.plain_step = jax.jit(self.plain.step)
-        self.velocity_world = jax.jit(self.brax.view.velocity_world)
+        self.velocity_world = jax.jit(self.brax.view.command)
 
     def start(self):
         return self.reset(jax.random.split(jax.random.PRNGKey(0), WORLDS * TEAM))
@@ -253,6 +253,11 @@ def test_every_scenario_has_a_state_that_brax_can_carry(scenario):
     assert before.obs.shape == (WORLDS * team, environment.observation_size)
     some = jax.eval_shape(lambda: jax.numpy.zeros((WORLDS * team, environment.action_size)))
     assert jax.eval_shape(environment.step, before, some) == before
+
+
+def test_way_points_are_refused_because_brax_chooses_none():
+    with pytest.raises(TestudoError, match="brax: found a team that commands way-points, expected velocities"):
+        BraxEnvironment(build(replace(TINY, command="waypoints")).environment)
 
 
 @pytest.mark.parametrize("changes", [{"episode_length": 3}, {"action_repeat": 2}, {"randomization_fn": len}])

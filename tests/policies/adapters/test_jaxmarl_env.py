@@ -64,6 +64,22 @@ def test_a_plain_box_is_sampled_within_its_bounds():
     assert not box.contains(drawn + 2)
 
 
+def test_way_points_are_discrete_actions():
+    plain = build(replace(TINY, team_size=3, command="waypoints")).environment
+    team = MultiAgentTeam(plain)
+    space = team.action_space("agent_0")
+    assert (space.n, tuple(space.shape)) == (5, ())
+    drawn = space.sample(jax.random.key(0))
+    assert space.contains(drawn)
+    assert not space.contains(drawn + 5)
+    state = jax.eval_shape(team.reset, jax.random.key(0))[1]
+    assert team.get_avail_actions(state)["agent_0"].shape == (5,)
+    for shape in ((), (1,)):  # as JaxMARL's scripts give them
+        actions = dict.fromkeys(team.agents, jax.ShapeDtypeStruct(shape, jnp.int32))
+        _, _, rewards, *_ = jax.eval_shape(team.step, jax.random.key(0), state, actions)
+        assert rewards["agent_2"].shape == ()
+
+
 def test_rewards_and_observations_are_those_of_our_environment(team, reset):
     _, state = reset(jax.random.key(0))
     actions, key = actions_of(team, 1), jax.random.key(2)
@@ -72,7 +88,7 @@ def test_rewards_and_observations_are_those_of_our_environment(team, reset):
 
     @jax.jit
     def ours(state, stacked):
-        result = team.view.environment.step(state, team.view.velocity_world(state, stacked), key)[1]
+        result = team.view.environment.step(state, team.view.command(state, stacked), key)[1]
         return result, team.view.observe(result.last)[0]
 
     result, seen = ours(state, stacked)

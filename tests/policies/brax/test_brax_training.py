@@ -189,7 +189,7 @@ def test_brax_acts_and_values_as_our_agent_does(algorithm):
     statistics = counted(seen.observation)
     parameters, action, value, estimates = theirs(statistics, seen.observation)
     velocity, expected = ours(parameters)
-    commanded = jax.jit(seen.view.velocity_world)(seen.worlds, action)
+    commanded = jax.jit(seen.view.command)(seen.worlds, action)
     np.testing.assert_allclose(commanded, velocity, atol=1e-5)
     np.testing.assert_allclose(value, expected, atol=1e-5)
     assert estimates.shape == (5, PPO.team_size, 2)  # two critics that differ
