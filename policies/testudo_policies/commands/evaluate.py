@@ -8,10 +8,16 @@ from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
+from testudo_policies.commands.evaluate_study import (
+    StudyOptions,
+    is_by_hand,
+    is_study,
+    run_and_show,
+    with_team_sizes,
+)
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.baselines import BASELINES, ORCA, chosen_baselines, evaluate_baseline
 from testudo_policies.evaluation.evaluation import (
@@ -23,7 +29,9 @@ from testudo_policies.evaluation.evaluation import (
     compiled_programs,
     evaluate_policy,
 )
+from testudo_policies.evaluation.evaluation_table import column, evaluation_table
 from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, load_policy_under_test
+from testudo_policies.evaluation.study import Runner
 from testudo_policies.evaluation.worth_of_learning import worth_text
 from testudo_policies.learning.progress import counted
 from testudo_sim.deployed_environment import STRIDE
@@ -33,7 +41,6 @@ from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.starts import load_starts
 from testudo_sim.team.batch_policy import BatchPolicy
 
-_LAYERS = {"none": "no shield", "1": "layer 1", "all": "all layers"}
 _COUNTED = (
     "Contacts are counted at every simulation step: once a control tick with layer 1 alone, "
     f"{STRIDE} times a control tick with all layers."
@@ -52,7 +59,7 @@ class Episodes:
 
 
 def evaluate(
-    policy: Annotated[Path, tyro.conf.Positional],
+    policies: Annotated[tuple[Path, ...], tyro.conf.Positional],
     *,
     team_size: tuple[int, ...] = (),
     layers: Literal["1", "all"] = "1",
@@ -60,12 +67,17 @@ def evaluate(
     baselines: str = "auto",
     chosen: Annotated[Episodes, tyro.conf.arg(name="")] = Episodes(),
     physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
+    study: Annotated[StudyOptions, tyro.conf.arg(name="")] = StudyOptions(),  # noqa: B008
     json: Path | None = None,
 ) -> int:
     """Evaluate a policy on held-out episodes: success, return, the scenario's metrics, contacts, separation, deadlocks.
 
     Beside it stand the scenario's hand-written velocities and the policy before its training, in the same episodes,
     and planners where every robot has a goal of its own.
+
+    Several policies, or training runs of one experiment with several seeds, are a study: interquartile mean and
+    optimality gap with bootstrap intervals over the runs, also in cells of declared factors, of which the table says
+    whether training had them. Runs of another experiment are compared with --against.
 
     With --starts the episodes start at an incident of a real run, and exit status 1 means that robots touched again:
     a regression test for every failed run.
@@ -79,9 +91,12 @@ def evaluate(
         testudo evaluate policy.onnx --physics mjx --episodes 200
         testudo evaluate policy.onnx --failures 0.1
         testudo evaluate policy.onnx --starts incident.yaml --episodes 200
+        testudo evaluate runs/five --against runs/theirs --episodes 200     (five seeds of each)
+        testudo evaluate runs/five --factor team_size=4,6,8 --factor message_loss=0,0.1,0.5 --picture study.png
 
     Args:
-        policy: an exported policy.onnx, the name of one that ships, or the folder of a training run.
+        policies: an exported policy.onnx, the name of one that ships, or the folder of a training run; several of them,
+            or a folder of `testudo train --seeds`, for a study.
         team_size: team sizes; default: that of the training.
         layers: `all` runs the same episodes with layer 1 alone and as deployed, with all layers.
         shield: `--no-shield` is the negative control: nominal commands pass without the shield.
@@ -91,16 +106,27 @@ def evaluate(
             case. `auto`: astar where it applies; `none`: the trained policy alone.
         chosen: the episodes.
         physics: physics tier of the simulation.
+        study: several policies, and factors.
         json: file for the results.
     """
     console = Console()
     check_output(json)
-    console.print(devices().text)
-    tested = load_policy_under_test(policy_file(policy))
-    distribution = None if chosen.starts is None else load_starts(chosen.starts)
-    sizes = team_size or (tested.team_size if distribution is None else distribution.size,)
+    check_output(study.picture, "--picture")
+    policies = tuple(policy_file(path) for path in policies)
     if layers == "all" and not shield:
         raise TestudoError("--layers all: found it with --no-shield, which turns all layers off; give one of the two")
+    console.print(devices().text)
+    if is_study(policies, study):
+        place = partial(PolicyUnderTest.environment, shielded=shield, physics=physics, failures=chosen.failures)
+        runner = Runner(
+            place, chosen.episodes, chosen.seed, is_by_hand(baselines, chosen.starts), partial(counted, console)
+        )
+        both = ("1", "all") if layers == "all" else ("1" if shield else "none",)
+        run_and_show(policies, with_team_sizes(study, team_size), both, runner, json, console)
+        return 0
+    tested = load_policy_under_test(policies[0])
+    distribution = None if chosen.starts is None else load_starts(chosen.starts)
+    sizes = team_size or (tested.team_size if distribution is None else distribution.size,)
     one = partial(tested.environment, shielded=shield, physics=physics, starts=distribution, failures=chosen.failures)
     environments = _environments(one, sizes, layers)
     columns = _columns(tested, baselines, environments[0])
@@ -133,8 +159,8 @@ def _run(
         for environment, compiled in zip(environments, programs, strict=True):
             if name == ORCA and environment.layers == "all":
                 continue  # without a shield there are no layers: once for each team size
-            column = _column(environment.team.size, environment.layers, name, layers, len(columns) > 1)
-            with counted(console, column, episodes) as done:
+            head = column(environment.team.size, environment.layers, name, layers, len(columns) > 1)
+            with counted(console, head, episodes) as done:
                 if name in BASELINES:
                     results.append(evaluate_baseline(name, environment, episodes, seed, done, compiled))
                     continue
@@ -181,51 +207,3 @@ def _show(console: Console, results: list[Evaluation], title: str) -> None:
 def _worth(trained: Evaluation, by_hand: Evaluation) -> str:
     success = (trained.success, by_hand.success) if trained.has_success else None
     return worth_text(success, (trained.mean_return, by_hand.mean_return))
-
-
-def _column(size: int, layers: str, policy: str, several_layers: bool, several: bool) -> str:
-    words = [f"{size} robots", *([_LAYERS[layers]] if several_layers else []), *([policy] if several else [])]
-    return ", ".join(words)
-
-
-def evaluation_table(results: list[Evaluation], title: str) -> Table:
-    """Return the table of evaluations: a column for each policy of a team, or for each team size and set of layers."""
-    policies = len({result.policy for result in results}) > 1
-    layers = len({result.layers for result in results}) > 1
-    if policies:
-        shielded = f", {_LAYERS['all']}" if results[0].layers == "all" else ""
-        title = f"{title}, {results[0].team_size} robots{shielded}"
-        heads = [f"{r.policy}, {_LAYERS['none']}" if r.policy == ORCA else r.policy for r in results]
-    else:
-        heads = [_column(r.team_size, r.layers, r.policy, layers, several=False) for r in results]
-    table = Table(title, *heads)
-    rows = {
-        "episodes": lambda r: f"{r.episodes:,}",
-        "success": lambda r: f"{r.success:.4f}" if r.has_success else "none",
-        "  95 % interval": lambda r: f"{r.success_low:.4f} to {r.success_high:.4f}" if r.has_success else "",
-        "return": lambda r: f"{r.mean_return:.2f}",
-        **{name: lambda r, name=name: f"{r.metrics[name]:.2f}" for name in results[0].metrics},
-        "chance that a robot fails": lambda r: f"{r.failures:.2f}",
-        "contacts": lambda r: f"{r.contacts}",
-        "episodes with a contact": lambda r: f"{r.episodes_with_contact}",
-        r"least separation \[m]": lambda r: f"{r.minimum_separation_m:.3f}",
-        "share of ticks the shield acts": lambda r: f"{r.intervention_rate:.2f}",
-        "deadlocks": lambda r: f"{r.deadlocks}",
-        r"median time to success \[s]": lambda r: f"{r.time_to_success_s:.1f}",
-        "episodes with crossing paths": lambda r: f"{r.crossing_share:.2f}",
-    }
-    if not any(result.failures for result in results):
-        rows.pop("chance that a robot fails")
-    if any(result.no_plan for result in results):
-        rows["episodes without a plan"] = _plans
-    for name, cell in rows.items():
-        table.add_row(name, *("" if result.absent else cell(result) for result in results))
-    if any(result.absent for result in results):
-        table.add_row("does not apply", *(result.absent for result in results))
-    return table
-
-
-def _plans(result: Evaluation) -> str:
-    if not result.no_plan:
-        return ""
-    return f"{result.without_plan}: {result.no_plan}" if result.without_plan else "0"

@@ -23,10 +23,12 @@ from testudo_policies.learning.training_run import load_parameters
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
+from testudo_sim.physics.world_parameters import Channels
 from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, numbered
 from testudo_sim.starts import StartDistribution
 from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
+from testudo_sim.team.task_channel import TaskChannel
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class PolicyUnderTest:
     tracking: WaypointTracking | None = None  # of a policy that chooses way-points
     message_size: int = 0  # numbers that the policy says to its peers
     numbered: bool = False  # robots have parameters of their own, for teams of this size
+    map: str = ""  # map of obstacles in training, as `TrainConfig.map`
+    task_messages: bool = True  # whether training had the age of the task's messages
 
     def environment(
         self,
@@ -56,10 +60,13 @@ class PolicyUnderTest:
         physics: PhysicsChoice | None = None,
         starts: StartDistribution | None = None,
         failures: float = 0.0,
+        channels: Channels = Channels(),  # noqa: B008 -- frozen
+        task_channel: TaskChannel | None = None,
     ) -> Environment:
         """Return its scenario with the given team size, physics and start states; ``all_layers``: as deployed.
 
-        ``failures`` is the probability that a robot fails during an episode.
+        ``failures`` is the probability that a robot fails during an episode; ``channels`` is the radio between robots,
+        and ``task_channel`` that of the task, None for what the physics options say.
         """
         if not 0 <= failures <= 1:
             raise TestudoError(f"--failures: found {failures}, expected 0 to 1")
@@ -77,7 +84,10 @@ class PolicyUnderTest:
             yaw_rate_limit=self.yaw_rate_limit,
             tracking=self.tracking,
         ).with_message(self.message_size)
-        environment = replace(environment, failures=failures)
+        team = replace(environment.team, channels=channels)
+        environment = replace(
+            environment, team=team, failures=failures, task_channel=task_channel or environment.task_channel
+        )
         if self.numbered:
             task = numbered(environment.scenario, self.team_size)
             jax.eval_shape(lambda key: task.start(key, team_size), jax.random.key(0))  # refuses other teams
@@ -110,6 +120,8 @@ def _from_run(folder: Path) -> PolicyUnderTest:
         components.environment.team.tracking,
         components.agent.message_size,
         bool(components.agent.groups),
+        components.config.map,
+        components.config.task_messages,
     )
 
 
@@ -122,6 +134,7 @@ def untrained_policy(components: TrainingComponents) -> BatchPolicy:
 def _from_artefact(path: Path) -> PolicyUnderTest:
     artefact = PolicyArtefact.load(path)  # refuses an invalid file
     contract = artefact.contract
+    config = contract.provenance.get("config", {})  # files that are no result of `testudo train` have none
     return PolicyUnderTest(
         artefact_policy(artefact),
         contract.hidden_size,
@@ -135,6 +148,8 @@ def _from_artefact(path: Path) -> PolicyUnderTest:
         tracking_of(contract.command),
         contract.command.message_size,
         any(signal.name == ROBOT_NUMBER for signal in contract.signals),
+        str(config.get("map", "")),
+        bool(config.get("task_messages", True)),
     )
 
 

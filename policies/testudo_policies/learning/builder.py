@@ -125,10 +125,19 @@ def _obstacles(config: TrainConfig, spec: RobotSpec, shield: ProjectionParameter
         return read_obstacles(config.obstacles, spec.dimension, "--obstacles")
     if config.obstacles:
         raise TestudoError("--map: found it with --obstacles; give one of the two")
-    task: Any = make_scenario(config.scenario, spec, shield)
+    return obstacles_of_map(config.map, config.scenario, spec, shield)
+
+
+def obstacles_of_map(name: str, scenario: str, spec: RobotSpec, shield: ProjectionParameters) -> tuple[Obstacle, ...]:
+    """Return the obstacles of a map NAME or NAME:SEED for a robot.
+
+    Raises:
+        TestudoError: no such map, or the scenario takes none.
+    """
+    task: Any = make_scenario(scenario, spec, shield)
     if not hasattr(task, "map_obstacles"):
-        raise TestudoError(f"--map: found {config.map!r}, scenario {config.scenario!r} takes none; crossing_map does")
-    found: tuple[Obstacle, ...] = task.map_obstacles(config.map)
+        raise TestudoError(f"--map: found {name!r}, scenario {scenario!r} takes none; crossing_map does")
+    found: tuple[Obstacle, ...] = task.map_obstacles(name)
     return found
 
 

@@ -10,9 +10,9 @@ from tests.policies.rails import Rails, rail_environment
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.evaluation import evaluation
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, compiled_programs, crossing_paths, evaluate_policy
+from testudo_policies.evaluation.evaluation_table import evaluation_table
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 
 pytestmark = pytest.mark.usefixtures("quick")
