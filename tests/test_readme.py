@@ -8,7 +8,6 @@ import shlex
 import warnings
 from importlib import resources
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import tyro
@@ -215,33 +214,39 @@ def test_the_fleet_of_the_page_is_a_fleet(tmp_path):
 
 @pytest.fixture
 def own_package(tmp_path, monkeypatch):
-    """Install the scenario of the tutorial as a package of its own, outside the repository."""
+    """Install the scenarios of the tutorial as a package of their own, outside the repository."""
     text = (ROOT / "docs/tutorials/your_scenario.md").read_text(encoding="utf-8")
     (project,) = fenced(text, "toml")
-    (code,) = fenced(text, "python")
-    group, entry = re.search(r'entry-points\."(.+?)"\]\n(.+)', project).groups()
+    group, entries = re.search(r'entry-points\."(.+?)"\]\n(.+?)\n\n', project, re.DOTALL).groups()
     facts = tmp_path / "my_scenarios-0.1.0.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: my-scenarios\nVersion: 0.1.0\n")
-    (facts / "entry_points.txt").write_text(f"[{group}]\n{entry.replace(chr(34), '')}\n")
-    (tmp_path / "my_scenarios.py").write_text(code)
+    (facts / "entry_points.txt").write_text(f"[{group}]\n{entries.replace(chr(34), '')}\n")
+    for code in fenced(text, "python"):
+        if named := re.match(r"# (\w+\.py)\n", code):
+            (tmp_path / named[1]).write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    return SimpleNamespace(name=entry.split()[0])
 
 
-def test_the_scenario_of_the_tutorial_runs(own_package):
+def test_a_scenario_with_a_prey_and_events_is_short():
+    code = fenced((ROOT / "docs/tutorials/your_scenario.md").read_text(encoding="utf-8"), "python")[1]
+    assert "flees" in code
+    assert len(code.splitlines()) <= 80
+
+
+@pytest.mark.usefixtures("own_package", "quick")
+@pytest.mark.parametrize(("name", "signal"), [("ring", "goal_world"), ("hare", "hare_position_world")])
+def test_a_scenario_of_the_tutorial_keeps_the_rules_and_runs(name, signal):
     jax = pytest.importorskip("jax")
     from testudo_deploy.shield.projection_margins import projection_parameters
     from testudo_policies.learning.builder import make_environment
+    from testudo_sim.scenarios.scenario_check import check_scenario
 
     spec = load_robot("gritsbot_x")
-    shield = projection_parameters(spec)
-    environment = make_environment(own_package.name, spec, shield, SCENARIO_SIZE)
+    check_scenario(name, spec, SCENARIO_SIZE)
+    environment = make_environment(name, spec, projection_parameters(spec), SCENARIO_SIZE)
     world = environment.reset(jax.random.split(jax.random.key(0), WORLDS))
-    places = environment.scene(world).robots.position_world
-    apart = abs(places[:, 0] - places[:, 1]).max()
-    assert apart > shield.separation_m / 2
-    assert environment.signals(world)["goal_world"].shape == (WORLDS, SCENARIO_SIZE, 2)
+    assert environment.signals(world)[signal].shape == (WORLDS, SCENARIO_SIZE, 2)
     nominal = jax.numpy.zeros((WORLDS, SCENARIO_SIZE, 2))
     _, result = jax.eval_shape(environment.step, world, nominal, jax.random.key(1))
     assert result.reward.shape == (SCENARIO_SIZE, WORLDS)

@@ -158,7 +158,8 @@ def show_step(demo: Demo, components: TrainingComponents, run: RecordedRun) -> t
     config = demo.config
     with demo.console.status("rendering"):
         title = f"{config.scenario}: {config.team_size} {components.spec.name} over ROS 2"
-        animation = recorded_animation(run, components.environment.scenario.arena, title)
+        task = components.environment.scenario
+        animation = recorded_animation(run, task.arena, title, task.task_signals)
         film = film_run(animation, demo.folder / "run.webp", demo.console.print)
         page = write_page(animation, demo.folder / "view.html")
     demo.timed("film", begin)

@@ -1,4 +1,4 @@
-"""`testudo view`: shows a recorded run, or a simulated episode of a policy."""
+"""`testudo view`: shows a recorded run, or a simulated episode of a policy or of a scenario."""
 
 import math
 from dataclasses import dataclass
@@ -14,12 +14,13 @@ from testudo_analysis.rendering.interactive_viewer import has_display, play
 from testudo_analysis.rendering.render_run import RenderOptions, check_film, recorded_animation, render_run
 from testudo_analysis.rendering.scene_model import View
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.contract.shipped_policies import policy_file
+from testudo_deploy.contract.shipped_policies import policy_file, shipped_policies
 from testudo_deploy.launch.run_folder import INFO_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output
 from testudo_runs.run_reader import read_run
 from testudo_sim.physics_choice import PhysicsChoice
+from testudo_sim.scenarios.scenario import scenario_names
 
 _CONFIG = "config.json"  # of a training run
 _SIZE_PX = (960, 672)
@@ -28,14 +29,24 @@ _OTHER_FRAMES_PER_S = 12.5  # keeps .gif files small
 
 
 @dataclass(frozen=True)
-class _EpisodeOptions:
+class EpisodeOptions:
     """Options of a simulated episode."""
 
-    seed: int | None
-    team_size: int | None
-    shield: bool
-    failures: float
-    physics: PhysicsChoice
+    seed: int | None = None
+    """Seed of the episode; default: first seed of `testudo evaluate`."""
+    team_size: int | None = None
+    """Robots in the episode; default: as in training, and 4 for a scenario."""
+    robot: str | None = None
+    """Robot of a scenario: registered, or the path of a TOML file; default: gritsbot_x."""
+    by_hand: bool = False
+    """Hand-written velocities of a scenario, also of one whose trained policy ships."""
+    shield: bool = True
+    """`--no-shield` passes the episode's nominal commands without the shield."""
+    failures: float = 0.0
+    """Probability that a robot of the episode fails: it brakes, for good or for a while."""
+
+
+_AS_EVALUATED = EpisodeOptions()
 
 
 def view(
@@ -43,10 +54,7 @@ def view(
     *,
     film: Path | None = None,
     html: Path | None = None,
-    seed: int | None = None,
-    team_size: int | None = None,
-    shield: bool = True,
-    failures: float = 0.0,
+    episode: Annotated[EpisodeOptions, tyro.conf.arg(name="")] = _AS_EVALUATED,
     physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
     speed: float = 1.0,
     camera: View = "oblique",
@@ -54,22 +62,22 @@ def view(
     """Show a run in a window, as a film, or as a page for a browser.
 
     Without --film and --html a window opens if there is a screen; else a film is written beside SOURCE.
-    For a policy, one held-out episode is simulated.
+    For a policy, one held-out episode is simulated. For the name of a scenario its rules are checked, and the episode
+    is driven by its hand-written velocities: so a new scenario is seen before it is trained.
 
     Example:
         testudo view runs/mine/run
+        testudo view coverage --team-size 3 --film coverage.mp4     (a scenario)
         testudo view policy.onnx --seed 7 --film episode.mp4
         testudo view foraging     (a policy that ships)
         testudo view runs/mine --team-size 6 --html episode.html
 
     Args:
-        source: a recorded run, an exported policy.onnx, the name of one that ships, or the folder of a training run.
+        source: a recorded run, an exported policy.onnx, the name of one that ships, the folder of a training run, or a
+            registered scenario.
         film: file to write: .mp4, .gif, .webp, or .png for the last moment with the paths.
         html: file for a self-contained page, which needs no network.
-        seed: seed of the episode; default: first seed of `testudo evaluate`.
-        team_size: robots in the episode; default: as in training.
-        shield: `--no-shield` passes the episode's nominal commands without the shield.
-        failures: probability that a robot of the episode fails: it brakes, for good or for a while.
+        episode: the simulated episode.
         physics: physics tier of the episode.
         speed: playback speed of window and film, as a multiple of real time.
         camera: first camera position.
@@ -81,14 +89,21 @@ def view(
         check_film(film, "--film")
     if not (math.isfinite(speed) and speed > 0):
         raise TestudoError(f"--speed: found {speed}, expected a number above 0, such as 2 for twice real time")
-    chosen = policy_file(source)
-    if _is_recorded(chosen):
-        for option, value in (("--seed", seed), ("--team-size", team_size)):
+    name = str(source)
+    by_hand = episode.by_hand or episode.robot is not None or name not in shipped_policies()
+    is_scenario = by_hand and not source.exists() and name in scenario_names()
+    if episode.robot is not None and not is_scenario:
+        raise TestudoError(f"--robot {episode.robot}: {source} has its own robots; remove the option")
+    if episode.by_hand and not is_scenario:
+        raise TestudoError(f"--by-hand: found {source}, expected the name of a registered scenario")
+    chosen = source if by_hand else policy_file(source)
+    if not is_scenario and _is_recorded(chosen):
+        for option, value in (("--seed", episode.seed), ("--team-size", episode.team_size)):
             if value is not None:
                 raise TestudoError(f"{option} {value}: {source} is a recorded run; remove the option or give a policy")
         animation = _recorded(chosen, console)
     else:
-        animation = _simulated(chosen, _EpisodeOptions(seed, team_size, shield, failures, physics), console)
+        animation = _simulated(chosen, episode, physics, console, is_scenario=is_scenario)
     if film is None and html is None and has_display():
         console.print("playing until the window is closed")
         play(animation, speed, camera)
@@ -123,26 +138,39 @@ def _is_recorded(source: Path) -> bool:
         TestudoError: it does not exist.
     """
     if not source.exists():
-        raise TestudoError(f"{source}: no such file or folder; give a recorded run, a policy.onnx or a training run")
+        raise TestudoError(
+            f"{source}: no such file, folder or scenario; give a recorded run, a policy.onnx, a training run or a "
+            f"scenario: {', '.join(scenario_names())}"
+        )
     return source.is_dir() and not (source / _CONFIG).is_file()
 
 
-def _simulated(policy: Path, options: _EpisodeOptions, console: Console) -> Animation:
+def _simulated(
+    source: Path, options: EpisodeOptions, physics: PhysicsChoice, console: Console, *, is_scenario: bool
+) -> Animation:
     # imported here because they are slow to import and not needed for a recorded run
     from testudo_policies.evaluation.episode_playback import play_episode  # noqa: PLC0415
     from testudo_policies.evaluation.evaluation import HELD_OUT_SEED  # noqa: PLC0415
-    from testudo_policies.evaluation.policy_under_test import load_policy_under_test  # noqa: PLC0415
+    from testudo_policies.evaluation.policy_under_test import by_hand, load_policy_under_test  # noqa: PLC0415
+    from testudo_policies.train_config import TrainConfig  # noqa: PLC0415
     from testudo_sim.devices import devices  # noqa: PLC0415
 
     console.print(devices().text)
-    tested = load_policy_under_test(policy)
-    size = tested.team_size if options.team_size is None else options.team_size
-    environment = tested.environment(size, shielded=options.shield, physics=options.physics, failures=options.failures)
+    if is_scenario:
+        size = options.team_size or TrainConfig.team_size
+        with console.status("checking the rules of scenarios"):
+            tested = by_hand(str(source), options.robot or TrainConfig.robot, size)
+        console.print(f"{source} keeps the rules of scenarios; its hand-written velocities drive", highlight=False)
+    else:
+        tested = load_policy_under_test(source)
+        size = tested.team_size if options.team_size is None else options.team_size
+    environment = tested.environment(size, shielded=options.shield, physics=physics, failures=options.failures)
     seed = HELD_OUT_SEED if options.seed is None else options.seed
     with console.status("simulating"):
         episode = play_episode(environment, tested.policy, tested.memory, seed)
     end = "" if episode.success is None else "success after " if episode.success else "no success after "
-    console.print(f"{episode.animation.title}: {end}{episode.time_s:.1f} s", highlight=False)
+    figures = "".join(f", {name} {value:g}" for name, value in episode.figures.items())
+    console.print(f"{episode.animation.title}: {end}{episode.time_s:.1f} s{figures}", highlight=False)
     return episode.animation
 
 
@@ -158,8 +186,8 @@ def _recorded(folder: Path, console: Console) -> Animation:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
     try:
         contract = PolicyArtefact.load(run.policy_path).contract
-        arena, title = contract.arena, f"{contract.scenario}, {len(run.robots)} robots"
+        arena, title, signals = contract.arena, f"{contract.scenario}, {len(run.robots)} robots", contract.signals
     except TestudoError as error:  # the run can be shown without its policy
         console.print(Text(f"the run's policy cannot be read, so the arena is estimated from the motion: {error}"))
-        arena, title = None, f"{len(run.robots)} robots"
-    return recorded_animation(run, arena, f"{title}, recorded in {folder.resolve().name}")
+        arena, title, signals = None, f"{len(run.robots)} robots", ()
+    return recorded_animation(run, arena, f"{title}, recorded in {folder.resolve().name}", signals)

@@ -1,6 +1,8 @@
 """One held-out episode of a policy, recorded at every control tick, to display."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -8,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_analysis.rendering.animation import Animation, AnimationScene, Trajectory, arena_around
+from testudo_analysis.rendering.task_entities import TaskEntities, moved
 from testudo_hardware.errors import TestudoError
-from testudo_policies.evaluation.episode_entities import EpisodeEntities, over_ticks
-from testudo_policies.evaluation.evaluation import LAST_SEED
+from testudo_policies.evaluation.evaluation import LAST_SEED, hand_written
 from testudo_sim.environment import Environment, WorldState
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import TaskScore
@@ -25,14 +27,15 @@ class RecordedEpisode:
     animation: Animation
     success: bool | None  # None of a task without success, which lasts to its time limit
     time_s: float  # time [s] until success or the time limit
+    figures: Mapping[str, float] = field(default_factory=dict)  # mean return of a robot, and the counts of the task
 
 
-def play_episode(environment: Environment, policy: BatchPolicy, memory: int, seed: int) -> RecordedEpisode:
+def play_episode(environment: Environment, policy: BatchPolicy | None, memory: int, seed: int) -> RecordedEpisode:
     """Run the episode of a seed until success or the time limit.
 
     Args:
         environment: the scenario and team.
-        policy: acts for all robots; called outside jit, may use NumPy.
+        policy: acts for all robots; called outside jit, may use NumPy. None: the scenario's hand-written velocities.
         memory: size of the policy's hidden state.
         seed: seed of the start, as in `evaluation.evaluate_policy`.
 
@@ -43,23 +46,32 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
         raise TestudoError(f"--seed: found {seed}, expected 0 to {LAST_SEED - 1}")
     scenario, size = environment.scenario, environment.team.size
     run, read = jax.jit(lambda *values: _run(environment, *values)), jax.jit(environment.signals)
+    by_hand = jax.jit(lambda state: hand_written(environment, state))
     world = jax.jit(environment.reset)(jax.vmap(jax.random.key)(jnp.array([seed])))
     hidden = jnp.zeros((size, memory))
     signals = read(world)
     goals = np.asarray(signals["goal_world"][0]) if "goal_world" in signals else None
     physics = environment.team.physics
     scenes = [jax.tree.map(lambda x: np.asarray(x)[None], physics.scene(world.team.physics))]
-    entities, look = EpisodeEntities.of(environment), jax.jit(environment.task_signals)
+    bodies, radius_m = [box.name for box in scenario.boxes], environment.team.model.spec.body_radius_m
+    entities = TaskEntities.of(scenario.task_signals, bodies, radius_m)
+    look = jax.jit(lambda state: _of_first(environment.task_signals(state)))
     places = [entities.places_world(look(world))[None]]
+    shares = np.arange(1, scenario.decision_ticks + 1) / scenario.decision_ticks
     success, has_success = False, True
+    figures: Counter[str] = Counter()
     for index in range(environment.horizon):
-        named = {name: value.reshape(-1, *value.shape[2:]) for name, value in read(world).items()}
-        velocity, hidden = policy(named, hidden)
+        if policy is None:
+            velocity = by_hand(world)
+        else:
+            named = {name: value.reshape(-1, *value.shape[2:]) for name, value in read(world).items()}
+            velocity, hidden = policy(named, hidden)
         nominal = jnp.transpose(jnp.asarray(velocity).reshape(1, size, -1), (2, 1, 0))
         world, after, score = run(world, nominal, jax.random.fold_in(jax.random.key(seed), index))
         scenes.append(jax.tree.map(np.asarray, after))
-        places.append(over_ticks(places[-1][-1], entities.places_world(look(world)), scenario.decision_ticks))
+        places.append(moved(places[-1][-1], entities.places_world(look(world)), shares))
         success, has_success = bool(score.success[0]), score.has_success
+        figures.update({"return": float(jnp.mean(score.reward)), **{k: float(v[0]) for k, v in score.metrics.items()}})
         if success:
             break
     trajectory = _trajectory(scenes, np.concatenate(places), environment.team.model.spec.control_period_s)
@@ -70,9 +82,13 @@ def play_episode(environment: Environment, policy: BatchPolicy, memory: int, see
         (*scenario.boxes, *entities.boxes),
     )
     title = f"{scenario.name}, {size} {environment.team.model.spec.name}, seed {seed}, {environment.team.physics.name}"
-    return RecordedEpisode(
-        Animation(scenery, trajectory, title), success if has_success else None, trajectory.duration_s
-    )
+    outcome = success if has_success else None
+    return RecordedEpisode(Animation(scenery, trajectory, title), outcome, trajectory.duration_s, figures)
+
+
+def _of_first(signals: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    """Return signals (component, ..., robot, world) of the first robot of the first world: (C,), or (K, C)."""
+    return {name: jnp.moveaxis(value[..., 0, 0], 0, -1) for name, value in signals.items()}
 
 
 def _run(

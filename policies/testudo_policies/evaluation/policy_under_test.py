@@ -13,9 +13,9 @@ from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.waypoint_tracking import WaypointTracking
 from testudo_deploy.shield.arena import Obstacle
-from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.spec import RobotSpec, parse_robot
+from testudo_hardware.spec import RobotSpec, load_robot, parse_robot
 from testudo_hardware.strict_files import read_as
 from testudo_policies.learning.builder import TrainingComponents, build, make_environment
 from testudo_policies.learning.checkpoints import load_config
@@ -26,6 +26,7 @@ from testudo_sim.environment import Environment
 from testudo_sim.physics.world_parameters import Channels
 from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, numbered
+from testudo_sim.scenarios.scenario_check import check_scenario
 from testudo_sim.starts import StartDistribution
 from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
 from testudo_sim.team.task_channel import TaskChannel
@@ -35,7 +36,7 @@ from testudo_sim.team.task_channel import TaskChannel
 class PolicyUnderTest:
     """A policy with its scenario and team."""
 
-    policy: BatchPolicy
+    policy: BatchPolicy | None  # None: the hand-written velocities of the scenario
     memory: int
     scenario: str
     spec: RobotSpec
@@ -102,6 +103,17 @@ def load_policy_under_test(path: Path) -> PolicyUnderTest:
         TestudoError: the path is neither, or its contents are invalid.
     """
     return _from_run(path) if path.is_dir() else _from_artefact(path)
+
+
+def by_hand(scenario: str, robot: str, team_size: int) -> PolicyUnderTest:
+    """Return the hand-written velocities of a registered scenario, for a robot, a name or a file.
+
+    Raises:
+        TestudoError: the robot or the scenario is unknown, or the scenario breaks a rule.
+    """
+    spec = load_robot(robot)
+    check_scenario(scenario, spec, team_size)
+    return PolicyUnderTest(None, 0, scenario, spec, projection_parameters(spec), team_size)
 
 
 def _from_run(folder: Path) -> PolicyUnderTest:

@@ -18,6 +18,8 @@ from testudo_analysis.rendering.animation import (
 )
 from testudo_analysis.rendering.scene_model import View
 from testudo_analysis.rendering.scene_renderer import SceneRenderer
+from testudo_analysis.rendering.task_entities import TaskEntities
+from testudo_deploy.contract.contract import Signal
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
@@ -155,11 +157,14 @@ def _encoder(out_path: Path) -> str:
 _SAMPLES_PER_S = 30.0
 
 
-def recorded_animation(run: RecordedRun, arena: Arena | None, title: str | None = None) -> Animation:
+def recorded_animation(
+    run: RecordedRun, arena: Arena | None, title: str | None = None, signals: Sequence[Signal] = ()
+) -> Animation:
     """Return the ground-truth motion of a run as an animation, or the odometry where no truth is recorded.
 
     Bodies are where they were measured, and left out if they were not. Without an ``arena`` walls are drawn around the
-    paths; ``title`` is by default the name of the folder.
+    paths; ``title`` is by default the name of the folder. Of the ``signals`` of the policy those that place entities
+    of the task are drawn, as the task node said them.
 
     Raises:
         RunError: there is no time with poses of all robots and bodies.
@@ -182,10 +187,13 @@ def recorded_animation(run: RecordedRun, arena: Arena | None, title: str | None 
     ]
     if len(found) == len(tracks):
         quaternions = np.stack(found, axis=1)
-    pushed = _poses(times, bodies) if bodies else (None, None)
-    trajectory = Trajectory(times - begin, position, yaw, *pushed, quaternion_xyzw=quaternions)
     specs, boxes = tuple(robot.spec for robot in robots), tuple(map(box_of, measured))
-    scenery = AnimationScene(specs, arena or arena_around(trajectory, goals), goals, boxes)
+    entities = TaskEntities.of(signals, [body.name for body in run.fleet.bodies], specs[0].body_radius_m)
+    places = entities.recorded_world(run, times)
+    pushed = _with_entities(_poses(times, bodies) if bodies else None, places)
+    drawn = boxes if places is None else (*boxes, *entities.boxes)
+    trajectory = Trajectory(times - begin, position, yaw, *pushed, quaternion_xyzw=quaternions)
+    scenery = AnimationScene(specs, arena or arena_around(trajectory, goals), goals, drawn)
     return Animation(scenery, trajectory, title or run.folder.resolve().name)
 
 
@@ -204,12 +212,25 @@ def _poses(times: np.ndarray, tracks: Sequence[Track]) -> tuple[np.ndarray, np.n
     return position, np.stack([np.interp(times, track.stamp_s, np.unwrap(track.yaw)) for track in tracks], axis=1)
 
 
-def _goals_world(fleet: Fleet) -> np.ndarray:
-    """Return the goals (N, D) [m] of the robots, or N times that of the body that they push."""
+def _with_entities(
+    bodies: tuple[np.ndarray, np.ndarray] | None, places_world: np.ndarray | None
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return positions (T, B, 2) [m] and yaws (T, B) of bodies and entities together; None without any."""
+    if places_world is None:
+        return bodies or (None, None)
+    yaw = np.zeros(places_world.shape[:2])
+    if bodies is None:
+        return places_world, yaw
+    return np.concatenate([bodies[0], places_world], axis=1), np.concatenate([bodies[1], yaw], axis=1)
+
+
+def _goals_world(fleet: Fleet) -> np.ndarray | None:
+    """Return the goals (N, D) [m] of the robots, or N times that of the body that they push; None without goals."""
     common = np.array((fleet.task or {}).get("goal_world", ()), float)
     if fleet.bodies and common.shape == (fleet.robots[0].spec.dimension,):
         return np.tile(common, (len(fleet.robots), 1))
-    return np.array([robot.goal_world for robot in fleet.robots])
+    has_goals = fleet.task is None or any(robot.goal_world != robot.initial_position_world for robot in fleet.robots)
+    return np.array([robot.goal_world for robot in fleet.robots]) if has_goals else None
 
 
 def _at(times: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.ndarray:

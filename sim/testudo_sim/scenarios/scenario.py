@@ -66,6 +66,8 @@ def group_of(name: str) -> str:
     return name.partition("_")[0]
 
 
+_GROUP = "testudo.scenarios"  # of entry points
+
 WORLD, BODY = "world", "body"
 """Frames of features and actions: the axes of the world, or the robot's heading."""
 
@@ -138,6 +140,11 @@ class Scenario(Protocol):
         ...
 
 
+def scenario_names() -> tuple[str, ...]:
+    """Return the names of the registered scenarios."""
+    return tuple(sorted(point.name for point in entry_points(group=_GROUP)))
+
+
 def make_scenario(
     name: str,
     spec: RobotSpec,
@@ -152,7 +159,7 @@ def make_scenario(
     Raises:
         TestudoError: no scenario has this name, or it takes no obstacles or starts.
     """
-    points = {point.name: point for point in entry_points(group="testudo.scenarios")}
+    points = {point.name: point for point in entry_points(group=_GROUP)}
     if name not in points:
         raise TestudoError(f"scenario {name!r} is not known; known are {', '.join(sorted(points))}")
     scenario: Any = points[name].load().create(spec, shield)

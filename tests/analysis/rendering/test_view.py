@@ -25,6 +25,7 @@ from testudo_analysis.rendering.html_viewer import FRAMES_PER_S, write_page
 from testudo_analysis.rendering.render_run import RenderOptions, recorded_animation, render_run, write_video
 from testudo_analysis.rendering.scene_model import PALETTE, body_poses, scene_model
 from testudo_analysis.rendering.scene_renderer import SceneRenderer, working_backend
+from testudo_deploy.contract.contract import Signal
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import body_up, from_angles
@@ -292,6 +293,19 @@ def test_a_recorded_run_shows_the_truth_and_else_the_odometry(recorded):
     assert np.all(np.array(real.scenery.arena.high_world) > GOALS.max(axis=0) - 0.5)
     with pytest.raises(RunError, match="found no time with recorded poses of all robots"):
         recorded_animation(replace(recorded, truth=nothing, odometry=nothing), ARENA)
+
+
+def test_a_recorded_task_shows_its_entities_and_no_goals(recorded):
+    """In the fleet file of such a task the robots have no goals, and the prey is in what the task node said."""
+    robots = tuple(replace(robot, goal_world=robot.initial_position_world) for robot in recorded.fleet.robots)
+    fleet = replace(recorded.fleet, robots=robots, task={"prey_world": [0.1, 0.2]})
+    said = {"r0": {"prey_position_world": [0.1, 0.2]}}
+    scores = tuple({"stamp_s": float(k), "signals": said} for k in range(2))
+    prey = Signal("prey_position_world", (2,), "m", "world", 1.0)
+    show = recorded_animation(replace(recorded, fleet=fleet, task_scores=scores), ARENA, signals=(prey,))
+    assert show.scenery.goals_world is None
+    assert len(show.scenery.boxes) == 1
+    assert show.trajectory.boxes_world[:, 0] == pytest.approx(np.tile([0.1, 0.2], (len(show.trajectory.time_s), 1)))
 
 
 def tilted(angles):

@@ -109,6 +109,15 @@ def test_a_training_run_shows_a_held_out_episode(tiny_run, capsys, played):
     assert f"seed {HELD_OUT_SEED}" in show.title
 
 
+def test_a_scenario_shows_its_hand_written_velocities(capsys, played):
+    shown = view(capsys, "navigation", "--team-size", "2", "--seed", "1000003")
+    assert "navigation keeps the rules of scenarios" in shown
+    assert "success after " in shown
+    assert ", return " in shown
+    ((show, *_),) = played
+    assert show.title == "navigation, 2 gritsbot_x, seed 1000003, kinematic"
+
+
 @pytest.mark.slow
 def test_policy_file_and_training_run_show_the_same_episode(tiny_run, tiny_export, capsys, played):
     for source in (tiny_run, tiny_export.path):
@@ -161,13 +170,18 @@ def test_an_episode_without_success_names_none(tiny_run, capsys, played, monkeyp
 
 
 REFUSED = {
-    "nothing": (["no"], "no: no such file or folder; give a recorded run, a policy.onnx or a tr"),
+    "nothing": (["no"], "no: no such file, folder or scenario; give a recorded run, a policy.onnx, a tr"),
     "empty folder": (["empty"], "empty: neither a recorded run (run.json is missing) nor a training"),
     "no policy": (["file"], "file: truncated or not an ONNX file"),
     "ending": (["file", "--film", "x.avi"], "--film x.avi: found file type '.avi', expected one of .mp4"),
     "film nowhere": (["file", "--film", "no/x.gif"], "--film no/x.gif: folder no does not exist"),
     "page nowhere": (["file", "--html", "no/x.html"], "--html no/x.html: folder no does not exist"),
     "speed": (["file", "--speed", "0"], "--speed: found 0.0, expected a number above 0"),
+    "robot of a recording": (["empty", "--robot", "crazyflie_2x"], "--robot crazyflie_2x: empty has its own robots"),
+    "robot of a scenario": (
+        ["predator_prey", "--robot", "crazyflie_2x"],
+        "predator_prey: found crazyflie_2x, which flies",
+    ),
     "seed of a recording": (["empty", "--seed", "3"], "--seed 3: empty is a recorded run; remove"),
 }
 
