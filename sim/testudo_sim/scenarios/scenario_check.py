@@ -1,5 +1,6 @@
 """The rules that every scenario keeps, as a check for the tests of this project and of packages with scenarios."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -36,6 +37,8 @@ def check_scenario(name: str, spec: RobotSpec, team_size: int) -> Scenario:
 class _Check:
     def __init__(self, scenario: Scenario, spec: RobotSpec, team_size: int) -> None:
         self._scenario, self._spec, self._size = scenario, spec, team_size
+        # compiled: one operation at a time, each would be a program
+        self._advance, self._shown = jax.jit(scenario.advance), jax.jit(partial(_shown, scenario))
 
     def _rule(self, is_kept: Any, rule: str, found: object) -> None:
         if not bool(is_kept):
@@ -61,29 +64,31 @@ class _Check:
             alone = self._course(jax.tree.map(lambda x, k=world: x[..., k : k + 1], begin), keys[world : world + 1])
             for one, other in zip(alone, together, strict=True):
                 same = jax.tree.map(
-                    lambda x, y, k=world: bool(jnp.allclose(x[..., 0], y[..., k], atol=1e-5)), one, other
+                    lambda x, y, k=world: bool(np.allclose(x[..., 0], y[..., k], atol=1e-5)),
+                    *map(_arrays, (one, other)),
                 )
                 self._rule(all(jax.tree.leaves(same)), "a world goes on alone as among others", same)
 
     def _begin(self, scenario: Scenario, keys: jax.Array) -> StartState:
-        return jax.vmap(lambda key: scenario.start(key, self._size), out_axes=-1)(keys)
+        return jax.jit(jax.vmap(lambda key: scenario.start(key, self._size), out_axes=-1))(keys)
 
     def _starts(self, scenario: Scenario, keys: jax.Array) -> None:
         begin, again = self._begin(scenario, keys), self._begin(scenario, keys)
         shapes = (begin.position_world.shape, begin.yaw.shape)
         expected = ((self._spec.dimension, self._size, _WORLDS), (self._size, _WORLDS))
         self._rule(shapes == expected, f"starts are {expected}", shapes)
-        same = all(bool(jnp.all(x == y)) for x, y in zip(*map(jax.tree.leaves, (begin, again)), strict=True))
+        pairs = zip(*map(jax.tree.leaves, map(_arrays, (begin, again))), strict=True)
+        same = all(np.array_equal(x, y) for x, y in pairs)
         self._rule(same, "equal keys give equal starts", "others")
         self._rule(_is_finite(begin), "starts are finite", begin)
         weak = [x for x in jax.tree.leaves(begin) if x.weak_type]
         self._rule(not weak, "starts state the types of their numbers, as steps have them", weak)
-        apart = least_separation(begin.position_world, self._spec.height_ratio)
+        places = np.asarray(begin.position_world)
+        apart = np.asarray(jax.jit(partial(least_separation, height_ratio=self._spec.height_ratio))(places))
         least = projection_parameters(self._spec).separation_m
-        self._rule(jnp.all(apart > least - 1e-4), f"robots start at least {least:.3f} m apart", apart)
+        self._rule(np.all(apart > least - 1e-4), f"robots start at least {least:.3f} m apart", apart)
         low, high = (np.array(side)[:, None, None] for side in (scenario.arena.low_world, scenario.arena.high_world))
-        inside = (begin.position_world > low) & (begin.position_world < high)
-        self._rule(jnp.all(inside), "robots start inside the arena", begin.position_world)
+        self._rule(np.all((places > low) & (places < high)), "robots start inside the arena", places)
 
     def _difficulties(self, begin: StartState, keys: jax.Array, step: TaskStep) -> None:
         """Check the starts of a scenario with difficulties: 1 is the task itself, and success says when to go on."""
@@ -97,7 +102,7 @@ class _Check:
             found = self._begin(chosen, keys)
             kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), one) for one in (found, begin)]
             self._rule(kinds[0] == kinds[1], f"starts of every difficulty have the same shapes, {kinds[1]}", kinds[0])
-        same = jax.tree.map(lambda x, y: bool(jnp.allclose(x, y, atol=_CLOSE)), found, begin)
+        same = jax.tree.map(lambda x, y: bool(np.allclose(x, y, atol=_CLOSE)), *map(_arrays, (found, begin)))
         self._rule(all(jax.tree.leaves(same)), "difficulty 1 is the task itself", same)
 
     def _roles(self, begin: StartState) -> None:
@@ -110,9 +115,9 @@ class _Check:
         self._rule(not missing, "the traits of roles are signals of the task", f"not {missing}")
         declared = roles.traits(self._size, self._scenario.name)
         expected = trait_values({name: value[..., None] for name, value in declared.items()})
-        named = self._scenario.signals(begin.task, _scene_at(begin, 0.0))
+        named = _arrays(self._shown(begin.task, _scene_at(begin, 0.0))[1])
         for name, value in expected.items():
-            same = bool(jnp.all(jnp.abs(named[name] - value) < _CLOSE))
+            same = np.all(np.abs(named[name] - np.asarray(value)) < _CLOSE)
             self._rule(same, f"the signal {name} begins as the trait that the roles declare", named[name])
 
     def _course(self, begin: StartState, keys: jax.Array) -> list[TaskStep]:
@@ -120,11 +125,10 @@ class _Check:
         scenario, steps = self._scenario, []
         task, scene = begin.task, _scene_at(begin, 0.0)
         full_m = self._spec.control_point_speed_m_s * scenario.decision_ticks * self._spec.control_period_s
-        advance = jax.jit(scenario.advance)
         self._signals(task, scene)
         for number in range(1, _DECISIONS + 1):
             after = _scene_at(begin, number * full_m)
-            step = advance(task, scene, after, jax.vmap(lambda key, n=number: jax.random.fold_in(key, n))(keys))
+            step = self._advance(task, scene, after, _folded(keys, number))
             self._step(task, step, keys.shape[0])
             if steps:
                 found, expected = ((sorted(one.terms), sorted(one.metrics)) for one in (step, steps[-1]))
@@ -135,11 +139,11 @@ class _Check:
         return steps
 
     def _signals(self, task: Any, scene: Scene) -> None:
-        absent = absent_robots(self._scenario, task)
+        absent, named, nominal = self._shown(task, scene)
         found = None if absent is None else (absent.shape, absent.dtype.name)
         expected = ((self._size, scene.robots.yaw.shape[-1]), "bool")
         self._rule(found in (None, expected), f"absent robots are {expected}", found)
-        named, worlds = self._scenario.signals(task, scene), scene.robots.yaw.shape[-1]
+        worlds = scene.robots.yaw.shape[-1]
         shapes = {name: tuple(value.shape) for name, value in named.items()}
         declared = {
             signal.name: (*reversed(signal.shape), self._size, worlds)
@@ -148,13 +152,13 @@ class _Check:
         }
         self._rule(shapes == declared, f"signals are as declared, {declared}", shapes)
         self._rule(_is_finite(named), "signals are finite", named)
-        nominal = self._scenario.nominal_world(task, scene)
         expected = scene.robots.position_world.shape
         self._rule(nominal.shape == expected, f"the nominal command is {expected}", nominal.shape)
         self._rule(_is_finite(nominal), "the nominal command is finite", nominal)
-        share = named[self._scenario.observation.speed][0] if self._scenario.observation.speed else 1.0
-        speed = jnp.sqrt(jnp.sum(nominal**2, axis=0)) / self._spec.control_point_speed_m_s
-        self._rule(jnp.all(speed < share + 1e-3), "the nominal command keeps the robots' share of full speed", speed)
+        slow = self._scenario.observation.speed
+        share = np.asarray(named[slow][0]) if slow else 1.0
+        speed = np.linalg.norm(np.asarray(nominal), axis=0) / self._spec.control_point_speed_m_s
+        self._rule(np.all(speed < share + 1e-3), "the nominal command keeps the robots' share of full speed", speed)
 
     def _step(self, task: Any, step: TaskStep, worlds: int) -> None:
         kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), one) for one in (step.task, task)]
@@ -168,6 +172,22 @@ class _Check:
         self._rule(_is_finite((step.task, step.terms, step.metrics)), "terms, metrics and task are finite", step)
 
 
+def _shown(scenario: Scenario, task: Any, scene: Scene) -> tuple[Any, dict[str, jax.Array], jax.Array]:
+    """Return the absent robots, or None, the signals and the nominal command."""
+    return absent_robots(scenario, task), scenario.signals(task, scene), scenario.nominal_world(task, scene)
+
+
+def _arrays(tree: Any) -> Any:
+    """Return a tree of NumPy arrays: what is compared here needs no program."""
+    return jax.tree.map(np.asarray, tree)
+
+
+@jax.jit
+def _folded(keys: jax.Array, number: int) -> jax.Array:
+    return jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
+
+
+@jax.jit
 def _scene_at(begin: StartState, way_m: float) -> Scene:
     """Return the scene in which each robot is this far from its start, in a direction of its own."""
     size = begin.yaw.shape[0]
@@ -178,4 +198,4 @@ def _scene_at(begin: StartState, way_m: float) -> Scene:
 
 def _is_finite(values: Any) -> bool:
     leaves = [leaf for leaf in jax.tree.leaves(values) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
+    return all(bool(np.all(np.isfinite(leaf))) for leaf in leaves)

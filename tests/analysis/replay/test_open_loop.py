@@ -40,8 +40,18 @@ def test_a_run_of_the_very_model_has_no_gap(make_artefact, name, p99, monkeypatc
     assert travel > 0.05
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-@pytest.mark.parametrize("other", [{"lag": 1.2}, {"delay": 0.8}, {"scale": 1.1}])
+OTHERS = [{"lag": 1.2}, {"delay": 0.8}, {"scale": 1.1}]
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        # each error with one robot; all of both with the slow tests
+        pytest.param(name, other, marks=[] if i == j else [pytest.mark.slow])
+        for i, name in enumerate(ROBOTS)
+        for j, other in enumerate(OTHERS)
+    ],
+)
 def test_a_run_of_another_model_has_one(make_artefact, name, other):
     spec = load_robot(name)
     gap = open_loop(record_run(make_artefact(name), spec, seconds=2.5, **other), spec)

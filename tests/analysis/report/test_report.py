@@ -318,7 +318,7 @@ def flown_runs(**changes):
     ("changes", "failed"),
     [
         ({}, []),
-        ({"outcome": "timeout"}, ["arrived, 4 runs over ROS 2"]),
+        pytest.param({"outcome": "timeout"}, ["arrived, 4 runs over ROS 2"], marks=pytest.mark.slow),
         ({"contacts": 2}, ["contacts, 4 runs over ROS 2"]),
     ],
 )

@@ -194,16 +194,24 @@ class Fleet:
             self.contacts += int(least < 2 * self.spec.body_radius_m or wall < self.spec.body_radius_m)
 
 
-@pytest.mark.parametrize("command", ["chase", "zigzag", "random"])
+TEAMS = [
+    ("gritsbot_x", 2, 0.0, 0.0),
+    ("gritsbot_x", 3, 0.5, 0.1),
+    ("gritsbot_x", 4, 0.9, 0.2),
+    ("turtlebot4", 3, 0.3, 0.1),
+    ("crazyflie_2x", 2, 0.3, 0.1),
+    ("crazyflie_2x", 4, 0.5, 0.2),
+]
+COMMANDS = ["random", "zigzag", "chase"]
+
+
 @pytest.mark.parametrize(
-    ("name", "size", "loss", "late"),
+    ("name", "size", "loss", "late", "command"),
     [
-        ("gritsbot_x", 2, 0.0, 0.0),
-        ("gritsbot_x", 3, 0.5, 0.1),
-        ("gritsbot_x", 4, 0.9, 0.2),
-        ("turtlebot4", 3, 0.3, 0.1),
-        ("crazyflie_2x", 2, 0.3, 0.1),
-        ("crazyflie_2x", 4, 0.5, 0.2),
+        # each team with one kind of command, each kind for ground robots and for drones; all with the slow tests
+        pytest.param(*team, command, marks=[] if i % 3 == j else [pytest.mark.slow])
+        for i, team in enumerate(TEAMS)
+        for j, command in enumerate(COMMANDS)
     ],
 )
 def test_robots_that_share_no_clock_do_not_touch(name, size, loss, late, command, make_artefact):
@@ -270,7 +278,7 @@ def test_a_robot_waits_for_a_silent_majority_until_it_is_declared_lost(make_arte
     assert fleet.contacts == 0
 
 
-@pytest.mark.parametrize("dies", [0, 2])
+@pytest.mark.parametrize("dies", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_majority_goes_on_beside_a_dead_robot_of_any_rank(dies, make_artefact):
     """Before, one dead robot stopped all of lower rank for the rest of the run, wherever they were."""
     spec = load_robot("gritsbot_x")
