@@ -3,7 +3,8 @@
 Worlds are vectorised (last axis) and restart automatically; terminated and truncated are separate.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import jax
@@ -20,6 +21,9 @@ from testudo_sim.team.crowd_links import CrowdLinks
 from testudo_sim.team.robot_failures import RobotFailures, draw_failures
 from testudo_sim.team.task_channel import TaskChannel, scene_between
 from testudo_sim.team.team_tick import SimulatedTeam, start, tick, true_table, values_by_slot
+
+CONTACT = "contact"
+"""Part of the reward for contacts, with `Environment.contact_cost`."""
 
 
 @jax.tree_util.register_dataclass
@@ -67,6 +71,9 @@ class StepResult:
     last: WorldState  # state at the end of the decision, before any restart
     stood: jax.Array | None = None  # (N, E) bool: robots that took no part in the decision; None: all took part
     left: jax.Array | None = None  # (N, E) bool: robots that took part in it and take none in the next one
+    terms: Mapping[str, jax.Array] = field(default_factory=dict)
+    """(N, E) by name: the parts of the reward, see `TaskScore.terms`; and `CONTACT` with `Environment.contact_cost`."""
+    counts: Mapping[str, jax.Array] = field(default_factory=dict)  # (E,) by name, see `TaskStep.metrics`
 
 
 @dataclass(frozen=True)
@@ -240,12 +247,13 @@ class Environment:
         tick_key, reset_key = jax.random.split(key)
         team_state, metrics = self.run_ticks(state, jnp.transpose(nominal_world, (2, 1, 0)), tick_key)
         ended, score = self.advance(state, team_state, metrics.change_m_s)
-        reward, terminated, elapsed = score.reward, score.success, ended.elapsed
+        reward, terminated, elapsed, terms = score.reward, score.success, ended.elapsed, dict(score.terms)
         if self.contact_cost is not None:
             touched = metrics.contacts > 0
             cost = self.contact_cost * touched
             cost = cost if score.stood is None else jnp.where(score.stood, 0.0, cost)
             reward, terminated = reward - cost, terminated | touched
+            terms[CONTACT] = jnp.broadcast_to(-cost, reward.shape)
         truncated = ((elapsed >= self.horizon) | score.broken) & ~terminated
         difficulty = None if state.difficulty is None else next_difficulty(state.difficulty, score.success)
         fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]), difficulty)
@@ -253,7 +261,9 @@ class Environment:
         after_reset = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)
         stands = self.standing(ended)
         left = None if stands is None or score.stood is None else stands & ~score.stood
-        return after_reset, StepResult(reward, terminated, truncated, metrics, ended, score.stood, left)
+        return after_reset, StepResult(
+            reward, terminated, truncated, metrics, ended, score.stood, left, terms, score.metrics
+        )
 
     def advance(self, state: WorldState, team_state: Any, change_m_s: jax.Array) -> tuple[WorldState, TaskScore]:
         """Return the worlds after a decision, without any restart, and its score.

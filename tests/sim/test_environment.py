@@ -145,6 +145,7 @@ def test_rewards_are_terms_less_the_price_of_changes_before_the_restart(line, sh
     assert (np.abs(change - 0.2 * (share - 1)) < 0.1).all()
     expected = np.asarray(after - before) - 0.25 - 0.5 * change / 0.2
     assert np.asarray(result.reward) == pytest.approx(expected, abs=1e-5)
+    assert np.asarray(sum(result.terms.values())) == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_same_keys_give_the_same_again(navigation):

@@ -1,6 +1,6 @@
 """`testudo train`: trains a coordination policy with the shield at every control tick."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +13,11 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.brax.trainers import prepared, train_run_with_brax
 from testudo_policies.distributed import first, join
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.checkpoints import load_config, shared_config
+from testudo_policies.learning.checkpoints import load_config, read_config_file, shared_config
 from testudo_policies.learning.progress import TrainingDisplay
+from testudo_policies.learning.seeds import seed_folders
 from testudo_policies.learning.training_run import train_run, train_seeds
+from testudo_policies.learning.wandb_run import ask_for_wandb
 from testudo_policies.learning.world_count import sized
 from testudo_policies.train_config import TrainConfig, suggested
 from testudo_sim.devices import devices
@@ -28,11 +30,13 @@ def train(
     scenario: Annotated[str, tyro.conf.Positional] = "navigation",
     *,
     run: Path | None = None,
+    like: Path | None = None,
     seeds: int = 1,
     starts: Path | None = None,
     coordinator: str | None = None,
     processes: int | None = None,
     process_id: int | None = None,
+    wandb: str = "",
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),  # noqa: B008
 ) -> int:
     """Train a coordination policy for a team, with the shield at every control tick.
@@ -47,27 +51,36 @@ def train(
         testudo train navigation --seeds 5 --run runs/five     (five seeds in one program: runs/five/seed_0 ...)
         testudo train --run runs/large --worlds 0 --decisions 50000000     (as many worlds as fit)
         testudo train navigation --starts incident.yaml     (half of the worlds start at an incident of a real run)
+        testudo train navigation --run runs/mine --wandb teams     (curves in Weights & Biases)
+        testudo train --like runs/sweep/best.json --seeds 5     (options of a sweep or of another run)
         testudo train --run runs/two --coordinator 10.0.0.1:7007 --processes 2 --process-id 0
 
     Args:
         scenario: registered scenario.
         run: run folder; an existing one is resumed with its own configuration.
+        like: config.json of a run, or best.json of a sweep: its options, where you give no other ones.
         seeds: number of seeds to train in one program, from `--seed` on; each has a run folder in the run folder.
         starts: start file from `testudo incident --save-scenario`; a share of the worlds starts from it.
         coordinator: HOST:PORT of process 0 if several processes train together, or `auto` in a cluster
             that assigns process ids (Slurm, Open MPI, Kubernetes); start the same command once for each process.
         processes: number of processes.
         process_id: index of this process, from 0; only process 0 writes and prints.
+        wandb: project of Weights & Biases for the curves, also of a resumed run; WANDB_MODE=offline needs no account.
         config: the configuration of a new run.
     """
     join(coordinator, processes, process_id)
     console = Console(quiet=not first())
     console.print(devices().text)
     text = "" if starts is None else starts_text(load_starts(starts))
-    chosen, seeds = _configuration(run, replace(config, scenario=scenario, starts=text), seeds, console)
+    requested = replace(config, scenario=scenario, starts=text)
+    completed, hint = suggested(requested) if like is None else (_like(read_config_file(like), requested), "")
+    chosen, seeds = _configuration(run, completed, hint, seeds, console)
     folder = run or dated_folder("runs", chosen.scenario)
     console.print(f"run folder {folder}")
     components = build(chosen)
+    if wandb and first():
+        for one in seed_folders(folder, chosen, seeds) if seeds > 1 else (folder,):
+            ask_for_wandb(one, wandb)
     with TrainingDisplay(console) as display:
         if seeds > 1:
             result = train_seeds(components, folder, seeds, display.show)
@@ -85,8 +98,16 @@ def train(
     return 0 if result.finished else _STOPPED
 
 
-def _configuration(run: Path | None, requested: TrainConfig, seeds: int, console: Console) -> tuple[TrainConfig, int]:
-    """Return the saved configuration of the run if it has one, else the requested one, completed; and its seeds.
+def _like(config: TrainConfig, requested: TrainConfig) -> TrainConfig:
+    """Return a configuration with the options that were given: those that differ from the defaults."""
+    given = {name: value for name, value in asdict(requested).items() if value != getattr(TrainConfig, name)}
+    return replace(config, **given)
+
+
+def _configuration(
+    run: Path | None, requested: TrainConfig, hint: str, seeds: int, console: Console
+) -> tuple[TrainConfig, int]:
+    """Return the saved configuration of the run if it has one, else the requested one with a hint; and its seeds.
 
     Raises:
         TestudoError: several seeds of a trainer, or on several processes, that do not train them in one program.
@@ -107,8 +128,7 @@ def _configuration(run: Path | None, requested: TrainConfig, seeds: int, console
         if run is not None and (run / "config.json").exists():
             console.print(f"resuming {run} with its own configuration")
             return load_config(run)
-        completed, hint = suggested(requested)
-        chosen, note = prepared(completed)
+        chosen, note = prepared(requested)
         for line in filter(None, (hint, note)):
             console.print(line)
         return chosen

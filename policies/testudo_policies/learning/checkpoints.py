@@ -167,6 +167,26 @@ def load_config(folder: Path) -> TrainConfig:
     return _read(values, str(path))
 
 
+def read_config_file(path: Path) -> TrainConfig:
+    """Read a configuration from the file of a run or of a sweep, or from a run folder.
+
+    Raises:
+        CheckpointError: there is none, or it is invalid.
+    """
+    if path.is_dir():
+        return load_config(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: found no configuration, expected config.json of a run or a folder") from error
+    return _read(values, str(path))
+
+
+def write_config(path: Path, config: TrainConfig) -> None:
+    """Write a configuration as `read_config_file` reads it."""
+    write_whole(path, _text(config) + "\n")
+
+
 def shared_config(choose: Callable[[], TrainConfig]) -> TrainConfig:
     """Return, in all processes, the configuration that process 0 chooses; only process 0 needs the run folder.
 

@@ -13,6 +13,8 @@ _WHOLE = 0.99  # mean difficulty of a curriculum
 _NAMES = (SUCCESS, RETURN)
 _FEWEST = 20  # updates with a known return before a curve can be flat
 _RISE, _NOISE = 0.02, 3.0
+METRIC = "metric/"
+"""Begin of the names of what a scenario counts in a decision."""
 _COUNTS = ("train/successes", "train/episodes", "train/reward")
 
 
@@ -27,22 +29,26 @@ class EpisodeWindow:
         """Take the decisions in an episode, those of a world in an update, and those of all worlds."""
         self._updates = math.ceil(horizon / rollout)
         self._decisions = decisions
-        self._recent: deque[list[float]] = deque(maxlen=self._updates)
+        self._recent: deque[dict[str, float]] = deque(maxlen=self._updates)
 
     def add(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Add an update; return ``train/success``, ``train/return`` and ``train/episode_length``.
+        """Add an update; return ``train/success``, ``train/return``, ``train/episode_length``, and ``episode/<name>``.
 
         Nothing before the window is full. The return of an episode is that of one robot, the mean over the team; its
-        length is in decisions.
+        length is in decisions; ``episode/<name>`` is the sum of what the scenario counts.
         """
-        self._recent.append([metrics[name] for name in _COUNTS])
-        successes, episodes, reward = (sum(column) for column in zip(*self._recent, strict=True))
+        kept = [name for name in metrics if name.startswith(METRIC)]
+        self._recent.append({name: metrics[name] for name in (*_COUNTS, *kept)})
+        successes, episodes, reward = (sum(row[name] for row in self._recent) for name in _COUNTS)
         if len(self._recent) < self._updates or not episodes:
             return {}
+        whole = [name for name in kept if all(name in row for row in self._recent)]
+        each = self._decisions / episodes
         return {
             "train/success": successes / episodes,
-            "train/return": reward * self._decisions / episodes,
-            "train/episode_length": self._updates * self._decisions / episodes,
+            "train/return": reward * each,
+            "train/episode_length": self._updates * each,
+            **{f"episode/{name.removeprefix(METRIC)}": each * sum(row[name] for row in self._recent) for name in whole},
         }
 
 

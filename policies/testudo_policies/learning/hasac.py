@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from testudo_policies.learning.losses import Batch
+from testudo_policies.learning.losses import Batch, value_statistics
 from testudo_policies.learning.maddpg import init_joint_critic
 from testudo_policies.learning.off_policy import Explore, OffPolicy
 from testudo_policies.learning.sharing import for_each_group
@@ -91,7 +91,8 @@ class HASAC(OffPolicy):
         def loss(twins: Any) -> tuple[jax.Array, Metrics]:
             values = [self._one_value(twins[name], batch, did, steps.counted)[:-1] for name in _TWINS]
             total = sum((mean_square(value - target, steps.teaches[:-1]) for value in values), jnp.zeros(()))
-            return total, {"loss/value": total, "train/value": scale * jnp.mean(values[0])}
+            told = value_statistics(scale * values[0], scale * target, steps.teaches[:-1], scale)
+            return total, {"loss/value": total, **told}
 
         learned = {name: parameters.critic[name] for name in _TWINS}
         twins, moments, losses = gradient_step(loss, self.adam(), learned, moments, "critic")

@@ -99,6 +99,31 @@ def _normalised(advantage: jax.Array, batch: Batch) -> jax.Array:
     return centred / (jnp.sqrt(_mean(centred**2, batch.counted)) + 1e-8)
 
 
+def value_statistics(value: jax.Array, target: jax.Array, counted: jax.Array, scale: jax.Array) -> dict[str, jax.Array]:
+    """Return what is told of the values (...) that a critic learns, where ``counted``; in units of the reward.
+
+    The explained variance is 1 minus that of the errors over that of the targets: 1 for a critic that knows all, 0 for
+    one that knows the mean, less for a worse one. ``scale`` () is the unit in which the critic learns.
+    """
+    value, target = jax.lax.stop_gradient((value, target))
+
+    def moments(of: jax.Array) -> tuple[jax.Array, jax.Array]:
+        mean = _mean(of, counted)
+        return mean, _mean((of - mean) ** 2, counted)
+
+    mean, variance = moments(value)
+    target_mean, target_variance = moments(target)
+    left = moments(target - value)[1] / jnp.maximum(target_variance, 1e-12)
+    return {
+        "value/mean": mean,
+        "value/deviation": jnp.sqrt(variance),
+        "value/target_mean": target_mean,
+        "value/target_deviation": jnp.sqrt(target_variance),
+        "value/explained_variance": jnp.where(target_variance > 0, 1 - left, 0.0),
+        "value/scale": jax.lax.stop_gradient(scale),
+    }
+
+
 def ppo_loss(
     parameters: AgentParameters,
     agent: Agent,
@@ -133,8 +158,8 @@ def ppo_loss(
         value = agent.value(parameters, batch.central)
     else:
         value, _ = agent.values(parameters, batch.central, critic_hidden, batch.fresh)
-    error = value - (batch.value + advantage)
-    value_loss = _mean((error / agent.value_scale(parameters)) ** 2, counted)
+    target, scale = batch.value + advantage, agent.value_scale(parameters)
+    value_loss = _mean(((value - target) / scale) ** 2, counted)
     entropy = _mean(distribution.entropy(logits, key), counted)
     total = actor_loss + config.value_weight * value_loss - config.entropy * entropy
     return total, {
@@ -142,4 +167,5 @@ def ppo_loss(
         "loss/value": value_loss,
         "loss/entropy": entropy,
         "loss/ratio_off": _mean(jnp.abs(ratio - 1), counted),
+        **value_statistics(value, target, counted, scale),
     }

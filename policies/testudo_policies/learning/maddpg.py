@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.learning.losses import Batch
+from testudo_policies.learning.losses import Batch, value_statistics
 from testudo_policies.learning.off_policy import Explore, OffPolicy
 from testudo_policies.learning.team_values import TeamSteps, by_world, mean_square
 from testudo_policies.learning.train_state import Metrics, gradient_step
@@ -63,7 +63,7 @@ class MADDPG(OffPolicy):
         def critic_loss(learned: Any) -> tuple[jax.Array, Metrics]:
             value: Any = critic.apply(learned, batch.central, did, counted)
             total = mean_square(value[:-1] - target, known)
-            return total, {"loss/value": total, "train/value": scale * jnp.mean(value)}
+            return total, {"loss/value": total, **value_statistics(scale * value[:-1], scale * target, known, scale)}
 
         learned, critic_moments, losses = gradient_step(
             critic_loss, self.adam(), parameters.critic, moments[1], "critic"

@@ -71,7 +71,7 @@ class OffPolicy(RunLearner):
         """Run one rollout, and take as many gradient steps from replay as PPO takes from the rollout."""
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
         explore, shown = self.explore(state.updates)
-        rollout, batch, metrics = self._collect(state.parameters, state.rollout, rollout_key, explore)
+        rollout, batch, figures = self._collect(state.parameters, state.rollout, rollout_key, explore)
         parameters = self.agent.observe(state.parameters, batch.features, batch.counted)
         steps = TeamSteps.of(batch, self.environment.team.size)
         parameters = observe_unit(self.agent, parameters, steps, self.config.discount)
@@ -92,19 +92,19 @@ class OffPolicy(RunLearner):
         losses = jax.tree.map(jnp.mean, losses) | shown
         return (
             TrainState(parameters, moments, rollout, key, state.updates + 1, (slow, buffer)),
-            report(batch, metrics, self.environment, rollout, losses),
+            report(batch, figures, self.environment, rollout, losses),
         )
 
     def _collect(self, parameters: AgentParameters, rollout: Any, key: jax.Array, explore: Explore) -> Any:
         """Return a rollout, see `collect_rollout`, without what the replay need not keep."""
-        rollout, batch, metrics = collect_rollout(
+        rollout, batch, figures = collect_rollout(
             self.agent, self.environment, parameters, rollout, key, self.config.rollout, explore
         )
         if not self.agent.config.central_critic:  # half of the replay
             batch = replace(batch, central=cast(Any, None))
         if not self.config.memory:
             batch = replace(batch, memory=None)
-        return rollout, batch, metrics
+        return rollout, batch, figures
 
     def memory_before(self, batch: Batch) -> jax.Array:
         """Return the memory (B, M) before the first step of sequences."""

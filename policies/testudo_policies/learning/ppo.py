@@ -41,7 +41,7 @@ class PPO(RunLearner):
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
         hidden = (state.rollout.hidden, state.rollout.critic_hidden)
         mapping = self._mapping(jax.random.fold_in(rollout_key, 1))
-        rollout, batch, metrics = collect_rollout(
+        rollout, batch, figures = collect_rollout(
             self.agent,
             self.environment,
             state.parameters,
@@ -71,7 +71,7 @@ class PPO(RunLearner):
             batch.weight,
         )
         parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, hidden, advantage, learn_key)
-        summary = report(lived, metrics, self.environment, rollout, losses)
+        summary = report(lived, figures, self.environment, rollout, losses)
         return TrainState(parameters, optimiser, rollout, key, state.updates + 1), summary
 
     def _mapping(self, key: jax.Array) -> WorldMap | None:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from testudo_policies.distributed import split
-from testudo_policies.learning.losses import Batch
+from testudo_policies.learning.losses import Batch, value_statistics
 from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout, flat
 from testudo_policies.learning.run_learner import RunLearner
 from testudo_policies.learning.team_values import (
@@ -53,7 +53,7 @@ class PQNVDN(RunLearner):
         """Run one rollout and learn from it."""
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
         epsilon, memory = exploration(self.config, state.updates), state.rollout.hidden
-        rollout, batch, metrics = collect_rollout(
+        rollout, batch, figures = collect_rollout(
             self.agent,
             self.environment,
             state.parameters,
@@ -69,7 +69,7 @@ class PQNVDN(RunLearner):
         losses |= {"train/exploration": epsilon}
         return (
             TrainState(parameters, optimiser, rollout, key, state.updates + 1),
-            report(batch, metrics, self.environment, rollout, losses),
+            report(batch, figures, self.environment, rollout, losses),
         )
 
     def _targets(
@@ -113,8 +113,9 @@ class PQNVDN(RunLearner):
                 trial = replace(current, actor=actor)
                 values = action_values(self.agent, trial, part.features, before, part.fresh)
                 value = team_mean(by_world(taken(values, part.action), team), steps.counted)
-                total = mean_square((value - aims) / self.agent.value_scale(current), steps.teaches)
-                return total, {"loss/value": total, "train/value": jnp.mean(value)}
+                scale = self.agent.value_scale(current)
+                total = mean_square((value - aims) / scale, steps.teaches)
+                return total, {"loss/value": total, **value_statistics(value, aims, steps.teaches, scale)}
 
             actor, moments, losses = gradient_step(loss, self._optimiser, current.actor, moments)
             return (replace(current, actor=actor), moments), losses

@@ -1,7 +1,7 @@
 """Rollouts of a policy in an environment, for learning."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,16 @@ class RolloutState:
     critic_hidden: jax.Array  # (B, C)
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class StepFigures:
+    """What is told of the decisions of a rollout."""
+
+    metrics: StepMetrics  # (T, E)
+    terms: dict[str, jax.Array]  # (T,) by name: parts of the reward, mean over robots and worlds
+    counts: dict[str, jax.Array]  # (T,) by name: what the scenario counts, mean over worlds
+
+
 def begin(agent: Agent, environment: Environment, key: jax.Array, worlds: int) -> RolloutState:
     """Return freshly reset worlds."""
     state = environment.reset(jax.random.split(key, worlds))
@@ -46,8 +56,8 @@ def collect_rollout(
     *,
     keep_after: bool = False,
     mapping: WorldMap | None = None,
-) -> tuple[RolloutState, Batch, StepMetrics]:
-    """Run ``length`` decisions; return the new state, the batch and the metrics (T, E) of every decision.
+) -> tuple[RolloutState, Batch, StepFigures]:
+    """Run ``length`` decisions; return the new state, the batch, and the figures of every decision.
 
     Actions are drawn from the agent's distribution, or by ``explore`` from its parameters (B, ...) and a key. The
     learners that explore so have no critic of states: log-probabilities and values are then 0, and the batch holds the
@@ -96,10 +106,16 @@ def collect_rollout(
             after=after if keep_after else None,
             mapped=mapped,
         )
-        return RolloutState(worlds, hidden, done, critic_hidden), (finite(batch, team), result.metrics)
+        figures = StepFigures(result.metrics, _means(result.terms), _means(result.counts))
+        return RolloutState(worlds, hidden, done, critic_hidden), (finite(batch, team), figures)
 
-    state, (batch, metrics) = jax.lax.scan(step, state, jax.random.split(key, length))
-    return state, batch, metrics
+    state, (batch, figures) = jax.lax.scan(step, state, jax.random.split(key, length))
+    return state, batch, figures
+
+
+def _means(named: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    """Return the mean () of each array; what is not finite, as of a world that diverged, is 0, as its reward is."""
+    return {name: jnp.mean(jnp.where(jnp.isfinite(value), value, 0.0)) for name, value in named.items()}
 
 
 def _where(mask: jax.Array | None, robots: int) -> jax.Array:

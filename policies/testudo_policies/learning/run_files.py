@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from testudo_deploy.files.atomic_files import write_whole
 from testudo_policies.distributed import DevicePlacement, Learner, first, gather_agreement
 from testudo_policies.learning.checkpoints import Checkpoints, blank_state, is_key, save_config
 from testudo_policies.learning.train_state import TrainState
+from testudo_policies.learning.wandb_run import WandbRun
 from testudo_sim.devices import devices
 
 _DEVICES = "devices.json"
@@ -69,7 +71,7 @@ class RunFiles:
 
     def log(self, updates: int) -> AbstractContextManager[MetricsLog | None]:
         """Return the metrics log, continued after ``updates`` updates; None in other processes than 0."""
-        return MetricsLog(self._folder, updates) if first() else nullcontext()
+        return MetricsLog(self._folder, updates, asdict(self._learner.config)) if first() else nullcontext()
 
     def _open(self) -> bytes:
         save_config(self._folder, self._learner.config)
@@ -105,11 +107,16 @@ BOARD = "tensorboard"
 class MetricsLog:
     """Writes each update of a run folder once, also after a resume.
 
-    As a line to ``metrics.jsonl``, and for TensorBoard to ``tensorboard/``, over the number of decisions.
+    As a line to ``metrics.jsonl``, and for TensorBoard to ``tensorboard/``, over the number of decisions; to Weights &
+    Biases where it was asked for.
     """
 
-    def __init__(self, folder: Path, updates: int) -> None:
-        """Open the log of a run after ``updates`` updates; later lines, of lost updates, are removed."""
+    def __init__(self, folder: Path, updates: int, config: Mapping[str, Any] | None = None) -> None:
+        """Open the log of a run after ``updates`` updates; later lines, of lost updates, are removed.
+
+        ``config`` is shown in Weights & Biases, if anybody asked for it, see `wandb_run`.
+        """
+        self._wandb = WandbRun(folder, config or {})
         path = folder / NAME
         before = path.read_text(encoding="utf-8") if path.exists() else ""
         lines = [line for line in before.splitlines() if _update_of(line) <= updates]
@@ -131,6 +138,7 @@ class MetricsLog:
     def __exit__(self, *unused: object) -> None:
         self._file.close()
         self._board.close()
+        self._wandb.close()
 
     def write(self, update: int, decisions: int, seconds: float, values: Mapping[str, Any]) -> None:
         """Append an update unless it is logged already; ``seconds`` of this session are added to earlier ones."""
@@ -141,6 +149,7 @@ class MetricsLog:
         self._file.flush()
         for name, value in values.items():
             self._board.add_scalar(name, value, decisions)
+        self._wandb.log(values, decisions)
         self._last = update
 
 

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from testudo_policies.learning.episode_window import METRIC
 from testudo_policies.learning.losses import Batch
-from testudo_policies.learning.rollout import RolloutState, critic_features, flat
+from testudo_policies.learning.rollout import RolloutState, StepFigures, critic_features, flat
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.networks.observation_encoding import Features
-from testudo_sim.environment import Environment, StepMetrics
+from testudo_sim.environment import Environment
 from testudo_sim.physics.neighbour_cells import CROWD
 
 Metrics = dict[str, jax.Array]
@@ -41,14 +42,21 @@ def first_features(agent: Agent, environment: Environment, rollout: RolloutState
 
 
 def report(
-    batch: Batch, metrics: StepMetrics, environment: Environment, rollout: RolloutState, losses: Metrics
+    batch: Batch, figures: StepFigures, environment: Environment, rollout: RolloutState, losses: Metrics
 ) -> Metrics:
-    """Return the figures of an update: episodes, contacts, use of the shield, and the losses."""
+    """Return the figures of an update: episodes, contacts, use of the shield, and the losses.
+
+    ``reward/<term>`` are the parts of ``train/reward``, and ``metric/<name>`` what the scenario counts in a decision.
+    """
+    metrics = figures.metrics
     summary = episode_counts(batch, environment.team.size) | {
         "train/contacts": jnp.sum(metrics.contacts),
         "shield/intervention_rate": jnp.mean(metrics.interventions),
         "shield/brake_rate": jnp.mean(metrics.braked),
+        "shield/change_m_s": jnp.mean(jnp.nan_to_num(metrics.change_m_s, posinf=0.0, neginf=0.0)),
         "shield/separation_m": jnp.min(metrics.separation_m),
+        **{f"reward/{name}": jnp.mean(value) for name, value in figures.terms.items()},
+        **{f"{METRIC}{name}": jnp.mean(value) for name, value in figures.counts.items()},
         **losses,
     }
     if environment.team.size >= CROWD:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.learning.losses import Batch
+from testudo_policies.learning.losses import Batch, value_statistics
 from testudo_policies.learning.off_policy import Explore, OffPolicy
 from testudo_policies.learning.team_values import (
     TeamSteps,
@@ -68,9 +68,9 @@ class VDN(OffPolicy):
             after = self.mixed(slow, best, batch, steps.counted)[1:]
             future = jnp.where(steps.terminated[:-1], 0.0, after)
             target = jax.lax.stop_gradient(steps.reward[:-1] + self.config.discount * future)
-            error = (value[:-1] - target) / self.agent.value_scale(parameters)
-            total = mean_square(error, steps.teaches[:-1])
-            return total, {"loss/value": total, "train/value": jnp.mean(value)}
+            scale, teaches = self.agent.value_scale(parameters), steps.teaches[:-1]
+            total = mean_square((value[:-1] - target) / scale, teaches)
+            return total, {"loss/value": total, **value_statistics(value[:-1], target, teaches, scale)}
 
         learned = (parameters.actor, parameters.critic)
         (actor, critic), moments, losses = gradient_step(loss, self.adam(), learned, moments)

@@ -41,6 +41,19 @@ def test_success_is_that_of_all_episodes_from_the_first_figure_on():
     assert shown[-1]["train/return"] == pytest.approx(0.5 * 3 * ROLLOUT * WORLDS / episodes)
 
 
+def test_what_a_scenario_counts_is_told_for_an_episode():
+    window = EpisodeWindow(HORIZON, ROLLOUT, WORLDS * ROLLOUT)
+    row = {"train/successes": 0, "train/episodes": WORLDS / 2.5, "train/reward": 0.0, "metric/deliveries": 0.1}
+    shown = [window.add(row) for _ in range(3)]
+    assert "episode/deliveries" not in shown[1]
+    assert shown[2]["episode/deliveries"] == pytest.approx(0.1 * HORIZON)
+    # a log that an earlier version began has no such figure: it is known once the window is full of it
+    window = EpisodeWindow(HORIZON, ROLLOUT, WORLDS * ROLLOUT)
+    earlier = {name: value for name, value in row.items() if not name.startswith("metric/")}
+    shown = [window.add(one) for one in (earlier, row, row, row)]
+    assert ["episode/deliveries" in one for one in shown] == [False, False, False, True]
+
+
 def test_an_aim_is_reached_by_known_figures_only():
     aim = Aim.parsed("success=0.98")
     assert aim == Aim("success", 0.98)

@@ -108,6 +108,18 @@ def test_loss_of_a_batch_made_by_hand():
     assert parts["loss/entropy"] == pytest.approx(0.7)
     assert parts["loss/ratio_off"] == pytest.approx(0.4, rel=1e-5)
     assert total == pytest.approx(0.15 / 5**0.5 + 0.5 * 0.25 - 0.1 * 0.7, rel=1e-5)
+    # of the targets' variance of 5 the errors 0, 0, 0, 2 leave 3 / 4
+    assert parts["value/explained_variance"] == pytest.approx(1 - 0.75 / 5, rel=1e-5)
+    assert (parts["value/mean"], parts["value/deviation"]) == pytest.approx((0.5, 2.75**0.5), rel=1e-5)
+    assert (parts["value/target_mean"], parts["value/target_deviation"]) == pytest.approx((0, 5**0.5), abs=1e-5)
+    assert parts["value/scale"] == 2
+
+
+def test_statistics_of_values_are_of_what_counts_and_finite_for_equal_targets():
+    value, target = jnp.array([1.0, 9.0, 3.0]), jnp.array([2.0, 7.0, 2.0])
+    found = losses.value_statistics(value, target, jnp.array([True, False, True]), jnp.ones(()))
+    assert found["value/mean"] == 2
+    assert (found["value/target_deviation"], found["value/explained_variance"]) == (0, 0)
 
 
 def test_a_clipped_ratio_has_no_gradient_and_a_falling_one_for_good_actions_has():

@@ -77,6 +77,12 @@ def test_a_run_leaves_configuration_metrics_and_checkpoint(tiny_run, components)
     assert last["decisions"] == TINY.decisions
     names = ("train/reward", "train/successes", "train/episodes", "train/contacts", "shield/intervention_rate")
     assert all(isinstance(last[name], float) for name in names)
+    terms = {name: value for name, value in last.items() if name.startswith("reward/")}
+    assert set(terms) == {f"reward/{name}" for name in ("progress", "waiting", "success", "changes")}
+    assert sum(terms.values()) == pytest.approx(last["train/reward"], abs=1e-5)
+    assert last["value/explained_variance"] <= 1
+    assert last["value/scale"] > 0
+    assert last["shield/change_m_s"] >= 0
     parameters = load_parameters(components, tiny_run)
     assert jax.tree.structure(parameters) == jax.tree.structure(
         components.learner.start.eval_shape(jax.random.key(0)).parameters
