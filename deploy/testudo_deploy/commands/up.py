@@ -139,6 +139,7 @@ def result_values(state: FleetRunState) -> dict[str, Any]:
         "contacts": state.contacts,
         "minimum_separation_m": state.separation_m if math.isfinite(state.separation_m) else None,
         "closest_robots": list(state.closest),
+        "task": state.figures,
         "distance_to_goal_m": state.distance_m,
         "ticks": state.ticks,
         "late_ticks": state.late_ticks,
@@ -159,6 +160,7 @@ def result_report(state: FleetRunState) -> Report:
         "contacts": state.contacts,
         "smallest separation [m]": values["minimum_separation_m"],
         "between": " and ".join(state.closest),
+        **{f"task: {name}": value for name, value in state.figures.items()},
     }
     robots = [
         (
@@ -208,9 +210,10 @@ def _headline(state: FleetRunState) -> Text:
         return Text(f"starting {len(state.robots)} robots (ROS_DOMAIN_ID={state.domain_id}) ...")
     far = max(state.distance_m.values(), default=None)
     way = "" if far is None else f"farthest from goal {far:.2f} m   "
+    figures = "".join(f"   {name} {value:.4g}" for name, value in state.figures.items())
     apart = f"{state.separation_m:.3f} m" if math.isfinite(state.separation_m) else "-"
     return Text(
-        f"{state.time_s:5.1f} s   {way}contacts {state.contacts}   smallest separation {apart}",
+        f"{state.time_s:5.1f} s   {way}contacts {state.contacts}   smallest separation {apart}{figures}",
         style="red" if state.contacts else "",
     )
 

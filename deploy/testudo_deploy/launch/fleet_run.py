@@ -47,6 +47,8 @@ class FleetRunState:
     time_s: float = 0.0  # since the start; after the end the time at which the last robot arrived
     distance_m: dict[str, float] = field(default_factory=dict)  # distance to the goal
     contacts: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
+    """Of the task that the station runs or scores, so far: mean return of a robot, and counts; empty without one."""
     separation_m: float = math.inf  # smallest distance between the centres of two robots so far
     closest: tuple[str, ...] = ()  # the two robots with this distance
     braked: dict[str, str] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class FleetRunState:
             self.recorded_messages = values["messages"]
         elif event.kind == "plant":
             self.real_time_factor = values["real_time_factor"]
+        self.figures = dict(values.get("figures", self.figures))
         if "cpu_share" in values:
             self.cpu_share[event.process] = values["cpu_share"]
 

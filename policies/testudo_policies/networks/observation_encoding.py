@@ -30,7 +30,7 @@ import jax.numpy as jnp
 
 from testudo_deploy.contract.contract import NEIGHBOUR_MESSAGE, NEIGHBOUR_SIGNALS
 from testudo_hardware.errors import TestudoError
-from testudo_sim.scenarios.scenario import BODY, PEER, POSITION, VALID, WORLD, Observation, group_of
+from testudo_sim.scenarios.scenario import BODY, GOAL, PEER, POSITION, VALID, WORLD, Observation, group_of
 
 _TINY = 1e-6
 _NEAR_M = 0.3
@@ -38,7 +38,6 @@ _HEARD = "heard_message"  # group of what the peers say; those of a task have no
 _PULL = 2.0
 _VERTICAL_GOAL_M = 2e-3
 """A goal with less horizontal distance has no defined direction; the frame then uses the world's x."""
-GOAL = "goal_world"
 _VELOCITY = "_velocity_world"
 _KNOWN = ("position_world", "yaw", "velocity", "control_point_world", GOAL, f"{PEER}{GOAL}", *NEIGHBOUR_SIGNALS)
 

@@ -294,6 +294,12 @@ def score_values(live: OnlineTask, score: DecisionScore) -> dict[str, Any]:
     return _head(live) | {"state": outcome or "running", "time_s": score.decision * live.scoring.decision_s} | values
 
 
+def figure_values(score: DecisionScore) -> dict[str, float]:
+    """Return the figures of the task so far: the mean return of a robot, and counts."""
+    totals = score.total.values()
+    return {"return": sum(totals) / len(totals) if totals else 0.0, **score.metrics}
+
+
 def finish_values(live: OnlineTask, score: DecisionScore) -> dict[str, Any]:
     """Return the result of an episode, for the supervisor of the fleet."""
     return {

@@ -23,7 +23,7 @@ from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.scene import BodyState
 from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, numbered
 from testudo_sim.scenarios.roles import TRAITS, Roles
-from testudo_sim.scenarios.scenario import Scenario, TaskScoring, make_scenario
+from testudo_sim.scenarios.scenario import GOAL, Scenario, TaskScoring, make_scenario
 
 _DIGITS = 6  # of values in a fleet file
 _KEPT = 400  # number of stored samples, some seconds
@@ -107,10 +107,6 @@ def between(first: Pose, last: Pose, share: float) -> Pose:
 def _mixed(first: tuple[float, ...], last: tuple[float, ...], share: float) -> tuple[float, ...]:
     start = np.array(first)
     return tuple((start + share * (np.array(last) - start)).tolist())
-
-
-GOAL = "goal_world"
-"""Name of the goals of robots, or of a body, in a task."""
 
 
 def scoring_of(contract: Contract, spec: RobotSpec) -> TaskScoring:

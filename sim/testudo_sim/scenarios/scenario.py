@@ -57,6 +57,9 @@ def absent_robots(scenario: "Scenario", task: Any) -> jax.Array | None:
     return cast(Any, scenario).absent(task) if hasattr(scenario, "absent") else None
 
 
+GOAL = "goal_world"
+"""Name of the goals of robots, or of a body, as a signal and in the state of a task."""
+
 PEER, POSITION, VALID = "neighbour_", "_position_world", "_valid"
 """Parts of names of signals: the begin of a peer's, the end of a position's, and of the presence of entities."""
 
@@ -140,6 +143,12 @@ class Scenario(Protocol):
         ...
 
 
+_MEMBERS = (
+    "name", "arena", "horizon_s", "decision_ticks", "boxes", "observation", "task_signals",
+    "start", "for_training", "signals", "advance", "nominal_world",
+)  # fmt: skip
+
+
 def scenario_names() -> tuple[str, ...]:
     """Return the names of the registered scenarios."""
     return tuple(sorted(point.name for point in entry_points(group=_GROUP)))
@@ -157,12 +166,19 @@ def make_scenario(
     Obstacles need a scenario with a method `with_obstacles`, and recorded starts one with `with_starts`.
 
     Raises:
-        TestudoError: no scenario has this name, or it takes no obstacles or starts.
+        TestudoError: no scenario has this name, it lacks a member, or takes no obstacles or starts.
     """
     points = {point.name: point for point in entry_points(group=_GROUP)}
     if name not in points:
         raise TestudoError(f"scenario {name!r} is not known; known are {', '.join(sorted(points))}")
-    scenario: Any = points[name].load().create(spec, shield)
+    try:
+        loaded = points[name].load()
+    except (ImportError, AttributeError) as error:
+        raise TestudoError(f"scenario {name!r}: {points[name].value} cannot be imported: {error}") from error
+    scenario: Any = loaded.create(spec, shield)
+    missing = [member for member in _MEMBERS if not hasattr(scenario, member)]
+    if missing:
+        raise TestudoError(f"scenario {name!r}: {points[name].value} has no {', '.join(missing)}")
     if obstacles:
         if not hasattr(scenario, "with_obstacles"):
             raise TestudoError(f"--obstacles: found {len(obstacles)} of them, scenario {name!r} takes none")

@@ -14,7 +14,17 @@ from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.scene import Scene, least_separation
 from testudo_sim.scenarios.roles import Roles, trait_values
-from testudo_sim.scenarios.scenario import Scenario, StartState, TaskStep, absent_robots, make_scenario
+from testudo_sim.scenarios.scenario import (
+    BODY,
+    GOAL,
+    POSITION,
+    WORLD,
+    Scenario,
+    StartState,
+    TaskStep,
+    absent_robots,
+    make_scenario,
+)
 
 _WORLDS, _DECISIONS = 3, 4
 _CLOSE = 1e-5  # of values in single precision
@@ -53,6 +63,7 @@ class _Check:
         training, names = scenario.for_training(), [signal.name for signal in scenario.task_signals]
         found = [signal.name for signal in training.task_signals]
         self._rule(found == names, f"training has the signals of the task, {names}", found)
+        self._observation(scenario)
         keys = jax.random.split(jax.random.key(0), _WORLDS)
         for chosen in (scenario, training):
             self._starts(chosen, keys)
@@ -69,14 +80,30 @@ class _Check:
                 )
                 self._rule(all(jax.tree.leaves(same)), "a world goes on alone as among others", same)
 
+    def _observation(self, scenario: Scenario) -> None:
+        """Check that frame, pull and share of speed are own signals of the task."""
+        own = [signal for signal in scenario.task_signals if len(signal.shape) == 1]
+        places = [signal.name for signal in own if signal.name == GOAL or signal.name.endswith(POSITION)]
+        numbers = [signal.name for signal in own if signal.shape == (1,)]
+        read = scenario.observation
+        for role, found, known in (
+            ("frame", read.frame, [WORLD, BODY, *places]),
+            ("pull", read.pull, ["", *places]),
+            ("speed", read.speed, ["", *numbers]),
+        ):
+            self._rule(found in known, f"the {role} of its observation is one of {known}", repr(found))
+
     def _begin(self, scenario: Scenario, keys: jax.Array) -> StartState:
         return jax.jit(jax.vmap(lambda key: scenario.start(key, self._size), out_axes=-1))(keys)
 
     def _starts(self, scenario: Scenario, keys: jax.Array) -> None:
+        for leaf in jax.tree.leaves(scenario.start(keys[0], self._size).task):
+            rule = "the task's state is arrays, in a dataclass that jax.tree_util.register_dataclass has registered"
+            self._rule(isinstance(leaf, jax.Array | np.ndarray), rule, type(leaf).__name__)
         begin, again = self._begin(scenario, keys), self._begin(scenario, keys)
         shapes = (begin.position_world.shape, begin.yaw.shape)
         expected = ((self._spec.dimension, self._size, _WORLDS), (self._size, _WORLDS))
-        self._rule(shapes == expected, f"starts are {expected}", shapes)
+        self._rule(shapes == expected, f"positions and yaws of starts are {expected}", shapes)
         pairs = zip(*map(jax.tree.leaves, map(_arrays, (begin, again))), strict=True)
         same = all(np.array_equal(x, y) for x, y in pairs)
         self._rule(same, "equal keys give equal starts", "others")
@@ -150,10 +177,12 @@ class _Check:
             for signal in self._scenario.task_signals
             if NEIGHBOURS not in signal.shape  # a peer's signal is that peer's own
         }
-        self._rule(shapes == declared, f"signals are as declared, {declared}", shapes)
+        self._rule(shapes == declared, f"signals (component, ..., robot, world) are as declared, {declared}", shapes)
         self._rule(_is_finite(named), "signals are finite", named)
         expected = scene.robots.position_world.shape
-        self._rule(nominal.shape == expected, f"the nominal command is {expected}", nominal.shape)
+        self._rule(
+            nominal.shape == expected, f"the nominal command (component, robot, world) is {expected}", nominal.shape
+        )
         self._rule(_is_finite(nominal), "the nominal command is finite", nominal)
         slow = self._scenario.observation.speed
         share = np.asarray(named[slow][0]) if slow else 1.0
@@ -161,14 +190,17 @@ class _Check:
         self._rule(np.all(speed < share + 1e-3), "the nominal command keeps the robots' share of full speed", speed)
 
     def _step(self, task: Any, step: TaskStep, worlds: int) -> None:
+        self._rule(isinstance(step, TaskStep), "advance returns a TaskStep", type(step).__name__)
         kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), one) for one in (step.task, task)]
         self._rule(kinds[0] == kinds[1], f"the task keeps its shapes, {kinds[1]}", kinds[0])
         terms = {name: value.shape for name, value in step.terms.items()}
-        self._rule(set(terms.values()) == {(self._size, worlds)}, f"terms are {(self._size, worlds)}", terms)
+        self._rule(
+            set(terms.values()) == {(self._size, worlds)}, f"terms (robot, world) are {(self._size, worlds)}", terms
+        )
         counts = {name: value.shape for name, value in step.metrics.items()}
-        self._rule(set(counts.values()) <= {(worlds,)}, f"metrics are {(worlds,)}", counts)
+        self._rule(set(counts.values()) <= {(worlds,)}, f"metrics (world) are {(worlds,)}", counts)
         success = None if step.success is None else (step.success.shape, step.success.dtype.name)
-        self._rule(success in (None, ((worlds,), "bool")), f"success is {(worlds,)} bool, or None", success)
+        self._rule(success in (None, ((worlds,), "bool")), f"success (world) is {(worlds,)} bool, or None", success)
         self._rule(_is_finite((step.task, step.terms, step.metrics)), "terms, metrics and task are finite", step)
 
 

@@ -135,6 +135,8 @@ def test_the_state_of_a_run_follows_what_the_processes_tell():
     told(state, "r0/policy", "summary", robot="r0", **counts)
     assert (state.ticks["r0"], state.late_ticks["r0"]) == (100, 3)
     assert state.cpu_share == {"r0/policy": 0.1}
+    told(state, "task", "task_figures", figures={"return": 2.5, "tags": 3.0})
+    assert state.figures == {"return": 2.5, "tags": 3.0}
     told(state, "recorder", "recorded", messages=7)
     assert state.recorded_messages == 7
 
@@ -150,6 +152,8 @@ def test_the_result_is_json():
 
     state = FleetRunState(("r0",))
     told(state, "plant", "finished", outcome="timeout", **summary(separation_m=None, closest=[]))
+    told(state, "task", "task_figures", figures={"return": 2.5, "tags": 3.0})
     values = json.loads(json.dumps(result_values(state), allow_nan=False))
     assert values["success"] is False
     assert values["minimum_separation_m"] is None
+    assert values["task"] == {"return": 2.5, "tags": 3.0}

@@ -22,6 +22,7 @@ from testudo_sim.online_task.online_task import (
     ACTIVE,
     OnlineTask,
     body_markers,
+    figure_values,
     finish_values,
     goal_views,
     score_values,
@@ -319,6 +320,7 @@ def test_scores_and_goals_are_told_as_values(crossing):
     assert values["signals"]["r1"]["goal_world"] == pytest.approx(goals_of(live.task)[:, 1])
     assert score_values(live, found[0])["state"] == "running"
     assert [goal.reached for goal in goal_views(live)] == [True] * 3
+    assert figure_values(found[-1])["return"] == pytest.approx(sum(values["total"].values()) / 3)
     finish = finish_values(live, found[-1])
     assert (finish["outcome"], finish["decisions"], finish["scored"]) == ("success", len(found), len(found))
 

@@ -1,7 +1,7 @@
 """Every registered scenario keeps the rules of the interface; a scenario that breaks one is named with the rule."""
 
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,10 @@ import pytest
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
+from testudo_sim.scenarios import scenario as scenario_module
 from testudo_sim.scenarios import scenario_check
 from testudo_sim.scenarios.navigation import Navigation
+from testudo_sim.scenarios.scenario import Observation
 from testudo_sim.scenarios.scenario_check import check_scenario
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -47,10 +49,62 @@ class _Broken(Navigation):
             return replace(step, terms=step.terms | {"progress": noise})
         if self.rule == "finite":
             return replace(step, terms=step.terms | {"progress": jnp.nan * step.terms["progress"]})
+        if self.rule == "TaskStep":
+            return step.task, step.terms, step.success
         return replace(step, success=step.success[None]) if self.rule == "bool" else step
 
 
-@pytest.mark.parametrize("rule", ["apart", "inside", "as declared", "alone", "finite", "bool"])
+class _Unregistered:
+    """A state that JAX does not know."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"observation": Observation(frame="gaol_world")}, "the frame of its observation is one of .*; found 'gaol"),
+        ({"observation": Observation(pull="gaol_world")}, "the pull of its observation is one of .*; found 'gaol"),
+        ({"name": "plain"}, "the task's state is arrays, in a dataclass .*register_dataclass.*; found _Unregistered"),
+    ],
+)
+def test_a_declaration_that_leads_nowhere_is_refused(changes, message, monkeypatch):
+    class Plain(Navigation):
+        def start(self, key, team_size):
+            begin = super().start(key, team_size)
+            return replace(begin, task=_Unregistered()) if self.name == "plain" else begin
+
+    monkeypatch.setattr(
+        scenario_check, "make_scenario", lambda _, spec, shield: replace(Plain.create(spec, shield), **changes)
+    )
+    with pytest.raises(TestudoError, match=message):
+        check_scenario("navigation", SPEC, 4)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("no_such_module:Task", "no_such_module:Task cannot be imported: No module named 'no_such_module'"),
+        ("types:SimpleNamespaces", "scenario 'mine': types:SimpleNamespaces cannot be imported: .*SimpleNamespaces"),
+        ("tests.sim.scenarios.test_every_scenario:Half", "Half has no arena, horizon_s, decision_ticks, boxes, "),
+    ],
+)
+def test_an_entry_that_leads_nowhere_is_refused(value, message, monkeypatch):
+    found = (EntryPoint("mine", value, "testudo.scenarios"),)
+    monkeypatch.setattr(scenario_module, "entry_points", lambda group: found)
+    with pytest.raises(TestudoError, match=message):
+        check_scenario("mine", SPEC, 4)
+
+
+class Half:
+    """Half of a scenario."""
+
+    name = "half"
+
+    @classmethod
+    def create(cls, spec, shield):
+        return cls()
+
+
+@pytest.mark.parametrize("rule", ["apart", "inside", "as declared", "alone", "finite", "bool", "TaskStep"])
 def test_a_scenario_that_breaks_a_rule_is_refused(rule, monkeypatch):
     def broken(name, spec, shield):
         return replace(_Broken.create(spec, shield), rule=rule)

@@ -38,6 +38,7 @@ from testudo_sim.online_task.online_task import (
     START_ON,
     OnlineTask,
     body_markers,
+    figure_values,
     finish_values,
     goal_views,
     score_values,
@@ -167,6 +168,7 @@ class TaskNode(Node):
         else:
             for score in self._live.advance(now_s):
                 self._publish_score(score_values(self._live, score))
+                report_status("task_figures", {"figures": figure_values(score)})
                 if score.outcome:
                     report_status("task_finished", finish_values(self._live, score))
                     self.get_logger().info(f"{score.outcome} after {score.decision} decisions")
