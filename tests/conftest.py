@@ -1,6 +1,7 @@
 """Settings and fixtures for all tests; fixtures import JAX only where a test uses them."""
 
 import contextlib
+import gc
 import os
 import shutil
 import signal
@@ -75,6 +76,14 @@ def own_scheduling():
         for thread in Path("/proc/self/task").iterdir():
             with contextlib.suppress(OSError):
                 os.sched_setscheduler(int(thread.name), before, os.sched_param(0))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """Search for cyclic garbage less often: what JAX keeps of its programs is searched anew each time, and stays."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture(scope="module")

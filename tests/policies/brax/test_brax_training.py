@@ -87,6 +87,7 @@ def test_ppo_of_brax_raises_the_return(misled, tmp_path):
     assert np.mean(returns[-6:]) > 4
 
 
+@pytest.mark.slow
 def test_a_run_leaves_configuration_metrics_and_parameters_like_ours(ppo_run):
     assert load_config(ppo_run) == FOUR_UPDATES
     rows = logged(ppo_run)
@@ -208,6 +209,7 @@ def test_a_brax_run_is_evaluated_and_exported_like_any_other(ppo_run, capsys):
     assert "success" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_left_as_it_is(ppo_run, capsys, monkeypatch):
     monkeypatch.setattr(trainers, "train_ppo", None)
     assert main(["train", "--run", str(ppo_run)]) == 0

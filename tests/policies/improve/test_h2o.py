@@ -62,6 +62,7 @@ def test_other_dynamics_are_not_trusted():
     assert np.median(trust[large]) < np.median(trust[~large])  # at rest both dynamics are alike
 
 
+@pytest.mark.slow
 def test_steps_without_a_motion_are_trusted_and_teach_nothing():
     real = motion_of(jax.random.key(1), 500, 0.5)
     simulated = {name: value.at[250:].set(1e3) for name, value in motion_of(jax.random.key(2), 500, 1.0).items()}

@@ -233,16 +233,16 @@ def team_of(name, size, *, model=None, shielded=True, noise_share=1.0, rows=8):
     return dataclasses.replace(team, arena=Arena(low, tuple(x + 2 * half for x in low)))
 
 
-# each kind of robot, a pair (the exact symmetry) and a crowd; the rest with the slow tests
+# each kind of robot, a pair (the exact symmetry) and four; crowds and the rest with the slow tests
 SAFE = [
     ("gritsbot_x", 2),
-    ("gritsbot_x", 8),
     ("crazyflie_2x", 4),
     ("robomaster_s1", 4),
     *(
         pytest.param(name, size, marks=pytest.mark.slow)
         for name, size in (
             ("crazyflie_2x", 2),
+            ("gritsbot_x", 8),
             ("turtlebot4", 4),
             ("gritsbot_x", 4),
             ("turtlebot4", 2),

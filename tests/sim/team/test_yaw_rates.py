@@ -197,7 +197,7 @@ def fly(plant, velocity, rate, duration_s):
     return found
 
 
-@pytest.mark.parametrize("rate", [RATE, -RATE])
+@pytest.mark.parametrize("rate", [RATE, pytest.param(-RATE, marks=pytest.mark.slow)])
 def test_the_plant_turns_at_the_rate_and_keeps_the_velocity_in_the_world(rate):
     """More than half a turn, so that a velocity that turned with it would come back."""
     plant = plant_of()

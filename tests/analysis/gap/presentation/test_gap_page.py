@@ -56,6 +56,7 @@ def test_numbers_and_rerun_go_to_the_files_that_are_asked_for(folders, tmp_path)
         assert asked["rerun"].read_bytes()[:4] in (b"RRF2", b"RRIO")
 
 
+@pytest.mark.slow
 def test_another_robot_file_is_set_beside(folders, tmp_path):
     from dataclasses import replace
 
