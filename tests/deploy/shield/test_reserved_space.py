@@ -1,12 +1,11 @@
 """Owned space: when an announcement is granted or lost, which lanes conflict, and how far a silent peer can be."""
 
-import array_api_strict
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.deploy.peer_lanes import peer, spaces, unheard
+from tests.deploy.shield.libraries import LIBRARIES, compiled
 
 from testudo_deploy.shield.geometry import segment_distance
 from testudo_deploy.shield.reservations import (
@@ -132,7 +131,7 @@ def test_robots_at_rest_own_their_place_and_ask_for_nothing():
     assert space.pending.dtype == bool
 
 
-@pytest.mark.parametrize("asarray", [jnp.asarray, array_api_strict.asarray])
+@pytest.mark.parametrize("asarray", LIBRARIES)
 def test_all_libraries_agree(asarray):
     """Batches of robots, too."""
     rng = np.random.default_rng(0)
@@ -146,18 +145,16 @@ def test_all_libraries_agree(asarray):
         *(rng.random((slots, count)) < 0.5 for _ in range(3)),
     )
     expected = decide_grant(own, peers, 0.3, 1.0)
-    found = decide_grant(
+    mine, others = (
         ReservedSpace(*map(asarray, vars(own).values())),
         PeerReservations(*map(asarray, vars(peers).values())),
-        0.3,
-        1.0,
     )
-    assert (np.asarray(found.granted) == expected.granted).all()
-    assert (np.asarray(found.lost) == expected.lost).all()
+    found = compiled(lambda own, peers: vars(decide_grant(own, peers, 0.3, 1.0)), asarray)(mine, others)
+    assert (np.asarray(found["granted"]) == expected.granted).all()
+    assert (np.asarray(found["lost"]) == expected.lost).all()
     assert 0 < expected.granted.sum() < count
     points, age_s = rng.uniform(-1, 1, (2, slots, count)), rng.uniform(0, 2, (slots, count))
     far = farthest_peer_position(peers, points, age_s, 1.0, 0.1, 1.0)
-    again = farthest_peer_position(
-        PeerReservations(*map(asarray, vars(peers).values())), asarray(points), asarray(age_s), 1.0, 0.1, 1.0
-    )
+    farthest = compiled(lambda *given: farthest_peer_position(*given, 1.0, 0.1, 1.0), asarray)
+    again = farthest(others, asarray(points), asarray(age_s))
     assert np.asarray(again) == pytest.approx(far, rel=1e-5)
