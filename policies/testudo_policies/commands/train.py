@@ -50,6 +50,7 @@ def train(
         testudo train navigation --trainer brax-ppo --run runs/brax
         testudo train navigation --seeds 5 --run runs/five     (five seeds in one program: runs/five/seed_0 ...)
         testudo train --run runs/large --worlds 0 --decisions 50000000     (as many worlds as fit)
+        testudo train discovery --sharing role --network attention     (parameters of each role, attention)
         testudo train navigation --starts incident.yaml     (half of the worlds start at an incident of a real run)
         testudo train navigation --run runs/mine --wandb teams     (curves in Weights & Biases)
         testudo train --like runs/sweep/best.json --seeds 5     (options of a sweep or of another run)

@@ -112,10 +112,10 @@ class Agent:
             return cast(tuple[jax.Array, jax.Array], self._actor.apply(parameters.actor, seen, hidden, fresh))
         own, size = of_robots(parameters.actor, self.groups), len(self.groups)
         split = by_robot((seen, fresh), size, 1), by_robot(hidden, size, 0)
-        logits, memory = jax.vmap(
+        found: Any = jax.vmap(
             lambda one, now, before: self._actor.apply(one, now[0], before, now[1]), in_axes=(0, 2, 1), out_axes=(2, 1)
         )(own, *split)
-        return logits.reshape(*fresh.shape, -1), memory.reshape(hidden.shape)
+        return found[0].reshape(*fresh.shape, -1), found[1].reshape(hidden.shape)
 
     def value(self, parameters: AgentParameters, central: Features) -> jax.Array:
         """Return values (...) for the critic's features."""

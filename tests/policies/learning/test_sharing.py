@@ -1,6 +1,7 @@
 """Parameters of robots that are not shared: who learns what, in which file they end, and what is refused."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +12,17 @@ from tests.policies.learning.two_places_task import components_of
 from tests.policies.proven_file import trained_and_proven
 from tests.policies.quick import TINY
 
+from testudo_deploy.fleet.fleet import load_fleet
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion import MotionState
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
+from testudo_policies.exporting.packaging import write_fleet
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.sharing import changed_only
 from testudo_policies.learning.training_run import load_parameters
-from testudo_sim.online_task.task_state import make_task, scoring_of
+from testudo_sim.online_task.task_sender import TaskSender
+from testudo_sim.online_task.task_state import make_task, scoring_of, task_of
+from testudo_sim.physics.scene import Scene
 
 pytestmark = pytest.mark.usefixtures("quick")
 OWN = replace(TINY, sharing="none", algorithm="ippo")
@@ -59,6 +65,18 @@ def test_a_file_of_own_parameters_is_for_its_team_alone(trained):
     assert scenario.task_signals == artefact.contract.task_signals  # what the task node of a fleet sends
     with pytest.raises(TestudoError, match="found a team of 3"):
         make_task(scenario, [[0.0, 0.0]] * 3)
+
+
+def test_the_fleet_file_of_own_parameters_has_a_task_so_that_the_station_sends_the_numbers(trained, tmp_path):
+    components, artefact, (file, _) = trained
+    report = SimpleNamespace(path=file, sha256=artefact.sha256)
+    fleet = load_fleet(write_fleet(components, report, tmp_path / "fleet.yaml", 0))
+    scenario = scoring_of(artefact.contract, components.spec).scenario
+    task = task_of(scenario, fleet)
+    np.testing.assert_allclose(task.goal_world[..., 0], fleet.task["goal_world"], atol=1e-6)
+    scene = Scene(MotionState(jnp.zeros((2, 2, 1)), jnp.zeros((2, 1)), jnp.zeros((2, 2, 1))))
+    assert scenario.signals(task, scene)["robot_number"][0, :, 0].tolist() == [0, 1]
+    TaskSender(artefact.contract, scenario, fleet.names, "epoch")  # refuses other signals than the policy reads
 
 
 def test_only_the_moving_robots_change():
