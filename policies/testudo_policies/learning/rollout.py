@@ -1,8 +1,8 @@
 """Rollouts of a policy in an environment, for learning."""
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -61,14 +61,13 @@ def collect_rollout(
 
     Actions are drawn from the agent's distribution, or by ``explore`` from its parameters (B, ...) and a key. The
     learners that explore so have no critic of states: log-probabilities and values are then 0, and the batch holds the
-    memory instead. With ``keep_after`` it holds what the critic reads after each step, and with a
-    ``mapping`` what networks read of the mapped worlds.
+    memory instead. With ``keep_after`` it holds what the critic reads after each step, and with a ``mapping`` what
+    networks read of the mapped worlds.
     """
     team, worlds_count = environment.team.size, state.fresh.shape[0]
 
     def step(carry: RolloutState, step_key: jax.Array) -> tuple[RolloutState, Any]:
-        action_key, world_key = jax.random.split(step_key)
-        drop_key = jax.random.fold_in(step_key, 1)
+        (action_key, world_key), drop_key = jax.random.split(step_key), jax.random.fold_in(step_key, 1)
         features, central = looked_at(agent, environment, parameters, carry.worlds, drop_key)
         fresh = jnp.repeat(carry.fresh, team)
         logits, hidden = agent.act(parameters, _now(features), carry.hidden, fresh[None])
@@ -77,18 +76,14 @@ def collect_rollout(
         nominal = command.reshape(-1, team, command.shape[-1])
         worlds, result = environment.step(carry.worlds, nominal, world_key)
         zero = jnp.zeros(fresh.shape)
-        log_probability, value, next_value, after = zero, zero, zero, None
-        critic_hidden = carry.critic_hidden
+        log_probability, value, next_value, after, critic_hidden = zero, zero, zero, None, carry.critic_hidden
         if explore is None:
             _, after = looked_at(agent, environment, parameters, result.last)
             log_probability = agent.distribution.log_prob(logits[0], action)
             now, critic_hidden = agent.values(parameters, _now(central), carry.critic_hidden, fresh[None])
             later, _ = agent.values(parameters, _now(after), critic_hidden, jnp.zeros_like(fresh[None]))
             value, next_value = now[0], later[0]
-        done, mapped = result.terminated | result.truncated, None
-        if mapping is not None:
-            seen = looked_at(agent, environment, parameters, carry.worlds, drop_key, mapping)
-            mapped = Seen(*seen, looked_at(agent, environment, parameters, result.last, None, mapping)[1])
+        done, look = result.terminated | result.truncated, partial(looked_at, agent, environment, parameters)
         batch = Batch(
             features,
             central,
@@ -104,7 +99,7 @@ def collect_rollout(
             _where(result.left, worlds_count * team),
             memory=carry.hidden if explore else None,
             after=after if keep_after else None,
-            mapped=mapped,
+            mapped=None if mapping is None else _seen(look, (carry.worlds, result.last), drop_key, mapping),
         )
         figures = StepFigures(result.metrics, _means(result.terms), _means(result.counts))
         return RolloutState(worlds, hidden, done, critic_hidden), (finite(batch, team), figures)
@@ -131,10 +126,21 @@ def finite(batch: Batch, team: int) -> Batch:
     """
     robots = batch.counted.shape[0]
     parts = (jnp.all(jnp.isfinite(x.reshape(robots, -1)), axis=1) for x in jax.tree.leaves(batch))
-    sound = functools.reduce(jnp.logical_and, parts)
+    sound = reduce(jnp.logical_and, parts)
     sound = jnp.repeat(jnp.all(sound.reshape(-1, team), axis=1), team)
     kept = jax.tree.map(lambda x: jnp.where(sound.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)), batch)
     return replace(kept, terminated=batch.terminated, truncated=batch.truncated)
+
+
+def _seen(
+    look: Callable[..., tuple[Features, Features]],
+    worlds: tuple[WorldState, WorldState],
+    drop_key: jax.Array,
+    mapping: WorldMap,
+) -> Seen:
+    """Return what networks read of mapped worlds before and after a step."""
+    before, after = worlds
+    return Seen(*look(before, drop_key, mapping), look(after, None, mapping)[1])
 
 
 def looked_at(

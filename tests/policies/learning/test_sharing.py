@@ -11,18 +11,23 @@ from tests.policies.learning.test_learners import success
 from tests.policies.learning.two_places_task import components_of
 from tests.policies.proven_file import trained_and_proven
 from tests.policies.quick import TINY
+from tests.policies.team_signals import random_signals
 
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
+from testudo_hardware.spec import load_robot
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.exporting.packaging import write_fleet
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.sharing import changed_only
 from testudo_policies.learning.training_run import load_parameters
+from testudo_policies.networks.actor_critic import NetworkConfig
+from testudo_policies.networks.agent import Agent
 from testudo_sim.online_task.task_sender import TaskSender
 from testudo_sim.online_task.task_state import make_task, scoring_of, task_of
 from testudo_sim.physics.scene import Scene
+from testudo_sim.scenarios.scenario import Observation
 
 pytestmark = pytest.mark.usefixtures("quick")
 OWN = replace(TINY, sharing="none", algorithm="ippo")
@@ -52,6 +57,37 @@ def test_each_robot_of_the_file_drives_by_its_own_parameters(trained):
         np.testing.assert_allclose(found, command, atol=1e-5)
         signals["robot_number"] = 1 - signals["robot_number"]
         assert np.abs(artefact.step(signals, artefact.initial_hidden())[0] - command).max() > 1e-5
+
+
+def test_a_robot_has_the_parameters_of_its_role_in_any_order_of_roles():
+    """The policy that goes by the number equals the networks of the team, where roles are not side by side."""
+    spec, groups = load_robot("gritsbot_x"), (0, 1, 1, 0)
+    config = NetworkConfig(width=8, memory=3)
+    agent = Agent(config, 2, spec.control_point_speed_m_s, Observation(), groups=groups)
+    rng = np.random.default_rng(0)
+    signals = random_signals(spec, 8) | {"robot_number": jnp.tile(jnp.arange(4.0)[:, None], (2, 1))}
+    hidden = jnp.asarray(rng.normal(0, 0.5, (8, 3)), jnp.float32)
+
+    @jax.jit
+    def both(key):
+        features = agent.encode(signals)
+        parameters = agent.init(jax.random.key(0), features, features)
+        parameters = replace(
+            parameters, actor=jax.tree.map(lambda x: x + 0.3 * jax.random.normal(key, x.shape), parameters.actor)
+        )
+        found = agent.policy(parameters)(signals, hidden)
+        logits, memory = agent.act(
+            parameters, jax.tree.map(lambda x: x[None], features), hidden, jnp.zeros((1, 8), bool)
+        )
+        one = agent.policy(parameters)(signals | {"robot_number": jnp.ones((8, 1))}, hidden)
+        return found, (agent.command(features, agent.distribution.mode(logits[0])), memory), one
+
+    found, expected, one = both(jax.random.key(1))
+    for mine, networks in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, networks, atol=1e-5)
+    apart = np.abs(found[0] - one[0]).max(axis=1)
+    assert (apart[[1, 5]] < 1e-6).all()  # robots that have this number
+    assert (apart[[0, 3, 4, 7]] > 1e-3).all()  # those of the other role
 
 
 def test_a_file_of_own_parameters_is_for_its_team_alone(trained):
