@@ -1,7 +1,10 @@
 """Which cells of declared factors training had, and that a level reaches the simulated worlds."""
 
 from dataclasses import replace
+from functools import partial
 
+import jax
+import jax.numpy as jnp
 import pytest
 from tests.policies.untrained import untrained
 
@@ -62,6 +65,17 @@ def test_radio_and_robot_of_a_cell_reach_the_worlds(policy):
     assert deployed.team.channels.message_ticks == (4 * STRIDE, 4 * STRIDE)
     assert deployed.deployment.longest_message_ticks == 4 * STRIDE
     assert (deployed.robot, deployed.task_channel) == (spec, cell.task_channel)
+    alone = placed.environment(3, channels=cell.channels, task_channel=cell.task_channel)
+    keys = jax.vmap(jax.random.key)(jnp.arange(5))
+    for environment in (alone, deployed):  # traced only: such worlds have longer histories of messages
+        assert jax.eval_shape(partial(one_decision, environment), keys).shape == (3, 5)
+
+
+def one_decision(environment, keys):
+    """Return the rewards (N, E) of a decision of robots that stand."""
+    world = environment.reset(keys)
+    team, metrics = environment.run_ticks(world, jnp.zeros((2, 3, len(keys))), jax.random.key(0))
+    return environment.advance(world, team, metrics.change_m_s)[1].reward
 
 
 def test_a_map_is_scaled_to_the_robot_and_known_by_its_name():
