@@ -270,7 +270,9 @@ def evaluate_step(
     )
 
 
-def _evaluated(state: Improvement, name: str, environment: Environment, policy: BatchPolicy, memory: int) -> Evaluation:
+def _evaluated(
+    state: Improvement, name: str, environment: Environment, policy: BatchPolicy | None, memory: int
+) -> Evaluation:
     """Return an evaluation; a saved one is not repeated."""
     saved = state.values.get("evaluations", {})
     if name in saved:
