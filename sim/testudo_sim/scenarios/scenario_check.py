@@ -1,5 +1,6 @@
 """The rules that every scenario keeps, as a check for the tests of this project and of packages with scenarios."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -204,7 +205,7 @@ class _Check:
         self._rule(_is_finite((step.task, step.terms, step.metrics)), "terms, metrics and task are finite", step)
 
 
-def _shown(scenario: Scenario, task: Any, scene: Scene) -> tuple[Any, dict[str, jax.Array], jax.Array]:
+def _shown(scenario: Scenario, task: Any, scene: Scene) -> tuple[Any, Mapping[str, jax.Array], jax.Array]:
     """Return the absent robots, or None, the signals and the nominal command."""
     return absent_robots(scenario, task), scenario.signals(task, scene), scenario.nominal_world(task, scene)
 
