@@ -1,10 +1,10 @@
 """`testudo evaluate`: held-out episodes, with contacts counted at every simulation step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -109,32 +109,70 @@ def evaluate(
         study: several policies, and factors.
         json: file for the results.
     """
-    console = Console()
     check_output(json)
     check_output(study.picture, "--picture")
+    asked = _Asked(team_size, layers, shield, baselines, chosen, physics, json)
     policies = tuple(policy_file(path) for path in policies)
-    if layers == "all" and not shield:
-        raise TestudoError("--layers all: found it with --no-shield, which turns all layers off; give one of the two")
-    console.print(devices().text)
-    if is_study(policies, study):
-        place = partial(PolicyUnderTest.environment, shielded=shield, physics=physics, failures=chosen.failures)
+    return asked.of_several(policies, study) if is_study(policies, study) else asked.of_one(policies[0])
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked for, but for the policies."""
+
+    team_size: tuple[int, ...]
+    layers: str
+    shield: bool
+    baselines: str
+    chosen: Episodes
+    physics: PhysicsChoice
+    json: Path | None
+
+    def __post_init__(self) -> None:
+        """Refuse layers without a shield."""
+        if self.layers == "all" and not self.shield:
+            raise TestudoError(
+                "--layers all: found it with --no-shield, which turns all layers off; give one of the two"
+            )
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Return options of `PolicyUnderTest.environment`."""
+        return {"shielded": self.shield, "physics": self.physics, "failures": self.chosen.failures}
+
+    def of_several(self, policies: Sequence[Path], study: StudyOptions) -> int:
+        """Run a study."""
+        console, chosen = _console(), self.chosen
         runner = Runner(
-            place, chosen.episodes, chosen.seed, is_by_hand(baselines, chosen.starts), partial(counted, console)
+            partial(PolicyUnderTest.environment, **self.place),
+            chosen.episodes,
+            chosen.seed,
+            is_by_hand(self.baselines, chosen.starts),
+            partial(counted, console),
         )
-        both = ("1", "all") if layers == "all" else ("1" if shield else "none",)
-        run_and_show(policies, with_team_sizes(study, team_size), both, runner, json, console)
+        layers = ("1", "all") if self.layers == "all" else ("1" if self.shield else "none",)
+        run_and_show(policies, with_team_sizes(study, self.team_size), layers, runner, self.json, console)
         return 0
-    tested = load_policy_under_test(policies[0])
-    distribution = None if chosen.starts is None else load_starts(chosen.starts)
-    sizes = team_size or (tested.team_size if distribution is None else distribution.size,)
-    one = partial(tested.environment, shielded=shield, physics=physics, starts=distribution, failures=chosen.failures)
-    environments = _environments(one, sizes, layers)
-    columns = _columns(tested, baselines, environments[0])
-    results = _run(columns, environments, tested.memory, chosen.episodes, chosen.seed, console)
-    environment = environments[0]
-    _show(console, results, f"{environment.scenario.name} on {environment.team.physics.name}")
-    write_output(json, [result.to_dict() for result in results], console)
-    return _regression(results, chosen.starts, console)
+
+    def of_one(self, policy: Path) -> int:
+        """Run one policy beside its baselines; return the exit status."""
+        console, chosen = _console(), self.chosen
+        tested = load_policy_under_test(policy)
+        distribution = None if chosen.starts is None else load_starts(chosen.starts)
+        sizes = self.team_size or (tested.team_size if distribution is None else distribution.size,)
+        environments = _environments(partial(tested.environment, starts=distribution, **self.place), sizes, self.layers)
+        columns = _columns(tested, self.baselines, environments[0])
+        results = _run(columns, environments, tested.memory, chosen.episodes, chosen.seed, console)
+        environment = environments[0]
+        _show(console, results, f"{environment.scenario.name} on {environment.team.physics.name}")
+        write_output(self.json, [result.to_dict() for result in results], console)
+        return _regression(results, chosen.starts, console)
+
+
+def _console() -> Console:
+    console = Console()
+    console.print(devices().text)
+    return console
 
 
 def _environments(make: Callable[..., Environment], sizes: tuple[int, ...], layers: str) -> list[Environment]:

@@ -12,7 +12,7 @@ from testudo_deploy.files.atomic_files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_policies.brax.trainers import prepared, train_run_with_brax
 from testudo_policies.distributed import first, join
-from testudo_policies.learning.builder import build
+from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.learning.checkpoints import load_config, read_config_file, shared_config
 from testudo_policies.learning.progress import TrainingDisplay
 from testudo_policies.learning.seeds import seed_folders
@@ -82,6 +82,12 @@ def train(
     if wandb and first():
         for one in seed_folders(folder, chosen, seeds) if seeds > 1 else (folder,):
             ask_for_wandb(one, wandb)
+    return _train(components, folder, seeds, console)
+
+
+def _train(components: TrainingComponents, folder: Path, seeds: int, console: Console) -> int:
+    """Train with a display, say what comes next, and return the exit status."""
+    chosen = components.config
     with TrainingDisplay(console) as display:
         if seeds > 1:
             result = train_seeds(components, folder, seeds, display.show)
