@@ -133,7 +133,7 @@ def _aggregates(study: Study, layers: str) -> Table:
     classes = study.classes(layers)
     shown = f", layers {layers}" if len(study.layers) > 1 else ""
     table = Table(
-        "", *(f"{name}, {mask.sum()} cells" for name, mask in classes.items()), title=f"{study.score.name}{shown}"
+        "", *(f"{name} (cells: {mask.sum()})" for name, mask in classes.items()), title=f"{study.score.name}{shown}"
     )
     for group in study.groups:
         found = study.estimates[group.label, layers]
