@@ -67,7 +67,7 @@ def ship(run: Path, episodes: int) -> Path:
     model_card.train_command(config)  # refuses now what the card would refuse
     if not is_evaluated(run, config.team_size):
         options = {"chosen": Episodes(episodes), "physics": config.physics_choice, "json": run / "evaluation.json"}
-        evaluate(run, layers="all", **options)
+        evaluate((run,), layers="all", **options)
     folder = SHIPPED / config.scenario
     with tempfile.TemporaryDirectory(dir=SHIPPED, prefix=".") as name:
         made = Path(name)
