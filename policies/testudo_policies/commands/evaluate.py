@@ -11,6 +11,7 @@ from rich.console import Console
 
 from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
+from testudo_policies.commands.driven_by_hand import ByHandOptions
 from testudo_policies.commands.evaluate_study import (
     StudyOptions,
     is_by_hand,
@@ -30,10 +31,11 @@ from testudo_policies.evaluation.evaluation import (
     evaluate_policy,
 )
 from testudo_policies.evaluation.evaluation_table import column, evaluation_table
-from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, load_policy_under_test
+from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, by_hand, load_policy_under_test
 from testudo_policies.evaluation.study import Runner
 from testudo_policies.evaluation.worth_of_learning import worth_text
 from testudo_policies.learning.progress import counted
+from testudo_policies.train_config import TrainConfig
 from testudo_sim.deployed_environment import STRIDE
 from testudo_sim.devices import devices
 from testudo_sim.environment import Environment
@@ -58,6 +60,26 @@ class Episodes:
     failures: float = 0.0  # probability that a robot fails during an episode: it brakes, for good or for a while
 
 
+@dataclass(frozen=True)
+class ScenarioOptions(ByHandOptions):
+    """Options of a scenario that is given in place of a policy."""
+
+    map: str = ""
+    """Map of obstacles of such a scenario, as for `testudo train`."""
+
+    def drives(self, source: Path) -> bool:
+        """See `ByHandOptions.drives`."""
+        found = super().drives(source)
+        if self.map and not found:
+            raise TestudoError(f"--map {self.map}: {source} has the map of its training; remove the option")
+        return found
+
+    def driven(self, source: Path, team_size: tuple[int, ...]) -> PolicyUnderTest:
+        """Return the hand-written velocities of a scenario, once its rules are checked."""
+        size = team_size[0] if team_size else TrainConfig.team_size
+        return by_hand(str(source), self.robot or TrainConfig.robot, size, self.map)
+
+
 def evaluate(
     policies: Annotated[tuple[Path, ...], tyro.conf.Positional],
     *,
@@ -68,6 +90,7 @@ def evaluate(
     chosen: Annotated[Episodes, tyro.conf.arg(name="")] = Episodes(),
     physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
     study: Annotated[StudyOptions, tyro.conf.arg(name="")] = StudyOptions(),  # noqa: B008
+    scenario: Annotated[ScenarioOptions, tyro.conf.arg(name="")] = ScenarioOptions(),
     json: Path | None = None,
 ) -> int:
     """Evaluate a policy on held-out episodes: success, return, the scenario's metrics, contacts, separation, deadlocks.
@@ -91,12 +114,13 @@ def evaluate(
         testudo evaluate policy.onnx --physics mjx --episodes 200
         testudo evaluate policy.onnx --failures 0.1
         testudo evaluate policy.onnx --starts incident.yaml --episodes 200
+        testudo evaluate crossing_map --map camar_labmaze_40 --team-size 8     (a scenario, by hand)
         testudo evaluate runs/five --against runs/theirs --episodes 200     (five seeds of each)
         testudo evaluate runs/five --factor team_size=4,6,8 --factor message_loss=0,0.1,0.5 --picture study.png
 
     Args:
-        policies: an exported policy.onnx, the name of one that ships, or the folder of a training run; several of them,
-            or a folder of `testudo train --seeds`, for a study.
+        policies: an exported policy.onnx, the name of one that ships, the folder of a training run, or a registered
+            scenario; several policies, or a folder of `testudo train --seeds`, for a study.
         team_size: team sizes; default: that of the training.
         layers: `all` runs the same episodes with layer 1 alone and as deployed, with all layers.
         shield: `--no-shield` is the negative control: nominal commands pass without the shield.
@@ -107,13 +131,20 @@ def evaluate(
         chosen: the episodes.
         physics: physics tier of the simulation.
         study: several policies, and factors.
+        scenario: a scenario in place of a policy.
         json: file for the results.
     """
     check_output(json)
     check_output(study.picture, "--picture")
     asked = _Asked(team_size, layers, shield, baselines, chosen, physics, json)
+    if len(policies) == 1 and scenario.drives(policies[0]):
+        return asked.of_one(scenario.driven(policies[0], team_size))
     policies = tuple(policy_file(path) for path in policies)
-    return asked.of_several(policies, study) if is_study(policies, study) else asked.of_one(policies[0])
+    return (
+        asked.of_several(policies, study)
+        if is_study(policies, study)
+        else asked.of_one(load_policy_under_test(policies[0]))
+    )
 
 
 @dataclass(frozen=True)
@@ -154,10 +185,9 @@ class _Asked:
         run_and_show(policies, with_team_sizes(study, self.team_size), layers, runner, self.json, console)
         return 0
 
-    def of_one(self, policy: Path) -> int:
+    def of_one(self, tested: PolicyUnderTest) -> int:
         """Run one policy beside its baselines; return the exit status."""
         console, chosen = _console(), self.chosen
-        tested = load_policy_under_test(policy)
         distribution = None if chosen.starts is None else load_starts(chosen.starts)
         sizes = self.team_size or (tested.team_size if distribution is None else distribution.size,)
         environments = _environments(partial(tested.environment, starts=distribution, **self.place), sizes, self.layers)
@@ -219,10 +249,10 @@ def _regression(results: list[Evaluation], starts: Path | None, console: Console
 def _columns(tested: PolicyUnderTest, baselines: str, environment: Environment) -> dict[str, BatchPolicy | None]:
     """Return what is compared, by name; None is what has no network."""
     if baselines == "none":
-        return {TRAINED: tested.policy}
+        return {HAND_WRITTEN if tested.policy is None else TRAINED: tested.policy}
     beside = dict.fromkeys(chosen_baselines(baselines, environment))  # refuses an unknown name before any work
     untrained = tested.make_untrained()
-    columns = {TRAINED: tested.policy, HAND_WRITTEN: None}
+    columns = {HAND_WRITTEN: None} if tested.policy is None else {TRAINED: tested.policy, HAND_WRITTEN: None}
     return columns | ({} if untrained is None else {UNTRAINED: untrained}) | beside
 
 
@@ -236,7 +266,7 @@ def _show(console: Console, results: list[Evaluation], title: str) -> None:
         bare = [found for found in results if found.policy == ORCA and found.team_size == group[0].team_size]
         console.print(evaluation_table(group + bare, title))
         by_name = {found.policy: found for found in group}
-        if HAND_WRITTEN in by_name:
+        if {TRAINED, HAND_WRITTEN} <= set(by_name):
             console.print(_worth(by_name[TRAINED], by_name[HAND_WRITTEN]), highlight=False)
     if any(result.layers == "all" for result in results):
         console.print(_COUNTED, highlight=False)

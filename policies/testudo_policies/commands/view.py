@@ -17,6 +17,7 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.shipped_policies import policy_file, shipped_policies
 from testudo_deploy.launch.run_folder import INFO_FILE
 from testudo_hardware.errors import TestudoError
+from testudo_policies.commands.driven_by_hand import ByHandOptions
 from testudo_policies.commands.json_output import check_output
 from testudo_runs.run_reader import read_run
 from testudo_sim.physics_choice import PhysicsChoice
@@ -36,10 +37,6 @@ class EpisodeOptions:
     """Seed of the episode; default: first seed of `testudo evaluate`."""
     team_size: int | None = None
     """Robots in the episode; default: as in training, and 4 for a scenario."""
-    robot: str | None = None
-    """Robot of a scenario: registered, or the path of a TOML file; default: gritsbot_x."""
-    by_hand: bool = False
-    """Hand-written velocities of a scenario, also of one whose trained policy ships."""
     shield: bool = True
     """`--no-shield` passes the episode's nominal commands without the shield."""
     failures: float = 0.0
@@ -55,6 +52,7 @@ def view(
     film: Path | None = None,
     html: Path | None = None,
     episode: Annotated[EpisodeOptions, tyro.conf.arg(name="")] = _AS_EVALUATED,
+    by_hand: Annotated[ByHandOptions, tyro.conf.arg(name="")] = ByHandOptions(),  # noqa: B008
     physics: Annotated[PhysicsChoice, tyro.conf.arg(name="")] = PhysicsChoice(),  # noqa: B008
     speed: float = 1.0,
     camera: View = "oblique",
@@ -78,6 +76,7 @@ def view(
         film: file to write: .mp4, .gif, .webp, or .png for the last moment with the paths.
         html: file for a self-contained page, which needs no network.
         episode: the simulated episode.
+        by_hand: a scenario in place of a policy.
         physics: physics tier of the episode.
         speed: playback speed of window and film, as a multiple of real time.
         camera: first camera position.
@@ -89,21 +88,15 @@ def view(
         check_film(film, "--film")
     if not (math.isfinite(speed) and speed > 0):
         raise TestudoError(f"--speed: found {speed}, expected a number above 0, such as 2 for twice real time")
-    name = str(source)
-    by_hand = episode.by_hand or episode.robot is not None or name not in shipped_policies()
-    is_scenario = by_hand and not source.exists() and name in scenario_names()
-    if episode.robot is not None and not is_scenario:
-        raise TestudoError(f"--robot {episode.robot}: {source} has its own robots; remove the option")
-    if episode.by_hand and not is_scenario:
-        raise TestudoError(f"--by-hand: found {source}, expected the name of a registered scenario")
-    chosen = source if by_hand else policy_file(source)
+    is_scenario = by_hand.drives(source)
+    chosen = policy_file(source) if str(source) in shipped_policies() and not is_scenario else source
     if not is_scenario and _is_recorded(chosen):
         for option, value in (("--seed", episode.seed), ("--team-size", episode.team_size)):
             if value is not None:
                 raise TestudoError(f"{option} {value}: {source} is a recorded run; remove the option or give a policy")
         animation = _recorded(chosen, console)
     else:
-        animation = _simulated(chosen, episode, physics, console, is_scenario=is_scenario)
+        animation = _simulated(chosen, episode, physics, console, by_hand if is_scenario else None)
     if film is None and html is None and has_display():
         console.print("playing until the window is closed")
         play(animation, speed, camera)
@@ -146,7 +139,7 @@ def _is_recorded(source: Path) -> bool:
 
 
 def _simulated(
-    source: Path, options: EpisodeOptions, physics: PhysicsChoice, console: Console, *, is_scenario: bool
+    source: Path, options: EpisodeOptions, physics: PhysicsChoice, console: Console, scenario: ByHandOptions | None
 ) -> Animation:
     # imported here because they are slow to import and not needed for a recorded run
     from testudo_policies.evaluation.episode_playback import play_episode  # noqa: PLC0415
@@ -156,10 +149,10 @@ def _simulated(
     from testudo_sim.devices import devices  # noqa: PLC0415
 
     console.print(devices().text)
-    if is_scenario:
+    if scenario is not None:
         size = options.team_size or TrainConfig.team_size
         with console.status("checking the rules of scenarios"):
-            tested = by_hand(str(source), options.robot or TrainConfig.robot, size)
+            tested = by_hand(str(source), scenario.robot or TrainConfig.robot, size)
         console.print(f"{source} keeps the rules of scenarios; its hand-written velocities drive", highlight=False)
     else:
         tested = load_policy_under_test(source)

@@ -17,7 +17,7 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters, proje
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot, parse_robot
 from testudo_hardware.strict_files import read_as
-from testudo_policies.learning.builder import TrainingComponents, build, make_environment
+from testudo_policies.learning.builder import TrainingComponents, build, make_environment, obstacles_of_map
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
 from testudo_policies.train_config import TrainConfig
@@ -105,15 +105,19 @@ def load_policy_under_test(path: Path) -> PolicyUnderTest:
     return _from_run(path) if path.is_dir() else _from_artefact(path)
 
 
-def by_hand(scenario: str, robot: str, team_size: int) -> PolicyUnderTest:
+def by_hand(scenario: str, robot: str, team_size: int, map_name: str = "") -> PolicyUnderTest:
     """Return the hand-written velocities of a registered scenario, for a robot, a name or a file.
 
+    ``map_name`` is a map of obstacles, as `TrainConfig.map`; empty: none.
+
     Raises:
-        TestudoError: the robot or the scenario is unknown, or the scenario breaks a rule.
+        TestudoError: the robot, the scenario or the map is unknown, or the scenario breaks a rule.
     """
     spec = load_robot(robot)
     check_scenario(scenario, spec, team_size)
-    return PolicyUnderTest(None, 0, scenario, spec, projection_parameters(spec), team_size)
+    shield = projection_parameters(spec)
+    obstacles = obstacles_of_map(map_name, scenario, spec, shield) if map_name else ()
+    return PolicyUnderTest(None, 0, scenario, spec, shield, team_size, obstacles, map=map_name)
 
 
 def _from_run(folder: Path) -> PolicyUnderTest:
