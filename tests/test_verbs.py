@@ -235,6 +235,10 @@ REFUSED = {
     ),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
+    "view: no such name": (
+        ["view", "chess"],
+        "chess: no such file, folder or scenario; give a recorded run, a policy.onnx",
+    ),
     **{
         f"{words[0]}: no shipped policy": (
             words,
@@ -244,7 +248,6 @@ REFUSED = {
             ["up", "--policy", "chess"],
             ["inspect", "chess"],
             ["evaluate", "chess"],
-            ["view", "chess"],
             ["replay", "empty", "--policy", "chess"],
             ["incident", "empty", "--policy", "chess"],
             ["improve", "empty", "--policy", "chess"],
