@@ -111,8 +111,7 @@ def evaluate(
         testudo evaluate runs/mine --team-size 2 4 6 8 --json evaluation.json
         testudo evaluate runs/mine --baselines astar,cbs,rrt,orca --episodes 100
         testudo evaluate policy.onnx --layers all --team-size 4 8
-        testudo evaluate policy.onnx --physics mjx --episodes 200
-        testudo evaluate policy.onnx --failures 0.1
+        testudo evaluate policy.onnx --physics mjx --failures 0.1 --episodes 200
         testudo evaluate policy.onnx --starts incident.yaml --episodes 200
         testudo evaluate crossing_map --map camar_labmaze_40 --team-size 8     (a scenario, by hand)
         testudo evaluate runs/five --against runs/theirs --episodes 200     (five seeds of each)
@@ -136,15 +135,7 @@ def evaluate(
     """
     check_output(json)
     check_output(study.picture, "--picture")
-    asked = _Asked(team_size, layers, shield, baselines, chosen, physics, json)
-    if len(policies) == 1 and scenario.drives(policies[0]):
-        return asked.of_one(scenario.driven(policies[0], team_size))
-    policies = tuple(policy_file(path) for path in policies)
-    return (
-        asked.of_several(policies, study)
-        if is_study(policies, study)
-        else asked.of_one(load_policy_under_test(policies[0]))
-    )
+    return _Asked(team_size, layers, shield, baselines, chosen, physics, json).answered(policies, study, scenario)
 
 
 @dataclass(frozen=True)
@@ -170,6 +161,15 @@ class _Asked:
     def place(self) -> dict[str, Any]:
         """Return options of `PolicyUnderTest.environment`."""
         return {"shielded": self.shield, "physics": self.physics, "failures": self.chosen.failures}
+
+    def answered(self, policies: Sequence[Path], study: StudyOptions, scenario: ScenarioOptions) -> int:
+        """Run a scenario, one policy or a study; return the exit status."""
+        if len(policies) == 1 and scenario.drives(policies[0]):
+            return self.of_one(scenario.driven(policies[0], self.team_size))
+        files = tuple(policy_file(path) for path in policies)
+        if is_study(files, study):
+            return self.of_several(files, study)
+        return self.of_one(load_policy_under_test(files[0]))
 
     def of_several(self, policies: Sequence[Path], study: StudyOptions) -> int:
         """Run a study."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from testudo_policies.learning.losses import Batch, Seen
 from testudo_policies.networks.agent import Agent, AgentParameters
 from testudo_policies.networks.entity_drop_out import with_drop_out
 from testudo_policies.networks.observation_encoding import Features
-from testudo_sim.environment import Environment, StepMetrics, WorldState
+from testudo_sim.environment import Environment, StepMetrics, StepResult, WorldState
 from testudo_sim.scenarios.symmetry import WorldMap
 
 
@@ -35,6 +35,11 @@ class StepFigures:
     metrics: StepMetrics  # (T, E)
     terms: dict[str, jax.Array]  # (T,) by name: parts of the reward, mean over robots and worlds
     counts: dict[str, jax.Array]  # (T,) by name: what the scenario counts, mean over worlds
+
+    @classmethod
+    def of(cls, step: StepResult) -> Self:
+        """Return the figures of one decision (no axis of time)."""
+        return cls(step.metrics, _means(step.terms), _means(step.counts))
 
 
 def begin(agent: Agent, environment: Environment, key: jax.Array, worlds: int) -> RolloutState:
@@ -101,8 +106,7 @@ def collect_rollout(
             after=after if keep_after else None,
             mapped=None if mapping is None else _seen(look, (carry.worlds, result.last), drop_key, mapping),
         )
-        figures = StepFigures(result.metrics, _means(result.terms), _means(result.counts))
-        return RolloutState(worlds, hidden, done, critic_hidden), (finite(batch, team), figures)
+        return RolloutState(worlds, hidden, done, critic_hidden), (finite(batch, team), StepFigures.of(result))
 
     state, (batch, figures) = jax.lax.scan(step, state, jax.random.split(key, length))
     return state, batch, figures

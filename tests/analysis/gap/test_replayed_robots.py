@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def test_odometry_is_the_reference_where_nobody_saw_the_robots_or_if_asked(recor
     ("options", "says"),
     [
         ({"mode": "reinference"}, "was imported: .* replay with --mode open-loop or counterfactual work on it"),
-        ({"policy": "p.onnx"}, "was imported: --policy needs recorded"),
+        ({"policy": Path("p.onnx")}, "was imported: --policy needs recorded"),
         ({"alter": True}, "--alter needs recorded"),
     ],
 )

@@ -110,7 +110,7 @@ def test_a_training_run_shows_a_held_out_episode(tiny_run, capsys, played):
 
 
 def test_a_scenario_shows_its_hand_written_velocities(capsys, played):
-    shown = view(capsys, "navigation", "--team-size", "2", "--seed", "1000003")
+    shown = view(capsys, "navigation", "--by-hand", "--team-size", "2", "--seed", "1000003")
     assert "navigation keeps the rules of scenarios" in shown
     assert "success after " in shown
     assert ", return " in shown

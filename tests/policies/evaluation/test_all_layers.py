@@ -151,7 +151,10 @@ def test_a_box_starts_where_it_does_under_layer_1_and_needs_a_tier_that_moves_it
     spec, physics = load_robot("gritsbot_x"), PhysicsChoice("mujoco", form="planar")
     environment = make_environment("push_box", spec, projection_parameters(spec), 2, physics=physics)
     deployed = DeployedEnvironment.of(environment, physics)
-    boxes = [each.scene(each.reset(WORLDS[:2])).bodies for each in (environment, deployed)]
+    boxes = [
+        jax.jit(lambda keys, own=each: own.scene(own.reset(keys)).bodies)(WORLDS[:2])
+        for each in (environment, deployed)
+    ]
     assert boxes[0].position_world.shape == (2, 1, 2)
     assert np.array_equal(boxes[0].position_world, boxes[1].position_world)
     assert np.array_equal(boxes[0].yaw, boxes[1].yaw)
