@@ -82,7 +82,6 @@ def test_who_measures_goes_first_alone_and_then_as_usual_again():
     assert of_child == threads(mine) == {(os.SCHED_OTHER, 0)}
 
 
-@pytest.mark.slow
 def test_who_waits_for_all_others_takes_no_processor_from_them(tmp_path):
     processes = FleetProcesses(plan(make_tiny_fleet(tmp_path, 1), run_folder=None, lock_step=True))
     with processes:

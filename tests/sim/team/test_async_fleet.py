@@ -240,7 +240,7 @@ def test_a_process_that_dies_in_a_chase_does_not_end_in_contact(make_artefact):
     assert moved[1:].max() > 0.05
 
 
-@pytest.mark.parametrize(("rule", "arrived"), [(True, 4), pytest.param(False, 0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("rule", "arrived"), [(True, 4), (False, 0)])
 def test_the_control_loop_resolves_the_deadlock_of_robots_that_swap_places(rule, arrived, make_artefact, monkeypatch):
     """The deployed loop had no deadlock rule, though the page of the shield presented it as a part."""
     if not rule:
