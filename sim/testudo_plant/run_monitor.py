@@ -24,7 +24,7 @@ class RunLimits:
     """End conditions of a run; times [s], lengths [m]."""
 
     goals_world: Mapping[str, tuple[float, ...]]  # (D,) [m] by robot; for a follower, with its leader at the start
-    duration_s: float  # longest time from the start to arrival
+    duration_s: float  # longest time from the start to arrival, or of the task to its end
     tolerance_m: float = 0.1
     hold_s: float = 1.0  # time that all robots must be at their goals simultaneously
     start_patience_s: float = 30.0  # longest time until every robot has its first command
@@ -39,6 +39,7 @@ class RunMonitor:
         self._rules = rules
         self._created_s = now_s
         self._start_s: float | None = None
+        self._task_s: float | None = None
         self._arrived_since_s: float | None = None
         self._next_state_s = now_s
         self._reported_contacts = 0
@@ -66,6 +67,11 @@ class RunMonitor:
             events.append(self._event("state", now_s, **self._summary(plant, distances, now_s)))
         return events
 
+    def begin_task(self, now_s: float) -> None:
+        """Count the time-out from here: the task of the station runs; before it has compiled its functions."""
+        if self._task_s is None:
+            self._task_s = now_s
+
     def end(self, plant: Plant, now_s: float, outcome: str) -> dict[str, Any]:
         """End a run early with ``outcome`` and return the event ``finished``."""
         self.outcome = outcome
@@ -84,7 +90,7 @@ class RunMonitor:
             self._arrived_since_s = now_s
         if self._arrived_since_s is not None and now_s - self._arrived_since_s >= rules.hold_s:
             self.outcome = "arrived"
-        elif now_s - self._start_s > rules.duration_s:
+        elif now_s - max(self._start_s, self._task_s or self._start_s) > rules.duration_s:
             self.outcome = "timeout"
 
     def _summary(self, plant: Plant, distances: Mapping[str, float], now_s: float) -> dict[str, Any]:

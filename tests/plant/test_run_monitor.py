@@ -67,6 +67,22 @@ def test_time_runs_out():
     assert referee.outcome == "timeout"
 
 
+@pytest.mark.parametrize(("task_s", "ends_s"), [(None, 1.0), (0.6, 1.6)])
+def test_the_time_of_a_task_counts_from_its_first_decision_once(task_s, ends_s):
+    plant, referee = make(duration_s=1.0, arrive=False)
+
+    def command(name, _, now_s):
+        if task_s is not None and now_s >= task_s:
+            referee.begin_task(now_s)
+        return 0.0
+
+    events = play(plant, referee, 3.0, command)
+    assert referee.outcome == "timeout"
+    assert events[-1]["stamp_s"] >= ends_s
+    finished = next(event for event in events if event["event"] == "finished")
+    assert finished["stamp_s"] == pytest.approx(ends_s, abs=0.05)
+
+
 def test_a_robot_that_nobody_commands_ends_the_run():
     plant, referee = make()
     play(plant, referee, 6.0, lambda name, *_: 0.0 if name == "r0" else None)
