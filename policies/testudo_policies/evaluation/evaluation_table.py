@@ -1,10 +1,20 @@
 """The table of evaluations on the terminal."""
 
+from collections.abc import Callable, Mapping
+
 from rich.table import Table
 
 from testudo_policies.evaluation.baselines import ORCA
 from testudo_policies.evaluation.evaluation import Evaluation
 
+DRIVING: Mapping[str, Callable[[Evaluation], str]] = {
+    "episodes with a contact": lambda r: f"{r.episodes_with_contact}",
+    r"least separation \[m]": lambda r: f"{r.minimum_separation_m:.3f}",
+    "share of ticks the shield acts": lambda r: f"{r.intervention_rate:.2f}",
+    "deadlocks": lambda r: f"{r.deadlocks}",
+    r"median time to success \[s]": lambda r: f"{r.time_to_success_s:.1f}",
+}
+"""How robots drove: names of rows, and their cells."""
 _LAYERS = {"none": "no shield", "1": "layer 1", "all": "all layers"}
 
 
@@ -33,11 +43,7 @@ def evaluation_table(results: list[Evaluation], title: str) -> Table:
         **{name: lambda r, name=name: f"{r.metrics[name]:.2f}" for name in results[0].metrics},
         "chance that a robot fails": lambda r: f"{r.failures:.2f}",
         "contacts": lambda r: f"{r.contacts}",
-        "episodes with a contact": lambda r: f"{r.episodes_with_contact}",
-        r"least separation \[m]": lambda r: f"{r.minimum_separation_m:.3f}",
-        "share of ticks the shield acts": lambda r: f"{r.intervention_rate:.2f}",
-        "deadlocks": lambda r: f"{r.deadlocks}",
-        r"median time to success \[s]": lambda r: f"{r.time_to_success_s:.1f}",
+        **DRIVING,
         "episodes with crossing paths": lambda r: f"{r.crossing_share:.2f}",
     }
     if not any(result.failures for result in results):

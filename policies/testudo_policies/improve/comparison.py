@@ -15,6 +15,7 @@ from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.spec import RobotSpec
 from testudo_policies.evaluation.evaluation import Evaluation
+from testudo_policies.evaluation.evaluation_table import DRIVING
 from testudo_runs.alignment import TeamRecording, prepare_run
 from testudo_runs.run_reader import RecordedRun
 
@@ -96,11 +97,7 @@ _ROWS: Mapping[str, Any] = {
     "episodes": lambda r: f"{r.episodes:,}",
     "success": lambda r: f"{r.success:.3f}",
     "  Wilson interval, 95 %": lambda r: f"{r.success_low:.3f} to {r.success_high:.3f}",
-    "episodes with a contact": lambda r: f"{r.episodes_with_contact}",
-    r"least separation \[m]": lambda r: f"{r.minimum_separation_m:.3f}",
-    "share of ticks the shield acts": lambda r: f"{r.intervention_rate:.2f}",
-    "deadlocks": lambda r: f"{r.deadlocks}",
-    r"median time to success \[s]": lambda r: f"{r.time_to_success_s:.1f}",
+    **DRIVING,
 }
 
 

@@ -13,7 +13,7 @@ import optax
 from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
 from testudo_policies.learning.other_views import shared_experience, with_mapped
-from testudo_policies.learning.rollout import begin, collect_rollout
+from testudo_policies.learning.rollout import begin
 from testudo_policies.learning.run_learner import RunLearner
 from testudo_policies.learning.sharing import for_each_group, whole_worlds
 from testudo_policies.learning.train_state import Metrics, TrainState, first_features, gradient_step, report, typed
@@ -41,16 +41,8 @@ class PPO(RunLearner):
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
         hidden = (state.rollout.hidden, state.rollout.critic_hidden)
         mapping = self._mapping(jax.random.fold_in(rollout_key, 1))
-        rollout, batch, figures = collect_rollout(
-            self.agent,
-            self.environment,
-            state.parameters,
-            state.rollout,
-            rollout_key,
-            self.config.rollout,
-            keep_after=self.config.shared_experience or self.config.symmetry,
-            mapping=mapping,
-        )
+        keep_after = self.config.shared_experience or self.config.symmetry
+        rollout, batch, figures = self.collect(state, rollout_key, keep_after=keep_after, mapping=mapping)
         parameters = self.agent.observe(state.parameters, batch.features, batch.counted)
         lived = batch
         if mapping is not None:

@@ -17,7 +17,7 @@ import optax
 
 from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch, value_statistics
-from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout, flat
+from testudo_policies.learning.rollout import RolloutState, begin, flat
 from testudo_policies.learning.run_learner import RunLearner
 from testudo_policies.learning.team_values import (
     TeamSteps,
@@ -53,15 +53,7 @@ class PQNVDN(RunLearner):
         """Run one rollout and learn from it."""
         rollout_key, learn_key, key = jax.random.split(state.key, 3)
         epsilon, memory = exploration(self.config, state.updates), state.rollout.hidden
-        rollout, batch, figures = collect_rollout(
-            self.agent,
-            self.environment,
-            state.parameters,
-            state.rollout,
-            rollout_key,
-            self.config.rollout,
-            epsilon_greedy(epsilon),
-        )
+        rollout, batch, figures = self.collect(state, rollout_key, explore=epsilon_greedy(epsilon))
         parameters = self.agent.observe(state.parameters, batch.features, batch.counted)
         parameters = observe_unit(self.agent, parameters, TeamSteps.of(batch, self._team), self.config.discount)
         target = self._targets(parameters, batch, memory, rollout)

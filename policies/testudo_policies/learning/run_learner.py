@@ -4,11 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import jax
 import optax
 from jax.sharding import Mesh
 
+from testudo_policies.learning.losses import Batch
+from testudo_policies.learning.rollout import RolloutState, StepFigures, collect_rollout
 from testudo_policies.learning.train_state import Metrics, TrainState
 from testudo_policies.networks.agent import Agent
 from testudo_policies.train_config import TrainConfig
@@ -36,6 +39,11 @@ class RunLearner(ABC):
     @abstractmethod
     def update(self, state: TrainState) -> tuple[TrainState, Metrics]:
         """Run one rollout and learn from it."""
+
+    def collect(self, state: TrainState, key: jax.Array, **how: Any) -> tuple[RolloutState, Batch, StepFigures]:
+        """Return the rollout of an update; ``how`` are further options of `collect_rollout`."""
+        length = self.config.rollout
+        return collect_rollout(self.agent, self.environment, state.parameters, state.rollout, key, length, **how)
 
     def falling_rate(self, uses: int = 1) -> optax.Schedule:
         """Return the learning rate, which falls to a tenth, of an optimiser with ``uses`` in each gradient step."""
