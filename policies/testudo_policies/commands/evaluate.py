@@ -57,7 +57,7 @@ class Episodes:
     seed: int = HELD_OUT_SEED  # seed of the first episode; each further episode adds 1
     starts: Path | None = None
     """Start file from `testudo incident --save-scenario`; every episode starts from it."""
-    failures: float = 0.0  # probability that a robot fails during an episode: it brakes, for good or for a while
+    failures: float = 0.0  # probability that a robot fails during an episode: it brakes, permanently or temporarily
 
 
 @dataclass(frozen=True)

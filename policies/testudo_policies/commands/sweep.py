@@ -43,7 +43,7 @@ def sweep(
     prune: bool = True,
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),  # noqa: B008
 ) -> int:
-    """Search for good training options: each trial is a training run, and the next options follow from those before.
+    """Optimise training options: each trial is a training run, and its options are chosen by the results so far.
 
     Ctrl-C or a kill loses nothing: the same --folder goes on, also with the trial that was under way, from its
     checkpoint. The folder holds the runs of all trials, plots, and the best configuration for `testudo train --like`.

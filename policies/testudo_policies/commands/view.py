@@ -40,7 +40,7 @@ class EpisodeOptions:
     shield: bool = True
     """`--no-shield` passes the episode's nominal commands without the shield."""
     failures: float = 0.0
-    """Probability that a robot of the episode fails: it brakes, for good or for a while."""
+    """Probability that a robot of the episode fails: it brakes, permanently or temporarily."""
 
 
 _AS_EVALUATED = EpisodeOptions()

@@ -1,4 +1,4 @@
-"""What is told of a study: tables for the terminal, values for JSON, and a picture."""
+"""Report of a study: tables for the terminal, values for JSON, and a picture."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -141,10 +141,9 @@ def save_config(folder: Path, config: TrainConfig) -> None:
                 f"with `testudo train --run {folder}`"
             )
         return
-    text = _text(config)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text + "\n")
+        write_config(path, config)
     except OSError as error:
         raise CheckpointError(f"{folder}: cannot be written: {error.strerror}") from error
 

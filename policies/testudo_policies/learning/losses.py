@@ -100,7 +100,7 @@ def _normalised(advantage: jax.Array, batch: Batch) -> jax.Array:
 
 
 def value_statistics(value: jax.Array, target: jax.Array, counted: jax.Array, scale: jax.Array) -> dict[str, jax.Array]:
-    """Return what is told of the values (...) that a critic learns, where ``counted``; in units of the reward.
+    """Return statistics of the values (...) that a critic learns, where ``counted``; in units of the reward.
 
     The explained variance is 1 minus that of the errors over that of the targets: 1 for a critic that knows all, 0 for
     one that knows the mean, less for a worse one. ``scale`` () is the unit in which the critic learns.

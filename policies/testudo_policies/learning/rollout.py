@@ -30,7 +30,7 @@ class RolloutState:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class StepFigures:
-    """What is told of the decisions of a rollout."""
+    """Metrics, reward terms and counts of the decisions of a rollout."""
 
     metrics: StepMetrics  # (T, E)
     terms: dict[str, jax.Array]  # (T,) by name: parts of the reward, mean over robots and worlds
