@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from testudo_policies.learning.checkpoints import write_config
-from testudo_policies.sweeping.declaration import Sweep, best_trials, optuna_library, run_of
+from testudo_policies.sweeping.declaration import Sweep, best_trials, counted_trials, optuna_library, run_of
 from testudo_policies.sweeping.search_space import with_values
 from testudo_policies.sweeping.worker import shown
 from testudo_policies.train_config import TrainConfig
@@ -33,9 +33,8 @@ def state_counts(study: Any) -> dict[str, int]:
     states = optuna_library().trial.TrialState
     names = {states.COMPLETE: "finished", states.PRUNED: "pruned", states.RUNNING: "stopped", states.FAIL: "failed"}
     found = dict.fromkeys(names.values(), 0)
-    for trial in study.get_trials(deepcopy=False):
-        if trial.state in names and (trial.state != states.FAIL or trial.user_attrs):
-            found[names[trial.state]] += 1
+    for trial in counted_trials(study):
+        found[names[trial.state]] += 1
     return found
 
 

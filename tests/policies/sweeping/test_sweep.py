@@ -101,6 +101,18 @@ def test_a_stopped_sweep_goes_on_with_the_trial_that_was_under_way(end, training
     assert len(ran) == 7
 
 
+def test_a_trial_that_was_stopped_twice_is_counted_once_and_has_not_failed(trainings, tmp_path):
+    _, ends = trainings
+    ends |= {2: KeyboardInterrupt(), 3: KeyboardInterrupt()}
+    words = ("--space", RATE, "--trials", "3")
+    assert [sweep(tmp_path, *words), *(main(["sweep", "--folder", str(tmp_path), "--trials", "3"]) for _ in "ab")] == [
+        130,
+        130,
+        0,
+    ]
+    assert results.state_counts(opened(tmp_path)) == {"finished": 3, "pruned": 0, "stopped": 0, "failed": 0}
+
+
 def test_workers_share_the_trials_and_begin_no_more_than_asked(trainings, tmp_path):
     ran, _ = trainings
     declare(tmp_path, Sweep(TINY, (RATE,), "train/return", prune=False))
