@@ -1,7 +1,8 @@
 """The deadlock rule in the control loop of one robot: its memory from tick to tick."""
 
 import math
-from dataclasses import astuple, fields
+from dataclasses import fields
+from operator import attrgetter
 
 import numpy as np
 
@@ -18,6 +19,9 @@ Memory = tuple[float, ...]
 _WAY, _PASSAGE = len(fields(RightOfWay)), len(fields(PassageState))
 _PLAIN = len(fields(DeadlockState)) - 2
 _STATE = _PLAIN + _WAY + _PASSAGE
+# `dataclasses.astuple` copies every value deeply: five times as long, twice in a tick
+_plain_of = attrgetter(*(one.name for one in fields(DeadlockState)[:_PLAIN]))
+_way_of, _passage_of = (attrgetter(*(one.name for one in fields(kind))) for kind in (RightOfWay, PassageState))
 
 
 class DeadlockResolver:
@@ -35,8 +39,9 @@ class DeadlockResolver:
         Progress, free share, turn [rad], blocked time [s], the states of the right of way and of the order in
         passages, and the velocity (D,) [m/s] that the rule gave to the shield.
         """
-        *plain, way, passage = astuple(self._state)
-        return tuple(float(value) for value in (*plain, *way, *passage, *self._resolved))
+        state = self._state
+        ways, passage = _way_of(state.way), _passage_of(state.passage)
+        return tuple(float(value) for value in (*_plain_of(state), *ways, *passage, *self._resolved))
 
     def reset(self) -> None:
         """Begin anew, as after a brake."""
