@@ -48,6 +48,8 @@ def evaluation_table(results: list[Evaluation], title: str) -> Table:
     }
     if not any(result.failures for result in results):
         rows.pop("chance that a robot fails")
+    if not any(result.crossing_share for result in results):  # as in tasks whose robots have no goals
+        rows.pop("episodes with crossing paths")
     if any(result.no_plan for result in results):
         rows["episodes without a plan"] = _plans
     for name, cell in rows.items():

@@ -84,6 +84,7 @@ def test_a_declaration_that_leads_nowhere_is_refused(changes, message, monkeypat
     [
         ("no_such_module:Task", "no_such_module:Task cannot be imported: No module named 'no_such_module'"),
         ("types:SimpleNamespaces", "scenario 'mine': types:SimpleNamespaces cannot be imported: .*SimpleNamespaces"),
+        ("types:SimpleNamespace", r"types:SimpleNamespace has no create\(spec, shield\); expected a class method"),
         ("tests.sim.scenarios.test_every_scenario:Half", "Half has no arena, horizon_s, decision_ticks, boxes, "),
     ],
 )
