@@ -48,6 +48,14 @@ class TrainConfig:
     symmetry: bool = field(default=False, metadata=OPTIONAL)
     """With `mappo` or `ippo` and `--memory 0`: learn also from each step as it would be in a mirror, or turned, where
     the scenario declares that nothing differs there, such as `navigation`."""
+    self_play: int = field(default=0, metadata=OPTIONAL)
+    """With `mappo` or `ippo` and `--sharing role`: number of earlier policies of this run, taken evenly, that stay as
+    opponents, beside which the newest policies of the roles learn; 0: the newest ones meet each other only."""
+    against: str = field(default="", metadata=OPTIONAL)
+    """With `mappo` or `ippo` and `--sharing role`: run folder whose newest policy is the opponent, and does not learn;
+    `--role` alone does, and becomes the best response to it."""
+    role: str = field(default="", metadata=OPTIONAL)
+    """With `--against`: the role that learns, such as `prey`."""
     physics: Tier = "kinematic"
     """`kinematic` is fast and has no contact forces; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"
@@ -144,6 +152,8 @@ SUGGESTED: Mapping[str, Mapping[str, Any]] = {
         "discount": 0.98,
         "change_price": 0.0,
     },
+    # a price of the shield's changes would decide who has won
+    "chase": {"sharing": "role", "memory": 0, "change_price": 0.0},
     # velocities drive to what is next and learn no detour: 0.05 of success and 5 deliveries (docs/results.md)
     "material_transport": {"command": "waypoints", "entropy": 0.01, "decisions": 3_000_000},
     "rware": {"command": "waypoints", "entropy": 0.01, "decisions": 1_500_000},

@@ -51,6 +51,8 @@ def train(
         testudo train navigation --seeds 5 --run runs/five     (five seeds in one program: runs/five/seed_0 ...)
         testudo train --run runs/large --worlds 0 --decisions 50000000     (as many worlds as fit)
         testudo train discovery --sharing role --network attention     (parameters of each role, attention)
+        testudo train chase --self-play 8 --run runs/play     (roles against each other and against earlier policies)
+        testudo train chase --against runs/play --role prey     (a best response to the policy of a run)
         testudo train navigation --starts incident.yaml     (half of the worlds start at an incident of a real run)
         testudo train navigation --run runs/mine --wandb teams     (curves in Weights & Biases)
         testudo train --like runs/sweep/best.json --seeds 5     (options of a sweep or of another run)

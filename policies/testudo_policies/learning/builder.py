@@ -20,6 +20,7 @@ from testudo_policies.distributed import Learner
 from testudo_policies.learning.episode_window import Aim
 from testudo_policies.learning.learners import CONTINUOUS, LEARNERS, VALUES_OF_WAYPOINTS
 from testudo_policies.learning.ppo import PPO
+from testudo_policies.learning.self_play import SelfPlay, check_play
 from testudo_policies.learning.sharing import check_sharing, parameter_groups
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.waypoint_choice import WaypointChoice
@@ -34,6 +35,7 @@ from testudo_sim.team.team_tick import SimulatedTeam
 
 _PRECISIONS = ("highest", "high", "default")
 _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
+    (("self_play",), 0, 1000),
     (("decisions", "worlds", "replay", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
     (("memory", "critic_memory"), 0, math.inf),
     (("message",), 0, MOST_NUMBERS),
@@ -63,7 +65,9 @@ class TrainingComponents:
     @cached_property
     def learner(self) -> Learner:
         """The learner; cached, so that its compiled programs are reused."""
-        return LEARNERS[self.config.algorithm](self.config, self.agent, self.environment)
+        plays = self.config.self_play or self.config.against
+        kind = SelfPlay if plays else LEARNERS[self.config.algorithm]
+        return cast(Learner, kind(self.config, self.agent, self.environment))
 
 
 def build(config: TrainConfig) -> TrainingComponents:
@@ -113,6 +117,7 @@ def build(config: TrainConfig) -> TrainingComponents:
     if environment.team.tracking is not None:
         waypoints = WaypointChoice.create(speed_m_s, environment.decision_s, task.arena, spec.dimension)
     groups = parameter_groups(config, task)
+    check_play(config, task)
     agent = Agent(
         config.networks, spec.dimension, speed_m_s, task.observation, yaw_rate_rad_s, waypoints, config.message, groups
     )

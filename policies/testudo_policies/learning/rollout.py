@@ -25,6 +25,7 @@ class RolloutState:
     hidden: jax.Array  # (B, M)
     fresh: jax.Array  # (E,) bool: worlds at the start of an episode
     critic_hidden: jax.Array  # (B, C)
+    league: Any = None  # of self-play; None without
 
 
 @jax.tree_util.register_dataclass
@@ -59,6 +60,7 @@ def collect_rollout(
     length: int,
     explore: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
     *,
+    act: Callable[..., tuple[jax.Array, jax.Array]] | None = None,
     keep_after: bool = False,
     mapping: WorldMap | None = None,
 ) -> tuple[RolloutState, Batch, StepFigures]:
@@ -66,8 +68,8 @@ def collect_rollout(
 
     Actions are drawn from the agent's distribution, or by ``explore`` from its parameters (B, ...) and a key. The
     learners that explore so have no critic of states: log-probabilities and values are then 0, and the batch holds the
-    memory instead. With ``keep_after`` it holds what the critic reads after each step, and with a ``mapping`` what
-    networks read of the mapped worlds.
+    memory instead. ``act`` stands in place of `Agent.act`. With ``keep_after`` the batch holds what the critic reads
+    after each step, and with a ``mapping`` what networks read of the mapped worlds.
     """
     team, worlds_count = environment.team.size, state.fresh.shape[0]
 
@@ -75,7 +77,7 @@ def collect_rollout(
         (action_key, world_key), drop_key = jax.random.split(step_key), jax.random.fold_in(step_key, 1)
         features, central = looked_at(agent, environment, parameters, carry.worlds, drop_key)
         fresh = jnp.repeat(carry.fresh, team)
-        logits, hidden = agent.act(parameters, _now(features), carry.hidden, fresh[None])
+        logits, hidden = (act or agent.act)(parameters, _now(features), carry.hidden, fresh[None])
         action = (explore or agent.distribution.sample_no_postprocessing)(logits[0], action_key)
         command = agent.command(features, agent.distribution.postprocess(action))
         nominal = command.reshape(-1, team, command.shape[-1])

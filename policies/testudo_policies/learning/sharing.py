@@ -22,12 +22,24 @@ def parameter_groups(config: TrainConfig, scenario: Any) -> tuple[int, ...]:
         return ()
     if config.sharing == "none":
         return tuple(range(config.team_size))
+    names, order = _names(config, scenario), group_names(config, scenario)
+    return tuple(order.index(name) for name in names)
+
+
+def group_names(config: TrainConfig, scenario: Any) -> tuple[str, ...]:
+    """Return the names of the roles of a team, in the order of their parameters.
+
+    Raises:
+        TestudoError: the scenario declares none.
+    """
+    return tuple(dict.fromkeys(_names(config, scenario)))
+
+
+def _names(config: TrainConfig, scenario: Any) -> list[str]:
     roles: Roles | None = getattr(scenario, "roles", None)
     if roles is None:
         raise TestudoError(f"--sharing role: scenario {config.scenario!r} declares no roles; expected shared or none")
-    names = [role.name for role in roles.of_team(config.team_size, config.scenario)]
-    order = list(dict.fromkeys(names))
-    return tuple(order.index(name) for name in names)
+    return [role.name for role in roles.of_team(config.team_size, config.scenario)]
 
 
 def check_sharing(config: TrainConfig) -> None:
@@ -45,6 +57,8 @@ def check_sharing(config: TrainConfig) -> None:
         "--symmetry": config.symmetry,
         "--drop-out": config.drop_out > 0,
         "--critic-memory": config.critic_memory > 0,
+        "--self-play": config.self_play > 0,
+        "--against": bool(config.against),
     }
     for option in (option for option, found in used.items() if found):
         if config.trainer != "testudo":
@@ -68,6 +82,8 @@ _NEEDS: Mapping[str, tuple[tuple[str, tuple[Any, ...], str], ...]] = {
     "--joint-ratio": (_PPO,),
     "--symmetry": (_PPO, ("memory", (0,), "0"), ("message", (0,), "0"), ("critic_memory", (0,), "0")),
     "--critic-memory": (("algorithm", ("mappo",), "mappo"), ("sharing", ("shared",), "shared")),
+    "--self-play": (_PPO, ("sharing", ("role",), "role"), ("against", ("",), "none"), ("role", ("",), "none")),
+    "--against": (_PPO, ("sharing", ("role",), "role")),
 }
 """What an option needs of others: their values, and these in words."""
 

@@ -15,12 +15,14 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from testudo_hardware.errors import TestudoError
 from testudo_policies.distributed import CONTINUE, SAVE, STOP, DevicePlacement, ProcessVote, first
-from testudo_policies.learning.builder import TrainingComponents
-from testudo_policies.learning.checkpoints import CheckpointError, Checkpoints, blank_state, ctrl_c_waits
+from testudo_policies.learning.builder import TrainingComponents, build
+from testudo_policies.learning.checkpoints import CheckpointError, Checkpoints, blank_state, ctrl_c_waits, load_config
 from testudo_policies.learning.progress import Progress, Reports
 from testudo_policies.learning.run_files import RunFiles
 from testudo_policies.learning.seeds import SeveralFiles, SeveralReports, SeveralSeeds, seed_folders
+from testudo_policies.learning.self_play import with_opponent
 from testudo_policies.learning.train_state import TrainState
 from testudo_policies.learning.world_count import explain_out_of_memory
 from testudo_policies.networks.agent import AgentParameters
@@ -101,6 +103,8 @@ def _trained(
     state = files.restore()
     if state is None:  # a resumed run does not compile the start
         state = placement.start(learner)
+        if config.against:
+            state = with_opponent(state, load_opponent(config))
     start_update = _done(state)
     update = _compiled(learner.update, state, placement) if start_update < config.updates else learner.update
     compile_s = time.perf_counter() - begin
@@ -190,3 +194,25 @@ def load_parameters(components: TrainingComponents, folder: Path) -> AgentParame
     if state is None:
         raise CheckpointError(f"{folder}: no checkpoint yet; run `testudo train --run {folder}` first")
     return state.parameters
+
+
+_SHAPED_BY = ("scenario", "robot", "team_size", "command", "message", "sharing", "network", "width", "memory")
+"""Options in which a run and its opponent are equal, as one program runs both policies."""
+
+
+def load_opponent(config: TrainConfig) -> AgentParameters:
+    """Return the newest parameters of the run that a configuration learns against.
+
+    Raises:
+        TestudoError: there is no such run, or its policy does not fit as an opponent.
+    """
+    folder = Path(config.against)
+    theirs = load_config(folder)
+    for name in _SHAPED_BY:
+        found, expected = getattr(theirs, name), getattr(config, name)
+        if found != expected:
+            option = f"--{name.replace('_', '-')}"
+            raise TestudoError(f"--against {folder}: found a run of {option} {found}, expected {expected} as here")
+    if theirs.against and theirs.role == config.role:
+        raise TestudoError(f"--against {folder}: found a run in which only {theirs.role} has learnt; give another one")
+    return load_parameters(build(theirs), folder)

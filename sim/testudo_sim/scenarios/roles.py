@@ -30,14 +30,15 @@ class Role:
     name: str
     traits: Mapping[str, Trait]
     count: int | None = None
-    """Robots that have it; None: an equal share of the team, the first roles one more where it does not divide."""
+    """Robots that have it; None: an equal share of those that are left, the first roles one more where it does not
+    divide."""
 
 
 @dataclass(frozen=True)
 class Roles:
     """The roles of a scenario in the order of the robots: the first ones have the first role, and so on.
 
-    Either all roles state a count, which together are the team, or none does. All have the same traits.
+    Roles that state a count have so many robots; the others share those that are left. All have the same traits.
     """
 
     roles: tuple[Role, ...]
@@ -47,11 +48,8 @@ class Roles:
         """Refuse roles that contradict each other.
 
         Raises:
-            TestudoError: some state a count and others none, or their traits differ.
+            TestudoError: their traits differ.
         """
-        counted = {role.count is None for role in self.roles}
-        if len(counted) != 1:
-            raise TestudoError("roles: found a count of some, expected one of all roles, or of none")
         traits = {tuple(role.traits) for role in self.roles}
         if len(traits) != 1:
             raise TestudoError(
@@ -64,13 +62,15 @@ class Roles:
         Raises:
             TestudoError: the counts are those of another team size; ``where`` is the name of the scenario.
         """
-        counts = [role.count for role in self.roles if role.count is not None]
-        if not counts:
-            return tuple(self.roles[i * len(self.roles) // team_size] for i in range(team_size))
-        if sum(counts) != team_size:
-            parts = ", ".join(f"{role.count} {role.name}" for role in self.roles)
-            raise TestudoError(f"{where}: found a team of {team_size}, expected {sum(counts)}: {parts}")
-        return tuple(role for role in self.roles for _ in range(role.count or 0))
+        counted, open_ = sum(role.count or 0 for role in self.roles), [r for r in self.roles if r.count is None]
+        left = team_size - counted
+        if counted and (left < len(open_) or (left and not open_)):
+            parts = ", ".join(f"{role.count or '1 or more'} {role.name}" for role in self.roles)
+            least = f"at least {counted + len(open_)}" if open_ else f"{counted}"
+            raise TestudoError(f"{where}: found a team of {team_size}, expected {least}: {parts}")
+        shared = [open_[i * len(open_) // left].name for i in range(left)]
+        counts = {role.name: role.count or shared.count(role.name) for role in self.roles}
+        return tuple(role for role in self.roles for _ in range(counts[role.name]))
 
     def traits(self, team_size: int, where: str) -> dict[str, jax.Array]:
         """Return the traits of a team by name: numbers (N,), vectors (C, N).

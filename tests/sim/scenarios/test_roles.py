@@ -32,13 +32,16 @@ def test_counts_are_those_of_the_team():
         roles.traits(4, "task")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"count": 1}, "found a count of some"), ({"traits": {"range": (0.0, 2.0)}}, "found the traits .*'range'")],
-)
-def test_roles_that_contradict_each_other_are_refused(changes, message):
-    with pytest.raises(TestudoError, match=message):
-        replace(SHARED, roles=(SHARED.roles[0], replace(SHARED.roles[1], **changes)))
+def test_roles_without_a_count_share_what_those_with_one_leave():
+    one_prey = Roles((Role("predator", {"speed": 0.8}), Role("prey", {"speed": 1.0}, 1)))
+    assert [role.name for role in one_prey.of_team(4, "task")] == ["predator"] * 3 + ["prey"]
+    with pytest.raises(TestudoError, match="task: found a team of 1, expected at least 2: 1 or more predator, 1 prey"):
+        one_prey.of_team(1, "task")
+
+
+def test_roles_with_other_traits_are_refused():
+    with pytest.raises(TestudoError, match=r"found the traits .*'range'"):
+        replace(SHARED, roles=(SHARED.roles[0], replace(SHARED.roles[1], traits={"range": (0.0, 2.0)})))
 
 
 def test_a_trait_may_follow_from_the_number_of_the_robot():
