@@ -20,7 +20,7 @@ from testudo_sim.team.batch_policy import BatchPolicy
 
 HELD_OUT_SEED = 1_000_000  # evaluation episode i starts from seed HELD_OUT_SEED + i; training never uses these seeds
 LAST_SEED = 2**31 - 1
-_BATCH = 1000
+BATCH = 1000  # episodes that run together
 _SHRINK = 0.25  # finished worlds, where they are slow, are dropped when at most this share is still running
 _DEADLOCK_S = 5.0
 TRAINED, UNTRAINED, HAND_WRITTEN = "trained", "untrained", "hand-written"
@@ -106,6 +106,7 @@ class EpisodeBatch:
     crossing: np.ndarray
     metrics: dict[str, np.ndarray]
     has_success: bool = True
+    robot_returns: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (N, E): that of each robot
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def evaluate_policy(
     batches: list[EpisodeBatch] = []
     done = 0
     while done < episodes:
-        count = min(_BATCH, episodes - done)
+        count = min(BATCH, episodes - done)
         batches.append(run_batch(environment, programs, policy, memory, first_seed + done, count))
         done += count
         if on_progress:
@@ -201,7 +202,9 @@ def run_batch(
     size = environment.team.size
     hidden = jnp.zeros((count * size, memory))
     open_ = np.ones(count, bool)
-    totals = EpisodeBatch(*(np.zeros(count) for _ in range(8)), crossing=crossing, metrics={})
+    totals = EpisodeBatch(
+        *(np.zeros(count) for _ in range(8)), crossing=crossing, metrics={}, robot_returns=np.zeros((size, count))
+    )
     totals.separation_m[:] = np.inf
     still = np.zeros(count)
     rows = np.arange(count)
@@ -257,6 +260,7 @@ def _add(totals: EpisodeBatch, metrics: StepMetrics, score: TaskScore, rows: np.
     totals.interventions[chosen] += metrics.interventions[open_]
     totals.braked[chosen] += metrics.braked[open_]
     totals.returns[chosen] += np.mean(score.reward, axis=0)[open_]
+    totals.robot_returns[:, chosen] += score.reward[:, open_]
     for name, counted in score.metrics.items():
         totals.metrics.setdefault(name, np.zeros(len(totals.success)))[chosen] += counted[open_]
 

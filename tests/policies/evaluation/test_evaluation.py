@@ -86,7 +86,7 @@ def test_a_deadlock_is_five_seconds_of_rest_without_success(horizon_s, deadlocks
 
 
 def test_episodes_do_not_depend_on_how_they_are_batched(rails, monkeypatch):
-    monkeypatch.setattr(evaluation, "_BATCH", 3)
+    monkeypatch.setattr(evaluation, "BATCH", 3)
     told = []
     environment = rail_environment(RAILS)
     found = evaluate_policy(environment, stand, 0, 4, 100, told.append)
