@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -106,8 +107,8 @@ def test_a_best_response_beats_a_fixed_opponent_which_does_not_change():
 
 def test_each_slot_of_worlds_has_its_opponent_and_who_learns_drives_by_the_newest_policy():
     components = in_task(build(replace(SIDES, self_play=3)), SidesTask)
-    learner, agent = components.learner, components.agent
-    state = learner.start(jax.random.key(0))
+    learner: Any = components.learner
+    agent, state = components.agent, learner.start(jax.random.key(0))
     moved = [jax.tree.map(lambda x, k=k: x + 0.1 * k, actor_only(state.parameters)) for k in range(1, 4)]
     pool = replace(state.rollout.league.pool, policies=jax.tree.map(lambda *x: jnp.stack(x), *moved))
     league = replace(state.rollout.league, pool=pool, drawn=jnp.arange(16) % 3)

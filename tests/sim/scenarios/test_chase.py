@@ -42,11 +42,11 @@ def test_the_sides_have_opposite_rewards_and_a_catch_ends_the_episode():
     before = scene([(0.0, 0.0), (0.0, 0.8), (1.0, 0.0)])
     near = scene([(0.7, 0.0), (0.0, 0.8), (1.0, 0.0)])
     step = CHASE.advance(task(3), before, near, jax.random.split(jax.random.key(0), 1))
-    assert step.success.tolist() == [True]
+    assert np.asarray(step.success).tolist() == [True]
     assert step.terms["caught"][:, 0].tolist() == [2, 2, -2]
     np.testing.assert_allclose(step.terms["nearer"][:, 0], [0.14, 0, -0.07], atol=1e-6)
     step = CHASE.advance(task(3), before, before, jax.random.split(jax.random.key(0), 1))
-    assert step.success.tolist() == [False]
+    assert np.asarray(step.success).tolist() == [False]
     np.testing.assert_allclose(step.terms["time"][:, 0], [-1 / 60, -1 / 60, 1 / 60], atol=1e-7)
     assert float(sum(jnp.abs(step.terms[name]).sum() for name in ("caught", "nearer"))) == 0
 
