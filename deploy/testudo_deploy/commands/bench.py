@@ -48,12 +48,12 @@ class BenchmarkExtent:
     """How much is measured."""
 
     repeats: int | None = None
-    """Timed runs; seeds of each training (learning, improve); injections of each fault (faults); kills; known truths
-    (identify); runs with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks)."""
+    """Timed runs; seeds of each training (learning, improve, platoon); injections of each fault (faults); kills; known
+    truths (identify); runs with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks)."""
     minutes: float | None = None  # time budget (gpu, redteam), measured time (fleet), time-out of one run (lossy)
     quick: bool = False
-    """Fewer episodes, in about three minutes (shield, redteam, learning, improve); each fault once (faults); set-points
-    for 5 s (radio)."""
+    """Fewer episodes, in at most three minutes or so (shield, redteam, learning, improve, platoon); each fault once
+    (faults); set-points for 5 s (radio)."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,13 @@ def bench(
         testudo bench list
         testudo bench robot --policy policy.onnx --json robot.json
         testudo bench shield --robot crazyflie_2x --quick --json shield.json
+        testudo bench platoon --repeats 1 --json platoon.json
 
     Args:
         name: the benchmark, or `list`.
         policy: policy file, or the name of one that ships (robot, tiers, shield).
         robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify, improve,
-            lossy).
+            lossy), or the one whose lag cars have (platoon).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
             (import, replay).
         worlds: number of parallel worlds (sim).
