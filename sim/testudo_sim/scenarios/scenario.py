@@ -177,8 +177,8 @@ def make_scenario(
         raise TestudoError(f"scenario {name!r}: {points[name].value} cannot be imported: {error}") from error
     if not callable(getattr(loaded, "create", None)):
         raise TestudoError(
-            f"scenario {name!r}: {points[name].value} has no create(spec, shield); expected a class method that returns "
-            "the scenario for a robot"
+            f"scenario {name!r}: {points[name].value} has no create(spec, shield); expected a class method "
+            "that returns the scenario for a robot"
         )
     scenario: Any = loaded.create(spec, shield)
     missing = [member for member in _MEMBERS if not hasattr(scenario, member)]
