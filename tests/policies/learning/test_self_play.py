@@ -138,6 +138,10 @@ def stop_at_two(progress):
         raise KeyboardInterrupt
 
 
+def interrupted(_):
+    raise KeyboardInterrupt
+
+
 def test_pool_and_ratings_are_kept_in_the_run_which_resumes_bit_for_bit(chase, tmp_path, monkeypatch):
     components, update = chase
     monkeypatch.setattr(training_run, "_compiled", lambda *_: update)
@@ -158,6 +162,12 @@ def test_pool_and_ratings_are_kept_in_the_run_which_resumes_bit_for_bit(chase, t
     assert 0 <= last["pool/wins_prey"] <= 1
     response = replace(PLAY, self_play=0, against=str(tmp_path / "whole"), role="prey")
     assert_equal_trees(load_opponent(response), states[0].parameters)
+    begun = []
+    monkeypatch.setattr(training_run, "_compiled", lambda _, state, __: begun.append(state) or interrupted)
+    assert not train_run(build(response), tmp_path / "response").finished
+    assert_equal_trees(
+        jax.tree.map(lambda x: x[0], begun[0].rollout.league.pool.policies), actor_only(states[0].parameters)
+    )
     with pytest.raises(TestudoError, match=r"--against .*whole: found a run of --width 8, expected 16 as here"):
         load_opponent(replace(response, width=16))
 
