@@ -66,10 +66,9 @@ def collect_rollout(
 ) -> tuple[RolloutState, Batch, StepFigures]:
     """Run ``length`` decisions; return the new state, the batch, and the figures of every decision.
 
-    Actions are drawn from the agent's distribution, or by ``explore`` from its parameters (B, ...) and a key. The
-    learners that explore so have no critic of states: log-probabilities and values are then 0, and the batch holds the
-    memory instead. ``act`` stands in place of `Agent.act`. With ``keep_after`` the batch holds what the critic reads
-    after each step, and with a ``mapping`` what networks read of the mapped worlds.
+    Actions are drawn from the distribution, or by ``explore`` from its parameters (B, ...) and a key: then there is no
+    critic of states, log-probabilities and values are 0, and the batch has the memory. ``act`` replaces `Agent.act`;
+    ``keep_after`` adds what critics read after each step, and a ``mapping`` what networks read of mapped worlds.
     """
     team, worlds_count = environment.team.size, state.fresh.shape[0]
 
