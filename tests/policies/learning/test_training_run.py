@@ -341,7 +341,7 @@ def test_a_damaged_checkpoint_is_refused_with_the_way_out(file, tiny_run, compon
         ({"robot": "r2d2"}, "robot 'r2d2' is not known; known are"),
         (
             {"scenario": "chess"},
-            "scenario 'chess' is not known; known are arctic_transport, coverage, crossing",
+            "scenario 'chess' is not known; known are arctic_transport, chase, coverage, crossing",
         ),
         ({"worlds": 0}, "--worlds: found 0, expected at least 1"),
         ({"memory": -1}, "--memory: found -1, expected at least 0"),
