@@ -57,7 +57,13 @@ def export(
     console = Console()
     check_output(json)
     console.print(devices().text)
-    components = build(load_config(run))
+    config = load_config(run)
+    if config.against:
+        raise TestudoError(
+            f"{run}: found a best response to {config.against}, in which only {config.role} has learnt; expected a run "
+            "in which all roles have; `testudo cross` takes it"
+        )
+    components = build(config)
     if target == "robotarium":
         if fleet is not None:
             raise TestudoError("--fleet: found with --target robotarium, which has no fleet file; remove the option")
