@@ -7,7 +7,6 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
@@ -50,7 +49,8 @@ def cross(
     console.print(devices().text)
     files = {str(path): policy_file(path) for path in policies}
     tested = {name: load_policy_under_test(file) for name, file in files.items()}
-    learnt = {name: role for name, file in files.items() if (role := _only_role(file))}
+    # of a best response, which is never exported, the role that has learnt
+    learnt = {name: role for name, file in files.items() if file.is_dir() and (role := load_config(file).role)}
     with counted(console, "meetings", len(files) ** 2) as done:
         table = cross_table(tested, learnt, episodes, seed, done)
     for shown in tables(table):
@@ -75,11 +75,3 @@ def tables(table: CrossTable) -> tuple[Table, Table]:
 
 def _cell(met: Meeting) -> str:
     return f"{met.won:.3f}; {met.returns[0]:.2f} ± {2 * met.errors[0]:.2f}"
-
-
-def _only_role(file: Path) -> str:
-    """Return the only role that a policy has learnt; empty if it has learnt all."""
-    if file.is_dir():
-        return load_config(file).role
-    found = PolicyArtefact.load(file).contract.provenance.get("config", {})
-    return str(found.get("role", ""))

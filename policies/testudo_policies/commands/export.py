@@ -57,13 +57,7 @@ def export(
     console = Console()
     check_output(json)
     console.print(devices().text)
-    config = load_config(run)
-    if config.against:
-        raise TestudoError(
-            f"{run}: found a best response to {config.against}, in which only {config.role} has learnt; expected a run "
-            "in which all roles have; `testudo cross` takes it"
-        )
-    components = build(config)
+    components = build(load_config(run))
     if target == "robotarium":
         if fleet is not None:
             raise TestudoError("--fleet: found with --target robotarium, which has no fleet file; remove the option")

@@ -12,12 +12,11 @@ from scipy.optimize import minimize
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import BATCH, compiled_programs, run_batch
 from testudo_policies.evaluation.policy_under_test import PolicyUnderTest
-from testudo_policies.learning.opponents import FIRST_RATING, scores
+from testudo_policies.learning.opponents import ELO_SCALE, FIRST_RATING, scores
 from testudo_sim.scenarios.robot_number import ROBOT_NUMBER
 from testudo_sim.team.batch_policy import BatchPolicy
 
 _ALIKE = ("scenario", "team_size", "spec", "map", "obstacles", "yaw_rate_limit", "tracking", "message_size")
-_ELO_SCALE = 400.0
 _SIDES = 2
 
 
@@ -114,7 +113,7 @@ def fitted_ratings(won: np.ndarray, episodes: np.ndarray) -> tuple[np.ndarray, n
         return total, np.concatenate([slope.sum(axis=1), -slope.sum(axis=0)])
 
     found = minimize(loss, np.zeros(sum(won.shape)), jac=True, method="BFGS", options={"gtol": 1e-8}).x
-    points = FIRST_RATING + _ELO_SCALE / np.log(10) * (found - found.mean())
+    points = FIRST_RATING + ELO_SCALE / np.log(10) * (found - found.mean())
     return points[:rows], points[rows:]
 
 

@@ -43,8 +43,15 @@ def package_policy(
     ``updates`` is how many the training made, if it ended before its last one.
 
     Raises:
+        TestudoError: the run is a best response, in which only one role has learnt.
         ExportError: the graph deviates from the policy.
     """
+    config = components.config
+    if config.against:
+        raise TestudoError(
+            f"export: found a best response to {config.against}, in which only {config.role} has learnt; expected a "
+            "run in which all roles have; `testudo cross` takes it"
+        )
     step = components.agent.policy(jax.device_get(parameters))
     loops = closed_loops(components, step, _LOOP_STEPS, _LOOP_WORLDS)
     examples = {name: value[_LOOP_STEPS // 50] for name, value in loops.items()}

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 from testudo_policies.networks.agent import AgentParameters
 
 FIRST_RATING = 1000.0
-_ELO_STEP, _ELO_SCALE = 16.0, 400.0
+ELO_SCALE = 400.0
+"""Difference of ratings at which the stronger one is expected to win ten times as often."""
+_ELO_STEP = 16.0
 _FOLLOWED = 0.5  # share of the newest match in the share of wins
 
 
@@ -84,7 +86,7 @@ def priorities(wins: jax.Array, there: jax.Array) -> jax.Array:
 
 def expected_score(own: jax.Array, other: jax.Array) -> jax.Array:
     """Return the share of games that a player of one rating wins against another (Elo, 1978), draws as halves."""
-    return 1 / (1 + 10 ** ((other - own) / _ELO_SCALE))
+    return 1 / (1 + 10 ** ((other - own) / ELO_SCALE))
 
 
 def scores(returns: jax.Array) -> jax.Array:

@@ -19,13 +19,12 @@ from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot, robot_files
-from testudo_policies.commands.export import export, saved_evaluations
+from testudo_policies.commands.export import saved_evaluations
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
 from testudo_policies.exporting import packaging
 from testudo_policies.exporting.packaging import closed_loops, make_contract, write_fleet
 from testudo_policies.exporting.parity import call_step
 from testudo_policies.learning.builder import build
-from testudo_policies.learning.checkpoints import save_config
 from testudo_policies.learning.training_run import load_parameters
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.online_task.task_state import task_of
@@ -235,10 +234,10 @@ def test_an_own_robot_in_space_is_named_relative_to_the_file(tmp_path):
 
 
 def test_a_best_response_is_not_exported_because_its_other_role_has_learnt_nothing(tmp_path):
-    config = TrainConfig(scenario="chase", sharing="role", against="runs/play", role="prey")
-    save_config(tmp_path, config)
+    components = build(TrainConfig(scenario="chase", sharing="role", against="runs/play", role="prey"))
+    parameters = jax.eval_shape(components.learner.init, jax.random.key(0)).parameters
     with pytest.raises(
         TestudoError, match="a best response to runs/play, in which only prey has learnt; expected a run"
     ):
-        export(tmp_path)
+        packaging.package_policy(components, parameters, tmp_path / "policy.onnx", [])
     assert not (tmp_path / "policy.onnx").exists()

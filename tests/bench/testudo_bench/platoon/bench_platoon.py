@@ -62,9 +62,9 @@ def bench_platoon(
     lag_s, found = load_robot(robot).velocity_lag_s, Findings(budget)
     interrupted, began = False, time.perf_counter()
     try:
-        braking = compare_shields(found, say)
+        exact, braking = compare_shields(found, say)
         find_optima(found, braking, say)
-        drive_by_rules(found, braking, lag_s, say)
+        drive_by_rules(found, (exact, braking), lag_s, say)
         learn_all(found, braking, say)
     except KeyboardInterrupt:
         interrupted = True

@@ -48,7 +48,7 @@ class Learned:
 def learn(
     task: Task, shield: CarShield, learning: Learning, seed: int, say: Callable[[float], None] = lambda _: None
 ) -> Learned:
-    """Return the learned drivers; ``say`` is told the share that is done."""
+    """Return the learned drivers; ``say`` is called with the finished share."""
     grid, followers, random = Grid(task.spec), task.cars - 1, np.random.default_rng(seed)
     cost = np.empty((followers, len(task.spec.accelerations_m_s2), grid.states[2].size))
     cost[:] = grid.states[2].reshape(-1) / (1 - learning.discount)

@@ -90,8 +90,8 @@ class Findings:
         return asdict(self)
 
 
-def compare_shields(found: Findings, say: Say) -> TableShield:
-    """Add what the shields admit on the grid, and return the braking rule as a table."""
+def compare_shields(found: Findings, say: Say) -> tuple[TableShield, TableShield]:
+    """Add what the shields admit on the grid, and return the exact shield and the braking rule as tables."""
     say("shields")
     spec = CarSpec()
     begin = time.perf_counter()
@@ -112,7 +112,7 @@ def compare_shields(found: Findings, say: Say) -> TableShield:
                 _decision_us(shield, exact),
             )
         )
-    return braking
+    return exact, braking
 
 
 def find_optima(found: Findings, braking: TableShield, say: Say) -> None:
@@ -122,14 +122,15 @@ def find_optima(found: Findings, braking: TableShield, say: Say) -> None:
     found.optima.append(team_optimum())
 
 
-def drive_by_rules(found: Findings, braking: TableShield, lag_s: float, say: Say) -> None:
+def drive_by_rules(found: Findings, shields: tuple[TableShield, TableShield], lag_s: float, say: Say) -> None:
     """Add greedy and random driving: under both shields, with lags, and without what makes them safe."""
+    exact, braking = shields
     task = Task(braking.spec, found.budget.cars)
     drivers: tuple[tuple[str, Driver], ...] = (("random", random_driver), ("greedy", greedy_driver))
     close = replace(task, start_gap_m=10.0)
     cases: list[tuple[str, CarShield, Task]] = [
         ("braking rule", braking, task),
-        ("exact", exact_shield(braking.spec), task),
+        ("exact", exact, task),
         ("braking rule, gaps of 10 m at first", braking, close),
     ]
     for lag in (lag_s, _SLOW_LAG_S):
