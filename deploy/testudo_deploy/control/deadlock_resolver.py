@@ -39,9 +39,11 @@ class DeadlockResolver:
         Progress, free share, turn [rad], blocked time [s], the states of the right of way and of the order in
         passages, and the velocity (D,) [m/s] that the rule gave to the shield.
         """
+        return (*map(float, self._values()), *self._resolved.tolist())
+
+    def _values(self) -> tuple[np.ndarray, ...]:
         state = self._state
-        ways, passage = _way_of(state.way), _passage_of(state.passage)
-        return tuple(float(value) for value in (*_plain_of(state), *ways, *passage, *self._resolved))
+        return (*_plain_of(state), *_way_of(state.way), *_passage_of(state.passage))
 
     def reset(self) -> None:
         """Begin anew, as after a brake."""
@@ -76,7 +78,7 @@ class DeadlockResolver:
             self._period_s,
         )
         self._resolved, self.wanted_world = found.velocity_world, found.wanted_world
-        if all(map(math.isfinite, (*self.memory, *self.wanted_world))):
+        if all(map(math.isfinite, (*self._values(), *self._resolved.tolist(), *self.wanted_world.tolist()))):
             return self._resolved
         self.reset()
         self._resolved = nominal_world

@@ -55,7 +55,7 @@ class PolicyDecisions:
             output, hidden = self._artefact.step(signals, self.hidden)
         except Exception as error:
             raise PolicyFault(f"policy_error: {error}") from error
-        if not (np.all(np.abs(output) < np.inf) and np.all(np.abs(hidden) < np.inf)):
+        if not ((np.abs(output) < np.inf).all() and (np.abs(hidden) < np.inf).all()):
             raise PolicyFault("policy_error: the policy gave numbers that are not finite")
         output, self.message = split_message(np.asarray(output, float), self._command.message_size)
         if self.message is not None and np.max(np.abs(self.message)) > 1:  # all peers would refuse the announcement

@@ -15,7 +15,7 @@ import numpy as np
 
 from testudo_deploy.shield.geometry import dot, fraction_along, point_distance, segment_distance
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, all_of, array_namespace, is_numpy, max_of, min_of
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import StoppingPoint
 from testudo_hardware.motion.motion_state import TINY, length
@@ -193,7 +193,7 @@ def _hull_clearance(group: ObstacleGroup, points_world: Array) -> Array:
         distance, outward = clearance(group, y)
         nearest = y - distance * outward
         beyond = dot(outward[:, :, None, ...], points - nearest[:, :, None, ...])
-        bound = xp.min(beyond, axis=1)
+        bound = min_of(beyond, axis=1)
         best = bound if best is None else xp.maximum(best, bound)
         towards = _pick(points, xp.argmin(beyond, axis=1)) - y
         y = y + fraction_along(nearest - y, towards) * towards
@@ -215,7 +215,7 @@ def _block_clearance(block: Block, point_world: Array) -> tuple[Array, Array]:
     beyond = xp.abs(local) - _like(block.half_size_m, local)  # of the faces that the point is in front of
     outside = xp.maximum(beyond, xp.zeros_like(beyond))
     apart = length(outside)
-    face = xp.max(beyond, axis=0)
+    face = max_of(beyond, axis=0)
     sign = xp.where(local < 0, -xp.ones_like(local), xp.ones_like(local))
     first = xp.argmax(beyond, axis=0)
     on_face = xp.stack([xp.astype(first == d, local.dtype) for d in range(local.shape[0])])
@@ -248,8 +248,8 @@ def _nearest_share(start: Array, along: Array, half_size: tuple[float, ...]) -> 
 
     shares = xp.stack(passes)
     falls = slope(shares) < 0
-    low = xp.max(xp.where(falls, shares, xp.zeros_like(shares)), axis=0)
-    high = xp.min(xp.where(falls, xp.ones_like(shares), shares), axis=0)
+    low = max_of(xp.where(falls, shares, xp.zeros_like(shares)), axis=0)
+    high = min_of(xp.where(falls, xp.ones_like(shares), shares), axis=0)
     rise = slope(high) - slope(low)
     part = xp.clip(-slope(low) / xp.where(rise > 0, rise, xp.ones_like(rise)), 0.0, 1.0)
     return low + part * (high - low)
@@ -267,8 +267,18 @@ def _turned(vector: Array, angle: Any) -> Array:
     return xp.stack([cos * x - sin * y, sin * x + cos * y, *(vector[d, ...] for d in range(2, vector.shape[0]))])
 
 
+@functools.lru_cache(maxsize=64)
+def _numbers(numbers: tuple[float, ...], axes: int, dtype: Any) -> np.ndarray:
+    """Return numbers (D,) with further axes, made once: the walls are asked for several times in each tick."""
+    array = np.array(numbers, dtype).reshape((-1,) + (1,) * (axes - 1))
+    array.setflags(write=False)
+    return array
+
+
 def _like(numbers: Any, array: Array) -> Array:
     """Return numbers with the axes that ``array`` begins with, (), (D,) or (D, O), as an array that fits it."""
+    if isinstance(numbers, tuple) and is_numpy(array):
+        return _numbers(numbers, array.ndim, array.dtype)
     xp = array_namespace(array)
     shape = np.shape(numbers)
     return xp.reshape(xp.asarray(numbers, dtype=array.dtype), shape + (1,) * (array.ndim - len(shape)))
@@ -345,6 +355,6 @@ def nearest_rows(rows: tuple[Array, Array], count: int = OBSTACLE_ROWS) -> tuple
     order = xp.argsort(bounds, axis=0)[: count + 1, ...]
     least = xp.take_along_axis(bounds, order, axis=0)
     chosen = [xp.take_along_axis(normals[d, ...], order[:count, ...], axis=0) for d in range(normals.shape[0])]
-    known = xp.all(xp.abs(bounds) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
+    known = all_of(xp.abs(bounds) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
     speed = xp.where(known, xp.maximum(least[count, ...], 0.0), xp.nan)
     return (xp.stack(chosen), least[:count, ...]), speed

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from testudo_deploy.shield.arena import Arena
-from testudo_deploy.shield.geometry import dot, turned_right, z_scaled
+from testudo_deploy.shield.geometry import clamped_fraction, dot, turned_right, z_scaled
 from testudo_deploy.shield.going_round import go_round
 from testudo_deploy.shield.passage_driving import Wants, passage_velocity, without_those_that_wait
 from testudo_deploy.shield.passage_order import (
@@ -30,7 +30,7 @@ from testudo_deploy.shield.right_of_way import (
     initial_right_of_way,
 )
 from testudo_deploy.shield.velocity_projection import RECENT_S, PeerTable, extrapolated
-from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.arrays import Array, array_namespace, known_false, min_of
 from testudo_hardware.motion.motion_state import TINY, length
 
 BLOCKED_SHARE = 0.3  # below this share of the wanted speed a robot counts as blocked
@@ -174,16 +174,16 @@ def _turned(
     wanted = turned_right(nominal_world, memory.turn_rad)
     # a policy may want more than robots reach, which is no sign of a blocked one
     reachable = xp.minimum(speed, 0 * speed + shield.peer_speed_m_s)
-    made = xp.clip(dot(wanted, moved_world) / (speed * reachable + TINY), 0.0, 1.0)
+    made = clamped_fraction(dot(wanted, moved_world) / (speed * reachable + TINY))
     share = reachable / xp.maximum(speed, 0 * speed + TINY)
     back = share * turned_right(nominal_world, xp.maximum(memory.turn_rad - _LOOK_RAD, 0 * speed))
-    left = xp.clip(_free_share(shield, offset, back), 0.0, 1.0)
+    left = clamped_fraction(_free_share(shield, offset, back))
     gain = period_s / MEMORY_S
     progress = xp.where(wants, memory.progress + gain * (made - memory.progress), 1.0)
     free = xp.where(wants, memory.free + gain * (left - memory.free), 1.0)
     step = TURN_RATE_RAD_S * period_s
     change = xp.where(progress < BLOCKED_SHARE, step, xp.where(free > FREE_SHARE, 0 * free - step, 0.0))
-    turn = xp.where(wants, xp.clip(memory.turn_rad + change, 0.0, LARGEST_TURN_RAD), 0.0)
+    turn = xp.where(wants, xp.minimum(xp.maximum(memory.turn_rad + change, 0.0), LARGEST_TURN_RAD), 0.0)
     stuck_s = xp.where(wants & (progress < BLOCKED_SHARE), memory.stuck_s + period_s, 0.0)
     return turned_right(nominal_world, turn), DeadlockState(progress, free, turn, stuck_s, memory.way, memory.passage)
 
@@ -196,4 +196,4 @@ def _free_share(shield: ProjectionParameters, offset: Array, velocity: Array) ->
     distance = length(offset)
     towards = dot(offset, z_scaled(velocity, shield.height_ratio)[:, None, ...]) / (distance + TINY)
     allowed = shield.gap_share / (2 * shield.reach_s) * xp.maximum(distance - shield.separation_m, 0 * distance)
-    return xp.min(xp.where(towards > TINY, allowed / xp.maximum(towards, TINY + 0 * towards), 1.0), axis=0)
+    return min_of(xp.where(towards > TINY, allowed / xp.maximum(towards, TINY + 0 * towards), 1.0), axis=0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_hardware.arrays import Array, array_namespace, is_numpy, stacked
+from testudo_hardware.arrays import Array, all_of, array_namespace, is_numpy, known_false, max_of, min_of, stacked
 from testudo_hardware.motion.motion_state import length, sum_terms
 
 _HUGE = 1e6
@@ -27,7 +27,8 @@ _STEEP_SHARE = 0.5  # a velocity is steep if its horizontal part is less than th
 
 def dot(first: Array, second: Array) -> Array:
     """Return the scalar product (...) of vectors (D, ...)."""
-    return sum_terms([first[d, ...] * second[d, ...] for d in range(first.shape[0])])
+    product = first * second
+    return sum_terms([product[d, ...] for d in range(product.shape[0])])
 
 
 def left_of(ahead: Array, offset: Array) -> Array:
@@ -40,17 +41,19 @@ def turned_right(vector: Array, angle_rad: Array) -> Array:
 
     One that goes up turns to y, one that goes down against it: two that meet head-on do not turn to the same side.
     """
+    if known_false(angle_rad != 0):
+        return vector
     xp = array_namespace(vector)
     cosine, sine = xp.cos(angle_rad), xp.sin(angle_rad)
     x, y = vector[0, ...], vector[1, ...]
     if vector.shape[0] == 2:
-        return xp.stack([cosine * x + sine * y, cosine * y - sine * x])
+        return stacked(cosine * x + sine * y, cosine * y - sine * x)
     z = vector[2, ...]
     steep = x * x + y * y < _STEEP_SHARE**2 * z * z
     return xp.where(
         steep,
-        xp.stack([x + 0 * sine, cosine * y + sine * z, cosine * z - sine * y]),
-        xp.stack([cosine * x + sine * y, cosine * y - sine * x, z + 0 * sine]),
+        stacked(x + 0 * sine, cosine * y + sine * z, cosine * z - sine * y),
+        stacked(cosine * x + sine * y, cosine * y - sine * x, z + 0 * sine),
     )
 
 
@@ -102,7 +105,7 @@ def segment_distance(start: Array, end: Array, other_start: Array, other_end: Ar
     t = clamped_fraction((b * xp.concat([first[None, ...], zero, one]) + e) / (c + _TINY))
     s = clamped_fraction((b * xp.concat([t[:1, ...], zero, one]) - d) / (a + _TINY))
     s, t = xp.concat([s, zero, one]), xp.concat([t[:1, ...], zero, one, t[1:, ...]])
-    return xp.min(length(w[:, None, ...] + s * u[:, None, ...] - t * v[:, None, ...]), axis=0)
+    return min_of(length(w[:, None, ...] + s * u[:, None, ...] - t * v[:, None, ...]), axis=0)
 
 
 def clamped_fraction(value: Array) -> Array:
@@ -133,7 +136,7 @@ def project_onto_halfspaces(target: Array, normals: Array, bounds: Array) -> tup
     """
     xp = array_namespace(target)
     if bounds.shape[0] == 0:  # a robot alone in the open
-        return target, xp.all(xp.abs(target) < xp.inf, axis=0)
+        return target, all_of(xp.abs(target) < xp.inf, axis=0)
     # all rows together need the fewest calls for a single robot; row by row, a large batch stays in the cache
     together = normals.ndim == 2
     normals, bounds = _of_unit_length(normals, bounds)
@@ -144,7 +147,7 @@ def project_onto_halfspaces(target: Array, normals: Array, bounds: Array) -> tup
             return target, np.True_
         asked = _within_reach(target, normals, bounds)
     point = solve(target, *asked, together)
-    found = xp.all(_excess(normals, bounds, point) <= _limits(bounds)[1], axis=0)  # False where not a number
+    found = all_of(_excess(normals, bounds, point) <= _limits(bounds)[1], axis=0)  # False where not a number
     found = found & (xp.maximum(dot(target, target), dot(point, point)) <= LONGEST**2)
     return xp.where(found[None, ...], point, 0.0), found
 
@@ -222,8 +225,8 @@ def _nearest_on_lines(
 
     if together:
         slope, along = cut(ax[:, None, ...], ay[:, None, ...], bounds[:, None, ...])
-        high = xp.min(xp.where(slope > parallel, along, _HUGE), axis=0)
-        low = xp.max(xp.where(slope < -parallel, along, -_HUGE), axis=0)
+        high = min_of(xp.where(slope > parallel, along, _HUGE), axis=0)
+        low = max_of(xp.where(slope < -parallel, along, -_HUGE), axis=0)
         return xp.minimum(xp.maximum(low, wanted / square), high)
     # one number carries both ends: where there is an interval, clipping at each end in turn finds its nearest point
     # (measured with XLA, 8 rows: five times faster than both ends and their validity). It is scaled until the end:
@@ -288,11 +291,11 @@ def _choose(target: Array, points: Array, normals: Array, bounds: Array, togethe
             broken = value - bounds[k, ...] > rounding
             point = xp.where(broken[None, ...], points[:, k, ...], point)
         return point
-    worst = xp.max(_excess(normals[:, :, None, ...], bounds[:, None, ...], points), axis=0)
+    worst = max_of(_excess(normals[:, :, None, ...], bounds[:, None, ...], points), axis=0)
     cost = sum_terms([(points[d, ...] - target[d, None, ...]) ** 2 for d in range(target.shape[0])])
     # where rounding leaves none that keeps all, the one that breaks them least
     cost = xp.where(worst <= _SURE * rounding, cost, _HUGE + _STEEP * worst)
-    inside = xp.all(_excess(normals, bounds, target) <= rounding, axis=0)
+    inside = all_of(_excess(normals, bounds, target) <= rounding, axis=0)
     # a sum over the one-hot choice works for any batch
     index = xp.argmin(cost, axis=0)
     place = xp.reshape(xp.arange(count), (count,) + (1,) * index.ndim)

@@ -11,7 +11,7 @@ from testudo_deploy.shield.geometry import dot, left_of, turned_right
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.right_of_way import PARKED_SHARE, Traffic
 from testudo_deploy.shield.room_to_pass import PASS, free_beside
-from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.arrays import Array, any_of, array_namespace, known_false, min_of
 from testudo_hardware.motion.motion_state import TINY, length
 
 _STEEPEST_RAD = math.radians(60)
@@ -40,9 +40,9 @@ def go_round(
     place = point_world[:, None, ...] + traffic.offset_world
     by_right, by_left = free_beside(shield, arena, place, ahead[:, None, ...] + 0 * place)
     one_side = stands & (by_left != by_right)
-    nearest = one_side & (along <= xp.min(xp.where(one_side, along, _FAR_M), axis=0))
+    nearest = one_side & (along <= min_of(xp.where(one_side, along, _FAR_M), axis=0))
     missing = PASS * unit - xp.where(by_left, -left, left)
     angle = xp.atan2(missing, xp.maximum(along - _FULLY * unit, _SHORTEST * unit + 0 * along))
     angle = xp.minimum(angle, _STEEPEST_RAD + 0 * angle)
     signed = xp.sum(xp.where(nearest, xp.where(by_left, -angle, angle), 0 * angle), axis=0)
-    return turned_right(nominal_world, signed), xp.any(nearest, axis=0)
+    return turned_right(nominal_world, signed), any_of(nearest, axis=0)

@@ -6,7 +6,7 @@ from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.passage_order import PassageOrder
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.right_of_way import SLOW_SHARE, Traffic, best_direction, lanes_of
-from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.arrays import Array, any_of, array_namespace, known_false
 from testudo_hardware.motion.motion_state import length
 
 _WAITS_NEAR = 0.06
@@ -59,7 +59,7 @@ def _aside(
     xp = array_namespace(point_world)
     ahead = order.comes_ahead_world
     beside = xp.stack([-ahead[1, ...], ahead[0, ...]])
-    mouth, busy = order.mouth_from_world[:, None, ...], (xp.any(order.comes, axis=0) | order.leaves)[None, ...]
+    mouth, busy = order.mouth_from_world[:, None, ...], (any_of(order.comes, axis=0) | order.leaves)[None, ...]
     # they come out along the axis, and may go on along the wall on either side
     ways = xp.stack([*(ahead for _ in range(order.comes.shape[0])), beside, -beside], axis=1)
     comes = xp.concat([order.comes, busy, busy])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from testudo_deploy.shield.passages import Passage
 from testudo_deploy.shield.right_of_way import PARKED_SHARE, Traffic
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, any_of, array_namespace, min_of
 from testudo_hardware.motion.motion_state import TINY, length
 
 # lengths in separations of two control points
@@ -156,12 +156,12 @@ def passage_order(
     waited_s = xp.where(takes_part & (way != through), state.waited_s + period_s, zero)
     has_way = (way == through) | ((waited_s > _PATIENCE_S) & ~against)
     unclear = unheard | (present & peers.wants & (peer_through == 0))
-    unclear = xp.any(unclear & peers.inside, axis=0)
+    unclear = any_of(unclear & peers.inside, axis=0)
     alike = present & ~peers.inside & (peer_through == through) & (peers.side == me.side)
     before = alike & (peers.to_mouth_m < me.to_mouth_m)
     leaves = present & ~peers.inside & (peer_through == 0) & peers.wants & (peers.side == me.side)
     leaves = leaves & (peers.to_mouth_m < _LEAVES * frame.unit_m)
-    hinders = xp.any((before | leaves) & _is_in_lane(frame, me, peers), axis=0)
+    hinders = any_of((before | leaves) & _is_in_lane(frame, me, peers), axis=0)
     waits = takes_part & ~me.inside & (~has_way | unclear | hinders)
     against_way = present & ~peers.inside & (peer_through != 0) & (peer_through != way)
     order = PassageOrder(
@@ -175,7 +175,7 @@ def passage_order(
         against_way | (alike & ~before & waits),
         present & ~peers.inside & (peer_through == me.side) & (peers.side != me.side),
         present & (peers.inside | ((peer_through == way) & (way == me.side))),
-        xp.any(leaves, axis=0),
+        any_of(leaves, axis=0),
         *_ways_out(frame, me, peers),
     )
     return order, PassageState(through_s, waited_s)
@@ -262,7 +262,7 @@ def _way(frame: _Frame, robots: _Robots, leads: Array, counted: Array) -> tuple[
     plus, minus = counted & (direction == 1), counted & (direction == -1)
 
     def least(which: Array, value: Array) -> Array:
-        return xp.min(xp.where(which, value, _FAR_M), axis=0)
+        return min_of(xp.where(which, value, _FAR_M), axis=0)
 
     in_plus, in_minus = least(plus & uses, -robots.along_m), least(minus & uses, robots.along_m)
     head_plus, head_minus = least(plus & ~uses, robots.to_mouth_m), least(minus & ~uses, robots.to_mouth_m)
@@ -277,7 +277,7 @@ def _speed_share(frame: _Frame, me: _Robots, peers: _Robots, before: Array) -> A
     """Return the share of its speed (...) that keeps a robot behind those ``before`` it (K, ...) in the queue."""
     xp = array_namespace(me.to_mouth_m)
     ahead_m = xp.where(before, me.to_mouth_m - peers.to_mouth_m, _FAR_M)
-    gap = (xp.min(ahead_m, axis=0) if ahead_m.shape[0] else 0 * me.to_mouth_m + _FAR_M) / frame.unit_m
+    gap = (min_of(ahead_m, axis=0) if ahead_m.shape[0] else 0 * me.to_mouth_m + _FAR_M) / frame.unit_m
     return xp.where(me.inside, 1.0, xp.clip((gap - _STANDS) / (_RUNS - _STANDS), 0.0, 1.0))
 
 

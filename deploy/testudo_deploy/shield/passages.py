@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_deploy.shield.arena import Arena, clearance
-from testudo_hardware.arrays import Array, array_namespace
+from testudo_hardware.arrays import Array, array_namespace, min_of
 
 _CELL = 1 / 8  # size of a grid cell, in separations
 _LARGEST_GRID = 400  # cells along one side
@@ -35,7 +35,7 @@ def beyond_walls(wall_m: float, arena: Arena, place_world: Array) -> Array:
     """Return by how much [m] places (D, ...) are nearer than ``wall_m`` to walls and obstacles."""
     xp = array_namespace(place_world)
     low, high = (xp.reshape(side, (-1,) + (1,) * (place_world.ndim - 1)) for side in arena.corners(place_world))
-    room = xp.min(xp.minimum(place_world - low, high - place_world), axis=0)
+    room = min_of(xp.minimum(place_world - low, high - place_world), axis=0)
     for obstacle in arena.obstacles:
         room = xp.minimum(room, clearance(obstacle, place_world)[0])
     return xp.maximum(wall_m - room, 0 * room)

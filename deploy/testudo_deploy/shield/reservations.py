@@ -26,7 +26,17 @@ from testudo_deploy.shield.stop_tube_check import (
     within_walls_or_away,
 )
 from testudo_deploy.shield.velocity_projection import PeerTable
-from testudo_hardware.arrays import Array, array_namespace, is_numpy, known_false, stacked
+from testudo_hardware.arrays import (
+    Array,
+    all_of,
+    any_of,
+    array_namespace,
+    is_numpy,
+    known_false,
+    max_of,
+    min_of,
+    stacked,
+)
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_state import TINY, length, sum_terms
 
@@ -84,7 +94,6 @@ class GrantDecision:
 
 def decide_grant(own: ReservedSpace, peers: PeerReservations, clearance_m: float, height_ratio: float) -> GrantDecision:
     """Return whether the request is granted (rules R2 and R4) or has lost against a peer's."""
-    xp = array_namespace(own.owned_world)
     if known_false(own.pending):
         return GrantDecision(own.pending, own.pending)
     hits_owned, hits_announced = (
@@ -93,7 +102,7 @@ def decide_grant(own: ReservedSpace, peers: PeerReservations, clearance_m: float
     heard = (peers.acknowledged >= own.since[None, ...]) | peers.excused
     granted = (heard & ~hits_owned & ~hits_announced) | ~peers.reserves
     lost = (hits_owned | (hits_announced & ~peers.first)) & peers.reserves
-    return GrantDecision(own.pending & xp.all(granted, axis=0), own.pending & xp.any(lost, axis=0))
+    return GrantDecision(own.pending & all_of(granted, axis=0), own.pending & any_of(lost, axis=0))
 
 
 def farthest_peer_position(
@@ -109,7 +118,7 @@ def farthest_peer_position(
     ends = stacked(peers.owned_world, peers.announced_world)  # (2, 2, D, K, ...)
     offset = z_scaled(ends - point_world[None, None, ...], height_ratio, 2)
     square = sum_terms([offset[:, :, d, ...] ** 2 for d in range(point_world.shape[0])])
-    bound = xp.sqrt(xp.max(square, axis=(0, 1))) + beside_m
+    bound = xp.sqrt(max_of(square, axis=(0, 1))) + beside_m
     return xp.where(stays_in_reserved_segments(peers, age_s, silence_s), bound, xp.inf)
 
 
@@ -236,7 +245,7 @@ def _first(passes: Array, tried: CommandCandidates) -> _Chosen:
         found = xp.where(this, both[:, :, k, ...], found)
         tube = xp.where(this, tried.tube_world[:, :, k, ...], tube)
         factor = xp.where(this, FACTORS[k], factor)
-    return _Chosen(found[:, 0, ...], found[:, 1, ...], tube, factor, xp.any(passes, axis=0))
+    return _Chosen(found[:, 0, ...], found[:, 1, ...], tube, factor, any_of(passes, axis=0))
 
 
 def _wanted_ends(
@@ -250,7 +259,7 @@ def _wanted_ends(
     xp = array_namespace(velocity_world)
     age = inputs.table.age_s
     period = model.spec.control_period_s
-    oldest = xp.max(age, axis=0) if age.shape[0] else 0 * velocity_world[0, ...]
+    oldest = max_of(age, axis=0) if age.shape[0] else 0 * velocity_world[0, ...]
     trip = xp.minimum(xp.maximum(oldest, 0.0), _LONGEST_TRIP_S)
     need = trip + _TICKS_MORE * period
     end = tried.tube_world[:, -1, 0, ...]
@@ -266,8 +275,8 @@ def _release(space: StopTubeParameters, own: ReservedSpace, chosen: _Chosen, wan
     way = z_scaled(along, space.height_ratio)
     slack = space.noise_m / (length(way) + TINY)
     used = fraction_along(z_scaled(chosen.tube_world - start[:, None, ...], space.height_ratio), way[:, None, ...])
-    front = xp.maximum(xp.max(used, axis=0), fraction_along(z_scaled(wanted_world - start, space.height_ratio), way))
-    low = xp.where(chosen.fits, clamped_fraction(xp.min(used, axis=0) - slack), 0.0)
+    front = xp.maximum(max_of(used, axis=0), fraction_along(z_scaled(wanted_world - start, space.height_ratio), way))
+    low = xp.where(chosen.fits, clamped_fraction(min_of(used, axis=0) - slack), 0.0)
     high = xp.where(chosen.fits, clamped_fraction(front + slack), 1.0)
     return ReservedSpace(
         stacked(start + low * along, start + high * along), own.announced_world, own.pending, own.since
@@ -318,13 +327,13 @@ def _free_segment(
     starts = xp.broadcast_to(start[:, None, ...], tips.shape)
     hits_owned, hits_announced = conflicts(stacked(starts, tips), inputs.peers, space.clearance_m, space.height_ratio)
     reserves = inputs.peers.reserves[:, None, ...]
-    free = ~xp.any((hits_owned | hits_announced) & reserves, axis=0)
+    free = ~any_of((hits_owned | hits_announced) & reserves, axis=0)
     if arena is not None and arena.obstacles:
-        free = free & xp.all(segment_clearances(arena.groups, starts, tips) >= space.wall_m, axis=0)
+        free = free & all_of(segment_clearances(arena.groups, starts, tips) >= space.wall_m, axis=0)
     tip = tips[:, -1, ...]
     for k in reversed(range(len(_SHARES) - 1)):
         tip = xp.where(free[k, ...], tips[:, k, ...], tip)
-    return start, tip, xp.any(free, axis=0)
+    return start, tip, any_of(free, axis=0)
 
 
 def _segment_start(space: StopTubeParameters, first_world: Array, along: Array, place_world: Array) -> Array:

@@ -19,7 +19,7 @@ from testudo_deploy.shield.geometry import dot, left_of, turned_right
 from testudo_deploy.shield.passages import beyond_walls
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.room_to_pass import can_pass, goes_round_one
-from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.arrays import Array, any_of, array_namespace, known_false, max_of
 from testudo_hardware.motion.motion_state import TINY, length
 
 GIVES_WAY_AFTER_S = 0.2  # a robot that is blocked for longer gives way
@@ -42,6 +42,7 @@ _OFF_WALL = 0.3
 _SHIFTS = (0.25, 0.5)  # by how much one that stands can move aside to let others pass
 _SHORT = 0.35  # share of the look-ahead of one that only makes room
 _HELD_UP, _NEAR, _FAR = 1.8, 2.5, 4.0  # how near a peer holds up a parked robot's peer, is given way to, and still is
+_AT_ALL = math.hypot(_FAR, _LANE)  # one that is farther away matters in no way
 _LOOKS = (0.7, 1.4, 2.1, 2.8)  # where a robot looks for a narrow place
 _BESIDE = 1.2  # and how far to both sides of it
 # costs of a direction, for a share of the separation that is missing
@@ -105,6 +106,9 @@ def give_way(
     unit, speed = shield.separation_m, length(nominal_world)
     zero, ahead = 0 * speed, nominal_world / (speed + TINY)
     lanes = lanes_of(shield, traffic)
+    giving = state.gives_way_s > 0
+    if known_false(stalls | giving) and known_false(lanes.wants & (lanes.distance_m < _AT_ALL * unit)):
+        return nominal_world, stalls, initial_right_of_way(zero)  # what follows would give the same
     cosine = dot(ahead[:, None, ...], lanes.ahead)
     parked = speed < PARKED_SHARE * shield.peer_speed_m_s
     near = lanes.wants & lanes.is_inside & (lanes.distance_m < _HELD_UP * unit)
@@ -114,17 +118,16 @@ def give_way(
     stops = no_room | (lanes.held & ~waits_for)
     holds_up = near & stops
     comes = lanes.wants & ~traffic.first & lanes.is_inside & (lanes.distance_m < _NEAR * unit) & (cosine < _AGAINST)
-    blocked = xp.where(parked, xp.any(near & (lanes.held | no_room), axis=0), stalls)
+    blocked = xp.where(parked, any_of(near & (lanes.held | no_room), axis=0), stalls)
     blocked = blocked & _is_narrow(shield, arena, point_world, blocked)
     blocked_s = xp.where(blocked, state.blocked_s + period_s, zero)
     against = xp.where(parked, holds_up, comes)
-    must = xp.any(against, axis=0) & (blocked_s > GIVES_WAY_AFTER_S)
-    giving = state.gives_way_s > 0
+    must = any_of(against, axis=0) & (blocked_s > GIVES_WAY_AFTER_S)
     to_all = xp.where(giving, state.to_all > 0, parked & must)
     higher = ~traffic.first | to_all[None, ...]
     passing = lanes.wants & higher & (lanes.distance_m < _FAR * unit) & (lanes.towards_m > -0.5 * unit)
     passing = passing & ((cosine < _AGAINST) | giving[None, ...])
-    goes_on = must | (giving & xp.any(passing, axis=0))
+    goes_on = must | (giving & any_of(passing, axis=0))
     gives_way_s = xp.where(goes_on, _GIVES_WAY_FOR_S, xp.maximum(state.gives_way_s - period_s, zero))
     after = RightOfWay(blocked_s, gives_way_s, xp.where(to_all, zero + 1, zero))
     gives = gives_way_s > 0
@@ -135,7 +138,7 @@ def give_way(
     kept_free = replace(lanes, wants=(passing | against) & gives[None, ...] & (stops | ~to_all[None, ...]))
     eager = xp.where(gives, _YIELDING + zero, _EAGER + zero)
     aside = kept_free.wants & to_all[None, ...]
-    aside = xp.any(aside & can_pass(shield, arena, point_world, lanes.ahead, aside, _SHIFTS), axis=0)
+    aside = any_of(aside & can_pass(shield, arena, point_world, lanes.ahead, aside, _SHIFTS), axis=0)
     reach = xp.where(aside, _SHORT + zero, 1 + zero)  # sideways into what little room there is, not away
     off_wall = xp.where(~gives & (blocked_s > _LEAVES_WALL_AFTER_S), _OFF_WALL * unit + zero, zero)
     best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager, reach, off_wall)
@@ -168,9 +171,11 @@ def _keeps_right(unit: float, traffic: Traffic, lanes: Lanes, ahead: Array, cosi
     along, left = dot(ahead[:, None, ...], traffic.offset_world), left_of(ahead, traffic.offset_world)
     meets = lanes.wants & (cosine < _HEAD_ON) & (along > 0.3 * unit) & (along < _FAR * unit)
     meets = meets & (xp.abs(left) < _LANE * unit)
+    if known_false(meets):
+        return 0 * ahead[0, ...]
     missing = (_LANE * unit - left) / 2  # each robot makes half of the way
     angle = xp.atan2(missing, xp.maximum(along / 2 - 0.5 * unit, 0.2 * unit + 0 * along))
-    angle = xp.max(xp.where(meets, angle, 0 * angle), axis=0)
+    angle = max_of(xp.where(meets, angle, 0 * angle), axis=0)
     return xp.minimum(angle, _STEEPEST_RAD + 0 * angle)
 
 
@@ -237,7 +242,7 @@ def _is_narrow(shield: ProjectionParameters, arena: Arena | None, point_world: A
     free = is_free(sides)  # (C, axis, side, ...)
     open_axis, closed_axis = free[:, :, 0, ...] & free[:, :, 1, ...], ~free[:, :, 0, ...] & ~free[:, :, 1, ...]
     across = xp.concat([open_axis[:, 2:, ...], open_axis[:, :2, ...]], axis=1)
-    return asked & xp.any(is_free(centres) & xp.any(closed_axis & across, axis=1), axis=0)
+    return asked & any_of(is_free(centres) & any_of(closed_axis & across, axis=1), axis=0)
 
 
 @functools.cache

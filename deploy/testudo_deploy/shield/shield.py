@@ -11,7 +11,7 @@ from testudo_deploy.shield.reservations import (
 )
 from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.velocity_projection import Arena, PeerTable, ShieldResult, ShieldStatus, project_velocity
-from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.arrays import Array, all_of, any_of, array_namespace, known_false
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.motion.motion_state import length, shorten
@@ -67,7 +67,7 @@ class Shield:
         first = replace(first, status=xp.where(_known(inputs, nominal_world), first.status, int(ShieldStatus.BRAKED)))
         # a brake depends on the measured velocity, which may exceed the robot's limits
         clipped = self.model.limit_command(checked.command)
-        beyond = xp.any(xp.abs(checked.command - clipped) > _BEYOND, axis=0)
+        beyond = any_of(xp.abs(checked.command - clipped) > _BEYOND, axis=0)
         command = xp.where(beyond[None, ...], clipped, checked.command)
         return _merged(
             first, checked.velocity_world, command, checked.factor, checked.clear, nominal_world
@@ -95,7 +95,7 @@ def _known(inputs: ShieldInputs, nominal_world: Array) -> Array:
     total = (
         inputs.measured_position_world + state.position_world + state.velocity + nominal_world + state.yaw[None, ...]
     )
-    return xp.all(xp.abs(total) < xp.inf, axis=0)
+    return all_of(xp.abs(total) < xp.inf, axis=0)
 
 
 def _merged(
@@ -103,7 +103,7 @@ def _merged(
 ) -> ShieldResult:
     """Return layer 1's result after the stop-tube check; a value that is not finite brakes."""
     xp = array_namespace(velocity)
-    finite = xp.all((xp.abs(command) < xp.inf) & (xp.abs(velocity) < xp.inf), axis=0)
+    finite = all_of((xp.abs(command) < xp.inf) & (xp.abs(velocity) < xp.inf), axis=0)
     sound = finite & (first.status != int(ShieldStatus.BRAKED))
     moving = length(first.control_velocity_world) > _MOVING_M_S
     status = xp.where(moving & (factor < 1), int(ShieldStatus.GATED), first.status)

@@ -8,7 +8,7 @@ from testudo_deploy.shield.arena import Arena, clearances, hull_clearances
 from testudo_deploy.shield.geometry import point_distance, z_scaled
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, tube_segments
 from testudo_deploy.shield.velocity_projection import PeerTable
-from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
+from testudo_hardware.arrays import Array, all_of, any_of, array_namespace, is_numpy, known_false, min_of, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command, effective_command
 from testudo_hardware.motion.motion_state import length
@@ -67,10 +67,9 @@ _COMPONENTS = {"yaw": 0, "jacobian": 2, "inverse": 2}  # component axes of a fie
 
 def within_segment(tube_world: Array, segment_world: Array, lane_m: float, height_ratio: float) -> Array:
     """Return whether tubes (D, P, C, ...) lie within a segment with ends (2, D, ...), half-width [m]: (C, ...)."""
-    xp = array_namespace(tube_world)
     ends = z_scaled(segment_world, height_ratio, 1)[:, :, None, None, ...]
     tube = z_scaled(tube_world, height_ratio)
-    return xp.all(point_distance(tube, ends[0, ...], ends[1, ...]) <= lane_m, axis=0)
+    return all_of(point_distance(tube, ends[0, ...], ends[1, ...]) <= lane_m, axis=0)
 
 
 def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array:
@@ -80,13 +79,13 @@ def within_walls(tube_world: Array, arena: Arena | None, wall_m: float) -> Array
     may lie between points that are all far from it, so that the hull itself is compared.
     """
     xp = array_namespace(tube_world)
-    inside = xp.all(tube_world[0, ...] < xp.inf, axis=0)
+    inside = all_of(tube_world[0, ...] < xp.inf, axis=0)
     if arena is None:
         return inside
     low, high = arena.corners(tube_world)
-    inside = inside & xp.all((tube_world >= low + wall_m) & (tube_world <= high - wall_m), axis=(0, 1))
+    inside = inside & all_of((tube_world >= low + wall_m) & (tube_world <= high - wall_m), axis=(0, 1))
     if arena.obstacles:
-        inside = inside & xp.all(hull_clearances(arena.groups, tube_world) >= wall_m, axis=0)
+        inside = inside & all_of(hull_clearances(arena.groups, tube_world) >= wall_m, axis=0)
     return inside
 
 
@@ -100,23 +99,25 @@ def within_walls_or_away(tube_world: Array, arena: Arena | None, wall_m: float) 
     for good.
     """
     xp = array_namespace(tube_world)
-    passes = xp.all(tube_world[0, ...] < xp.inf, axis=0)
-    if arena is None:
-        return passes
+    if is_numpy(tube_world) or arena is None:
+        far = within_walls(tube_world, arena, wall_m)
+        if arena is None or far.all():
+            return far
+    passes = all_of(tube_world[0, ...] < xp.inf, axis=0)
     rest = tube_world[:, -1, ...]
     way = rest - rest[:, -1:, ...]
     least = _AWAY * length(way)
     low, high = (corner[:, 0, ...] for corner in arena.corners(tube_world))
     for sign, limit in ((1.0, low + wall_m), (-1.0, -(high - wall_m))):
-        nearest = xp.min(sign * tube_world, axis=1)
+        nearest = min_of(sign * tube_world, axis=1)
         brake = nearest[:, -1:, ...]
         away = (nearest >= brake) & (sign * way >= least[None, ...])
-        passes = passes & xp.all((nearest >= limit) | ((brake < limit) & away), axis=0)
+        passes = passes & all_of((nearest >= limit) | ((brake < limit) & away), axis=0)
     if arena.obstacles:
         nearest, ends = hull_clearances(arena.groups, tube_world), clearances(arena.groups, rest)[0]
         brake = nearest[:, -1:, ...]
         away = (nearest >= brake) & (ends - ends[:, -1:, ...] >= least)
-        passes = passes & xp.all((nearest >= wall_m) | ((brake < wall_m) & away), axis=0)
+        passes = passes & all_of((nearest >= wall_m) | ((brake < wall_m) & away), axis=0)
     return passes
 
 
@@ -140,7 +141,7 @@ def clear_of_untrusted(
     """
     xp = array_namespace(tube_world)
     if table.untrusted is None or known_false(table.untrusted):
-        return xp.all(tube_world[0, ...] < xp.inf, axis=0)
+        return all_of(tube_world[0, ...] < xp.inf, axis=0)
     spec = model.spec
     brake_s = _brake_time_s(spec, xp.maximum(length(velocity_world), _speed(spec, estimate)[None, ...]))
     ahead_s = spec.command_delay_s + spec.hold_s + spec.coast_s
@@ -149,8 +150,8 @@ def clear_of_untrusted(
     starts, ends = tube_segments(z_scaled(tube_world, space.height_ratio), space.hold_ticks)
     seen = z_scaled(table.control_point_world, space.height_ratio)[:, :, None, None, ...]
     distance = point_distance(seen, starts[:, None, ...], ends[:, None, ...])
-    near = ~(xp.min(distance, axis=1) >= space.untrusted_m + reach)
-    return ~xp.any(near & table.untrusted[:, None, ...], axis=0)
+    near = ~(min_of(distance, axis=1) >= space.untrusted_m + reach)
+    return ~any_of(near & table.untrusted[:, None, ...], axis=0)
 
 
 def _speed(spec: RobotSpec, state: MotionState) -> Array:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from testudo_deploy.shield.arena import Arena, nearest_rows, obstacle_rows, wall_rows
 from testudo_deploy.shield.geometry import project_onto_halfspaces, z_scaled
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.arrays import Array, all_of, array_namespace, known_false, min_of
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.motion.motion_state import TINY, length, shorten, sum_terms
@@ -133,11 +133,11 @@ def project_velocity(
     velocity = _within_uncertainty(velocity, table_rows[0], uncertainty)
     velocity = _scaled_back(model, stop, velocity, (cap, obstacle_cap))
     values = sum_terms([all_normals[d, ...] * velocity[d, ...] for d in range(velocity.shape[0])])
-    kept = xp.all(values <= xp.concat(firm, axis=0) + _VIOLATION_M_S, axis=0)
+    kept = all_of(values <= xp.concat(firm, axis=0) + _VIOLATION_M_S, axis=0)
     command = actuator_command(model, stop, velocity)
     change = length(velocity - nominal_world)
     # a comparison with NaN is false, so that anything not finite ends in `sound` being false
-    sound = kept & xp.all(xp.abs(command) < xp.inf, axis=0) & (change < xp.inf)
+    sound = kept & all_of(xp.abs(command) < xp.inf, axis=0) & (change < xp.inf)
     velocity = xp.where(sound, velocity, 0.0)
     command = xp.where(sound, command, 0.0)
     status = xp.astype(change > _TOUCHED_M_S, xp.int32)  # PASSED or PROJECTED
@@ -192,7 +192,7 @@ def pair_rows(
         return xp.take_along_axis(values, order[:rows, ...], axis=0)
 
     left_out = xp.take_along_axis(gap, order[rows : rows + 1, ...], axis=0)[0, ...]
-    known = xp.all(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
+    known = all_of(xp.abs(gap) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it
     cap = xp.where(known, half * xp.maximum(left_out, 0.0), xp.nan)
     away = xp.stack([nearest(away[d, ...]) for d in range(away.shape[0])])
     uncertainty = PeerUncertainty(nearest(sine), nearest(allowed), nearest(share), parameters.height_ratio)
@@ -243,7 +243,7 @@ def _slow_while_retreating(target: Array, bounds: Array, uncertainty: PeerUncert
     # a retreat r leaves sine * |v| <= r + allowed; without `allowed` a gap of rounding size below zero would stop it
     fastest = xp.minimum((uncertainty.allowed_m_s - bounds) / (uncertainty.sine + TINY), _FAR_M)
     beside = xp.where(bounds < 0, xp.sqrt(xp.maximum(fastest**2 - bounds**2, 0 * bounds)), _FAR_M)
-    return shorten(target, xp.min(beside, axis=0))
+    return shorten(target, min_of(beside, axis=0))
 
 
 def _within_uncertainty(velocity: Array, towards_peer: Array, uncertainty: PeerUncertainty) -> Array:
@@ -263,7 +263,7 @@ def _within_uncertainty(velocity: Array, towards_peer: Array, uncertainty: PeerU
     if known_false(over):
         return velocity
     share = xp.where(over, uncertainty.allowed_m_s / xp.where(over, fastest, 1.0), 1.0)
-    return velocity * xp.min(share, axis=0)
+    return velocity * min_of(share, axis=0)
 
 
 def _scaled_back(

@@ -111,7 +111,8 @@ def held_velocities(
 def length(vector: Array) -> Array:
     """Return the length (...) of vectors (D, ...)."""
     xp = array_namespace(vector)
-    return xp.sqrt(sum_terms([vector[d, ...] ** 2 for d in range(vector.shape[0])]))
+    squares = vector * vector
+    return xp.sqrt(sum_terms([squares[d, ...] for d in range(squares.shape[0])]))
 
 
 def shorten(vector: Array, limit: Array | float) -> Array:
