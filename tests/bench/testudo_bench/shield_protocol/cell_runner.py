@@ -22,8 +22,8 @@ from testudo_bench.shield_protocol.world_batch import Batch, CellEpisode, draw_b
 from testudo_sim.physics_choice import PhysicsChoice
 
 _SEGMENT_S = 2.5  # Interval at which a chunk is checked for completion
-_ROBOTS_AT_ONCE = 512  # robots in a chunk; it determines the number of worlds, within the limits below
-_WORLDS = (32, 128)
+_ROBOTS_AT_ONCE = 4096  # robots in a chunk: a tick of few robots costs nearly as much as one of many
+_WORLDS = (32, 1024)  # least and largest number of worlds in a chunk
 _WORKERS = 2
 
 
