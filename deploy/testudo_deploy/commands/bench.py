@@ -113,7 +113,7 @@ def bench(
         network: between robots.
         tasks: on the fleet.
         plot: file for the picture (learning).
-        json: file for the numbers; `learning`, `identify`, `mutants` and `tasks` continue from it.
+        json: file for the numbers; `learning`, `identify`, `mutants`, `redteam` and `tasks` continue from it.
     """
     points = _points()
     if name == "list":

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from testudo_bench.red_team import bench_redteam as bench
-from testudo_bench.red_team.bench_redteam import COLUMNS, Arm, row_figures, table_row
+from testudo_bench.red_team.bench_redteam import COLUMNS, row_figures, table_row
 from testudo_bench.red_team.episode import EpisodeOutcome, run_episode
 from testudo_bench.red_team.rows import Effect, rows
+from testudo_bench.red_team.saved_outcomes import Arm
 from testudo_bench.red_team.signed_network import Defences
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 
 SPEC = load_robot("robomaster_s1")
@@ -73,15 +75,32 @@ def test_a_row_holds_if_nobody_moves_in_a_contact_and_its_control_fails(name, in
     assert figures["control_effect"] == (Effect.STANDS if name == "status" else Effect.CONTACT)
 
 
+def _count(found, tasks, until_s, saved, say):
+    for arm, _, count in tasks:
+        found.add(arm, [MOVING if arm.control else STILL] * count, "source")
+    found.write(saved)
+    return False
+
+
 def test_the_bench_reports_what_it_measured(monkeypatch):
     """A run of 45 minutes was lost to a key that its summary named and no row had."""
-
-    def measure(robot, tasks, until_s, found, say):
-        found.update({arm: [MOVING if arm.control else STILL] * count for arm, _, count in tasks})
-        return False
-
-    monkeypatch.setattr(bench, "_measure", measure)
+    monkeypatch.setattr(bench, "_measure", _count)
     result = bench.bench_redteam(quick=True)
     assert "0 contacts at own speed" in result.title
     assert len(result.rows) == 2 * len(rows())
     assert result.values["contacts_at_own_speed"] == 0
+
+
+def test_a_campaign_goes_on_with_the_episodes_that_its_file_lacks(monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "_measure", _count)
+    file = tmp_path / "red.json"
+    first = bench.bench_redteam(repeats=12, saved=file).values
+    assert bench.bench_redteam(repeats=12, saved=file).values["sources"] == first["sources"]
+    whole = bench.bench_redteam(repeats=25, saved=file).values
+    assert {row["episodes"] for row in whole["rows"] if row["tier"] == "kinematic"} == {25}
+    assert whole["sources"] == {"source": whole["episodes"]}
+    with pytest.raises(TestudoError, match=r"expected those of gritsbot_x"):
+        bench.bench_redteam(robot="gritsbot_x", saved=file)
+    file.write_text("{}")
+    with pytest.raises(TestudoError, match=r"no output of `testudo bench redteam`"):
+        bench.bench_redteam(saved=file)

@@ -4,14 +4,16 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from testudo_bench.red_team.episode import EpisodeOutcome, run_episode
 from testudo_bench.red_team.rows import Effect, Row, rows
+from testudo_bench.red_team.saved_outcomes import Arm, Outcomes, read_outcomes, source_hash
 from testudo_bench.red_team.signed_network import Defences
 from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
@@ -25,16 +27,8 @@ _EPISODES, _ON_MUJOCO, _CONTROLS = 1000, 50, 100
 _QUICK, _QUICK_ON_MUJOCO, _QUICK_CONTROLS = 8, 2, 8
 _ROUND = 10  # episodes of one arm in one task
 _WORKERS = 2
+_SAVES_S = 60.0  # time between two writes of the file
 _SLOWER = 0.75  # robots stand for long if they drive less than this share of their way with the defence
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One row with its defences, or its control, in one tier."""
-
-    name: str
-    mujoco: bool
-    control: bool
 
 
 def bench_redteam(
@@ -43,36 +37,40 @@ def bench_redteam(
     repeats: int = _EPISODES,
     minutes: float = 600.0,
     quick: bool = False,
+    saved: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
     """Attack a keyed fleet in lock-step, kinematic and in MuJoCo, with and without the defence.
 
     Rows advance side by side, so that an end by Ctrl-C or after the time budget leaves equally many episodes in each.
+    The same command then goes on, with further episodes.
 
     Args:
         robot: a registered robot on the ground.
         repeats: episodes of a row in the kinematic tier.
         minutes: time budget.
         quick: few episodes.
+        saved: JSON file with the outcomes of all episodes, also of earlier runs; it counts the episodes under each
+            state of the sources.
         say: called with progress messages.
 
     Raises:
-        TestudoError: the robot flies.
+        TestudoError: the robot flies, or the file is of another benchmark or robot.
     """
     spec = load_robot(robot)
     if spec.dimension != 2:
         raise TestudoError(f"testudo bench redteam: --robot: {robot}: found a drone, expected a robot on the ground")
     began = time.perf_counter()
-    found: dict[Arm, list[EpisodeOutcome]] = {}
-    interrupted = _measure(robot, list(_tasks(repeats, quick=quick)), began + 60 * minutes, found, say)
-    figures = [row_figures(row, found, mujoco=mujoco) for mujoco in (False, True) for row in rows()]
+    found = read_outcomes(saved, robot)
+    interrupted = _measure(found, list(_tasks(found, repeats, quick=quick)), began + 60 * minutes, saved, say)
+    figures = [row_figures(row, found.arms, mujoco=mujoco) for mujoco in (False, True) for row in rows()]
     figures = [one for one in figures if one is not None]
     values = {
-        "robot": robot,
+        **found.values(),
         "quick": quick,
         "interrupted": interrupted,
         "rows": figures,
-        "episodes": sum(map(len, found.values())),
+        "episodes": found.episodes(),
         "contacts_at_own_speed": sum(one["at_own_speed"] for one in figures),
         "all_hold": all(one["holds"] is not False for one in figures),
         "seconds": time.perf_counter() - began,
@@ -86,38 +84,41 @@ def bench_redteam(
 
 
 def _measure(
-    robot: str,
+    found: Outcomes,
     tasks: list[tuple[Arm, int, int]],
     until_s: float,
-    found: dict[Arm, list[EpisodeOutcome]],
+    saved: Path | None,
     say: Callable[[str], None],
 ) -> bool:
     """Run tasks in processes and fill ``found``; return whether the time ended, or Ctrl-C came, before the tasks."""
+    source, wanted = source_hash(), found.episodes() + sum(count for *_, count in tasks)
+    saved_s = time.perf_counter()
     with ProcessPoolExecutor(_WORKERS, multiprocessing.get_context("spawn")) as pool:
         running: list[tuple[Arm, Any]] = []
         try:
             for arm, first, count in tasks:
                 if time.perf_counter() > until_s:
                     break
-                running.append((arm, pool.submit(_run, robot, arm, first, count)))
+                running.append((arm, pool.submit(_run, found.robot, arm, first, count)))
                 while len(running) > 2 * _WORKERS:
-                    _collect(running.pop(0), found)
-                    say(f"{sum(map(len, found.values()))} episodes; last {arm.name}")
-            for one in running:
-                _collect(one, found)
+                    done, future = running.pop(0)
+                    found.add(done, future.result(), source)
+                    say(f"{found.episodes()} of {wanted} episodes; last {done.name}")
+                if time.perf_counter() > saved_s + _SAVES_S:
+                    found.write(saved)
+                    saved_s = time.perf_counter()
+            for done, future in running:
+                found.add(done, future.result(), source)
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
             return True
-    return sum(map(len, found.values())) < sum(count for *_, count in tasks)
+        finally:
+            found.write(saved)
+    return found.episodes() < wanted
 
 
-def _collect(one: tuple[Arm, Any], found: dict[Arm, list[EpisodeOutcome]]) -> None:
-    arm, future = one
-    found.setdefault(arm, []).extend(future.result())
-
-
-def _tasks(repeats: int, *, quick: bool) -> Iterator[tuple[Arm, int, int]]:
-    """Yield arms with their first episode and number of episodes, all arms side by side."""
+def _tasks(found: Outcomes, repeats: int, *, quick: bool) -> Iterator[tuple[Arm, int, int]]:
+    """Yield arms with the first and the number of the episodes that are missing, all arms side by side."""
     wanted = {}
     for mujoco in (False, True):
         whole = (_QUICK_ON_MUJOCO if quick else _ON_MUJOCO) if mujoco else _QUICK if quick else repeats
@@ -128,8 +129,9 @@ def _tasks(repeats: int, *, quick: bool) -> Iterator[tuple[Arm, int, int]]:
                 wanted[Arm(row.name, mujoco, control=True)] = few
     for first in range(0, max(wanted.values()), _ROUND):
         for arm, count in wanted.items():
-            if first < count:
-                yield arm, first, min(_ROUND, count - first)
+            begin, end = max(first, len(found.arms.get(arm, ()))), min(first + _ROUND, count)
+            if begin < end:
+                yield arm, begin, end - begin
 
 
 def _run(robot: str, arm: Arm, first: int, count: int) -> list[EpisodeOutcome]:
