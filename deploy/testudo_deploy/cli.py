@@ -19,6 +19,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from testudo_deploy.files.compiled_programs import keep_compiled_programs
 from testudo_hardware.errors import TestudoError
 
 GROUP = "testudo.commands"
@@ -158,6 +159,7 @@ def _find(name: str) -> metadata.EntryPoint:
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:
+    keep_compiled_programs()
     function = _find(name).load()
     import tyro  # noqa: PLC0415 -- only when a verb runs: keeps `testudo --help` quick
 

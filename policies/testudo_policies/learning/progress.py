@@ -103,7 +103,7 @@ class TrainingDisplay:
     def __enter__(self) -> Self:
         if self._live:
             self._live.start()
-        self._console.print("compiling the training step (once, about 15 s)")
+        self._console.print("compiling the training step (about 15 s the first time)")
         return self
 
     def __exit__(self, *unused: object) -> None:
