@@ -32,6 +32,7 @@ def import_verb(
     offset: tuple[str, ...] = (),
     yes: bool = False,
     allow_damage: bool = False,
+    allow_implausible: bool = False,
     json: Path | None = None,
 ) -> int:
     """Convert recordings to a run folder: text and CSV logs, binary logs of the Crazyflie, bags.
@@ -57,6 +58,7 @@ def import_verb(
             the times of the robot of that name.
         yes: use the proposed mapping for bags.
         allow_damage: exit status 0 even if part of a source cannot be read.
+        allow_implausible: write the run also where its motion shows that units or axes cannot be as the mapping says.
         json: also write the report to this file.
     """
     if len(paths) < 2:
@@ -65,7 +67,13 @@ def import_verb(
         )
     given = load_map(map) if map else proposed(paths[:-1], msg_path, accept=yes)
     request = ImportRequest(
-        tuple(paths[:-1]), given, parse_robot_types(robot_type), pick, msg_path, parse_offsets(offset)
+        tuple(paths[:-1]),
+        given,
+        parse_robot_types(robot_type),
+        pick,
+        msg_path,
+        parse_offsets(offset),
+        allow_implausible,
     )
     with progress_bar("reading") as tell:
         result = import_run(request, paths[-1], tell)

@@ -20,6 +20,7 @@ from testudo_runs.importing.logs.log_reader import Imported, read_logs
 from testudo_runs.importing.mapping.column_conversion import Loss
 from testudo_runs.importing.mapping.mapping_file import ReadMap, check_type
 from testudo_runs.importing.mapping.topic_mapping import parse_topics
+from testudo_runs.importing.plausibility.checks import implausible
 from testudo_runs.progress_bar import progress_bar
 from testudo_runs.recording.recording import Recording, RecordingError
 from testudo_runs.recording.statistics import SeriesFacts, recording_facts
@@ -33,6 +34,7 @@ _NO_POLICY = (
     "counterfactual of the shield alone work on the run; inferring its commands again would need the "
     "artefact that drove the robots"
 )
+_REMEDY = "correct the mapping (--map FILE), or write the run as it is with --allow-implausible"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class ImportRequest:
     msg_path: tuple[Path, ...] = ()  # folders with .msg files for messages in bags
     offsets: Mapping[str, float] = field(default_factory=dict)
     """Seconds to add to the times of a bag, by its name, or to the logs of a robot, by its name."""
+    allow_implausible: bool = False  # write the run also where units or axes cannot be right
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,8 @@ def import_run(
     ``tell`` is called with the current step and its completed fraction.
 
     Raises:
-        TestudoError: the folder is not empty, nothing in the sources can be used, or writing fails; no run folder
-            is left.
+        TestudoError: the folder is not empty, nothing in the sources can be used, units or axes cannot be right, or
+            writing fails; no run folder is left.
     """
     folder = Path(folder)
     try:
@@ -99,6 +102,9 @@ def import_run(
     if taken:
         raise RecordingError(f"{folder}: exists already; give a new folder for the run")
     imported, files, more = read_sources(request, lambda share: tell("reading", share))
+    doubts = _doubts(imported.recording)
+    if doubts and not request.allow_implausible:
+        raise RecordingError("\n".join([*doubts, _REMEDY]))
     facts = recording_facts(imported.recording)
     report = {
         "schema": REPORT_SCHEMA,
@@ -106,6 +112,7 @@ def import_run(
         "pick": request.pick,
         **more,
         "notes": list(imported.notes),
+        "implausible": doubts,
         "complete": not imported.losses,
         "losses": [asdict(loss) for loss in imported.losses],
         "start_ns": imported.recording.start_ns,
@@ -122,7 +129,17 @@ def import_run(
         },
     }
     messages = _write(imported.recording, report, folder, lambda share: tell("writing", share))
-    return ImportResult(folder, imported.recording, facts, report, imported.losses, imported.notes, messages)
+    notes = (*doubts, *imported.notes)
+    return ImportResult(folder, imported.recording, facts, report, imported.losses, notes, messages)
+
+
+def _doubts(recording: Recording) -> list[str]:
+    """Return a sentence for each series whose units or axes cannot be right."""
+    found: list[str] = []
+    for robot in recording.robots.values():
+        spec = load_robot(robot.robot_type) if robot.robot_type else None
+        found += map(str, implausible(robot, spec))
+    return found
 
 
 def read_sources(

@@ -329,7 +329,7 @@ def test_the_exit_status_tells_of_damage_unless_it_is_allowed(whole, tmp_path, f
         "schema: testudo/map/1\nname: lab\nabout: test\ntopics:\n"
         + "".join(f"  - {line}\n" for line in TEXT.splitlines())
     )
-    words = ["--map", str(tmp_path / "map.yaml"), "--robot-type", "irobot_create"]
+    words = ["--map", str(tmp_path / "map.yaml"), "--robot-type", "irobot_create", "--allow-implausible"]
     assert main(["import", str(bag), str(tmp_path / "a"), *words]) == 0
     file = bag_file(bag)
     file.write_bytes(cut(0.6)(file.read_bytes()))

@@ -337,3 +337,21 @@ def test_names_in_the_first_line_stand_for_those_in_a_comment(tmp_path):
     result = import_run(ImportRequest((log,)), tmp_path / "run")
     assert set(result.recording.robots["cf7"].series) == {"pose", "odometry", "imu", "motors", "battery"}
     assert not result.losses
+
+
+@pytest.mark.parametrize(
+    ("begin", "remedy"),
+    [
+        (b"#ROSBAG V2.0\n", "rosbags-convert --src old.data --dst old"),
+        (b"ULog\x01\x12\x35", "ulog2csv old.data"),
+        (b"PK\x03\x04", "unpack it first"),
+        (b"PAR1", "write it as CSV"),
+    ],
+)
+def test_a_format_that_is_not_read_is_named_with_what_converts_it(tmp_path, begin, remedy):
+    file = tmp_path / "old.data"
+    file.write_bytes(begin + bytes(50))
+    for source in (file, tmp_path):
+        with pytest.raises(RecordingError) as error:
+            import_run(ImportRequest((source,)), tmp_path.parent / "never")
+        assert remedy in str(error.value)

@@ -84,10 +84,13 @@ def draft_of(file: Path) -> Draft | None:
     sign = next((sign for sign in _SIGNS if any(line.lstrip().startswith(sign) for line in lines)), "")
     plain = [line for line in lines if line.strip() and not (sign and line.lstrip().startswith(sign))]
     comments = [line for line in lines if sign and line.lstrip().startswith(sign)]
+    # commas in the numbers and none between the names are those of decimals
+    comma = len(plain) > _LEAST_ROWS and "," not in plain[0] and all("," in line for line in plain[1:_LEAST_ROWS])
+    numbers = [line.replace(",", ".") for line in plain[1:]] if comma else plain[1:]
     for delimiter in DELIMITERS:
-        rows = _rows(plain[1:], delimiter)
+        rows = _rows(numbers, delimiter)
         if rows is not None:
-            return _drafted(file, plain, comments, sign, delimiter, rows)
+            return _drafted(file, plain, comments, sign, ("," if comma else ".", delimiter), rows)
     return None
 
 
@@ -108,8 +111,12 @@ def _number(text: str | bytes) -> float:
         return np.nan
 
 
-def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delimiter: str, rows: np.ndarray) -> Draft:
-    part = TextMap("", TimeMap(1, "s", "unix"), {}, delimiter, sign)
+def _drafted(
+    file: Path, plain: list[str], comments: list[str], sign: str, marks: tuple[str, str], rows: np.ndarray
+) -> Draft:
+    """Return the draft of a table of numbers (R, C); ``marks`` are the decimal sign and the delimiter."""
+    decimal, delimiter = marks
+    part = TextMap("", TimeMap(1, "s", "unix"), {}, delimiter, comment=sign)
     header, names = "none", ()
     for where, line in (("line", plain[0]), ("comment", comments[-1] if comments else "")):
         found = column_names(line.encode(), part)
@@ -140,6 +147,7 @@ def _drafted(file: Path, plain: list[str], comments: list[str], sign: str, delim
     kind = {
         "files": "{robot}" + "".join(file.suffixes),
         "delimiter": delimiter,
+        **({"decimal": decimal} if decimal == "," else {}),
         **({"comment": sign} if sign else {}),
         "header": header,
         "time": {"column": keys[at], "unit": unit, "clock": clock},

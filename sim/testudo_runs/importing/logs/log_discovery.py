@@ -25,11 +25,29 @@ class LogFile:
     how: str  # why this mapping was chosen, as a sentence
 
 
+_CONVERTED = {
+    b"#ROSBAG V": (
+        "is a bag of ROS 1; convert it with `rosbags-convert --src {name} --dst {stem}`, and import the folder {stem}"
+    ),
+    b"ULog": (
+        "is a log of PX4; convert it with `ulog2csv {name}` (pip install pyulog), and give a mapping of the CSV files "
+        "with --map; PX4's world is north, east, down: x is y, y is x, and z has `scale: -1`"
+    ),
+    b"PK\x03\x04": "is a zip archive; unpack it first",
+    b"\x1f\x8b": "is compressed by gzip; unpack it first",
+    b"PAR1": "is a Parquet file; write it as CSV, and give a mapping with --map",
+    b"\x89HDF": "is an HDF5 or MATLAB file; write its series as CSV, and give a mapping with --map",
+    b"MATLAB": "is a MATLAB file; write its series as CSV, and give a mapping with --map",
+}
+"""Begins of files that are not read, and what makes them so that they are."""
+_LONGEST_MARK = max(map(len, _CONVERTED))
+
+
 def files_of(paths: Sequence[Path]) -> list[Path]:
     """Return the given files and all files below the given folders, without hidden ones.
 
     Raises:
-        RecordingError: there is no such file or folder.
+        RecordingError: there is no such file or folder, or it is of a format that has to be converted first.
     """
     found: list[Path] = []
     for path in paths:
@@ -40,10 +58,23 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
                 if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
             )
         elif path.is_file():
+            if remedy := _remedy(path):
+                raise RecordingError(remedy)
             found.append(path)
         else:
             raise RecordingError(f"{path}: no such file or folder")
     return list(dict.fromkeys(found))
+
+
+def _remedy(file: Path) -> str:
+    """Return what makes a file readable, if it is of a format that is not read; else nothing."""
+    try:
+        with file.open("rb") as stream:
+            begin = stream.read(_LONGEST_MARK)
+    except OSError:
+        return ""
+    found = (text for mark, text in _CONVERTED.items() if begin.startswith(mark))
+    return next((f"{file}: {text.format(name=file.name, stem=file.stem)}" for text in found), "")
 
 
 def discover(files: Sequence[Path], given: ReadMap | None, pick: str | None) -> tuple[list[LogFile], list[Path]]:
@@ -140,6 +171,8 @@ def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
     shown += f" and {len(files) - 4} more" if len(files) > 4 else ""
     if not files:
         return "the source holds no file"
+    if remedy := next(filter(None, map(_remedy, files)), ""):
+        return remedy
     if given is not None:
         patterns = ", ".join(part.files for part in (*given.text, *given.usd)) or "none: it is for bags"
         return f"{given.file}: no file name matches the mapping: found {shown}, expected {patterns}"

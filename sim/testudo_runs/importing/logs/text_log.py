@@ -251,9 +251,10 @@ class _Reader:
         if self._spans and any(b"\n" in line for line in lines):
             return self._line_by_line(lines, numbers)
         delimiter = None if self._kind.delimiter == "whitespace" else self._kind.delimiter
+        comma = self._kind.decimal == ","
         try:
             rows = np.loadtxt(
-                (line.decode("ascii") for line in lines),
+                ((line.replace(b",", b".") if comma else line).decode("ascii") for line in lines),
                 delimiter=delimiter,
                 usecols=self._used,
                 comments=None,
@@ -271,16 +272,24 @@ class _Reader:
         for line, number in zip(lines, numbers.tolist(), strict=True):
             text = without_comment(line, self._sign, self._kind.delimiter) if self._sign else line
             fields = [part.strip() for part in fields_of(text, self._kind.delimiter)]
+            if self._kind.decimal == ",":
+                fields = [part.replace(b",", b".") for part in fields]
             taken = [fields[k] for k in self._used] if len(fields) == self._count else [b"?"]
             wrong = [part for part in taken if part and not _NUMBER.fullmatch(part) and not _NOT_FINITE.fullmatch(part)]
             if wrong:
-                self._losses.add("a field is no number", [number], losses_text(wrong[0]))
+                self._losses.add(_why_no_number(wrong[0]), [number], losses_text(wrong[0]))
                 continue
             rows.append([float(part) if part else np.nan for part in taken])
             absent.append([not part for part in taken])
             places.append(number)
         shape = (len(rows), len(self._used))
         return np.array(rows).reshape(shape), np.array(absent, bool).reshape(shape), np.array(places, np.int64)
+
+
+def _why_no_number(part: bytes) -> str:
+    if part.count(b",") == 1 and _NUMBER.fullmatch(part.replace(b",", b".")):
+        return 'a field has a decimal comma: give `decimal: ","`'
+    return "a field is no number"
 
 
 def _is_header(line: bytes, kind: TextMap) -> bool:

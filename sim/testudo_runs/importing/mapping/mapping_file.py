@@ -83,6 +83,7 @@ class TextMap:
     time: TimeMap
     roles: dict[str, tuple[RoleMap, ...]]  # by role; of several alternatives the first whose columns all exist
     delimiter: str = field(default="whitespace", metadata=OPTIONAL)  # `whitespace`, or one character
+    decimal: Literal[".", ","] = field(default=".", metadata=OPTIONAL)  # sign before the fraction of a number
     comment: str = field(default="", metadata=OPTIONAL)  # prefix of comment lines
     header: Literal["none", "line", "comment"] = field(default="none", metadata=OPTIONAL)
     """Place of the column names: none, the first line, or the last comment before the numbers (without a comment, the
@@ -204,21 +205,27 @@ def _ways(ways: Any) -> Any:
     ]
 
 
+def _check_text(part: TextMap, where: str) -> None:
+    _check_column(part.time.column, part, f"{where}.time.column")
+    if part.time.bits is not None and not 8 <= part.time.bits <= 64:
+        raise MapError(f"{where}.time.bits: found {part.time.bits}, expected 8 to 64")
+    if part.delimiter != "whitespace" and not _DELIMITER.fullmatch(part.delimiter):
+        raise MapError(
+            f"{where}.delimiter: found {part.delimiter!r}, expected 'whitespace' or one character, "
+            "such as ',', ';', '|' or a tab"
+        )
+    if part.decimal == part.delimiter:
+        raise MapError(f"{where}.decimal: found ',', which is the delimiter, too; expected another delimiter")
+    if part.columns is not None and part.columns < 1:
+        raise MapError(f"{where}.columns: found {part.columns}, expected at least 1")
+    if part.header == "comment" and not part.comment:
+        raise MapError(f"{where}.comment: missing; expected the sign of the comment that holds the header")
+
+
 def _check_part(part: TextMap | UsdMap, where: str) -> None:
     _check_pattern(part.files, _FIELDS, f"{where}.files")
     if isinstance(part, TextMap):
-        _check_column(part.time.column, part, f"{where}.time.column")
-        if part.time.bits is not None and not 8 <= part.time.bits <= 64:
-            raise MapError(f"{where}.time.bits: found {part.time.bits}, expected 8 to 64")
-        if part.delimiter != "whitespace" and not _DELIMITER.fullmatch(part.delimiter):
-            raise MapError(
-                f"{where}.delimiter: found {part.delimiter!r}, expected 'whitespace' or one character, "
-                "such as ',', ';', '|' or a tab"
-            )
-        if part.columns is not None and part.columns < 1:
-            raise MapError(f"{where}.columns: found {part.columns}, expected at least 1")
-        if part.header == "comment" and not part.comment:
-            raise MapError(f"{where}.comment: missing; expected the sign of the comment that holds the header")
+        _check_text(part, where)
     if not part.roles:
         raise MapError(f"{where}.roles: found none, expected some of {', '.join(ROLES)}")
     for role, ways in part.roles.items():

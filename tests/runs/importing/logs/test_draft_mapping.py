@@ -27,10 +27,11 @@ LOGS = {
         {"command", "battery"},
         ("ms", "boot"),
     ),
+    "decimal commas": ("t;pos_x;pos_y;heading\n", ";", [100.0, 1.5, 2.5, 0.1], 0.02, {"pose"}, ("s", "boot")),
     "nanoseconds, spaces, comment": (
         "# note\n# stamp ax ay az gyro.x gyro.y gyro.z m1 m2 m3 m4\n",
         " ",
-        [1.7e18, *[0.5] * 10],
+        [1.7e18, 0.5, 0.5, 9.81, *[0.5] * 7],
         1e7,
         {"imu", "motors"},
         ("ns", "unix"),
@@ -44,7 +45,9 @@ def test_a_draft_imports_the_log_that_it_was_made_of(kind, tmp_path):
     words = header.strip().split("\n")[-1].lstrip("# ").split(delimiter)
     rows = [[f"{first[0] + k * step:.6f}", *(f"{value:.3f}" for value in first[1:])] for k in range(30)]
     file = tmp_path / "bot1.log"
-    file.write_text(header + "".join(delimiter.join(row + ["go"] * (len(words) - len(row))) + "\n" for row in rows))
+    lines = [delimiter.join(row + ["go"] * (len(words) - len(row))) for row in rows]
+    lines = [line.replace(".", ",") for line in lines] if kind == "decimal commas" else lines
+    file.write_text(header + "".join(line + "\n" for line in lines))
     report = inspect_recording(file)
     assert [column["name"] for column in report.values["columns"]["bot1.log"]] == words
     mapping = parse_map(report.values["drafts"][0], "draft.yaml")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.logs import text_log
 from testudo_runs.importing.logs.text_log import fields_of, is_open, read_text, without_comment
 from testudo_runs.importing.mapping.column_conversion import FileLosses
@@ -23,12 +24,14 @@ text:
     time: {{column: t, unit: s, clock: boot}}
     roles: {{pose: {{channels: {{x: x, y: y, yaw: yaw}}}}}}
 """
+WITH_COMMAS = MAP.format(delimiter=";", comment="").replace("header:", 'decimal: ","\n    header:')
 
 
-def read(path, text, delimiter=",", comment=""):
+def read(path, text, delimiter=",", comment="", decimal="."):
     """Return the columns by name, the lines they stand in, and the losses."""
     path.write_bytes(text.encode())
-    (kind,) = parse_map(MAP.format(delimiter=delimiter, comment=comment), "map.yaml").text
+    mapping = MAP.format(delimiter=delimiter, comment=comment) if decimal == "." else WITH_COMMAS
+    (kind,) = parse_map(mapping, "map.yaml").text
     losses = FileLosses(path)
     table = read_text(path, kind, losses)
     return {table.names[k]: values for k, values in table.columns.items()}, table.places.tolist(), losses.all()
@@ -98,3 +101,17 @@ def test_fields_are_those_of_csv(tmp_path_factory, fields):
     assert not is_open(line, ",")
     if '"' in line.decode() and line.endswith(b'"') and not line.endswith(b'""'):
         assert is_open(line.removesuffix(b'"'), ",")
+
+
+COMMAS = "t;x;y;yaw\n" + "".join(f"0,{k};1,5;-2,25e-1;0,5\n" for k in range(5))
+
+
+def test_decimal_commas_are_read_where_the_mapping_says_so_and_named_where_not(tmp_path):
+    found, _, lost = read(tmp_path / "r0.csv", COMMAS, decimal=",")
+    assert not lost
+    np.testing.assert_array_equal(found["y"], [-0.225] * 5)
+    _, places, lost = read(tmp_path / "r0.csv", COMMAS, ";")
+    assert not places
+    assert any('give `decimal: ","`' in loss.why for loss in lost)
+    with pytest.raises(TestudoError, match="which is the delimiter, too"):
+        parse_map(MAP.format(delimiter=",", comment="").replace("header:", 'decimal: ","\n    header:'), "map.yaml")
