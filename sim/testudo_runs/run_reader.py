@@ -15,12 +15,13 @@ from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute, signal_wires
 from testudo_deploy.launch.fleet_topics import body_topic, topics
-from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, RUN_SCHEMA
+from testudo_deploy.launch.run_folder import CHAIN_INFO, FLEET_FILE, INFO_FILE, RUN_SCHEMA
 from testudo_deploy.launch.topic_names import EVENTS_TOPIC, SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
 from testudo_hardware.spec import RobotSpec
+from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.tracks import (
@@ -77,6 +78,7 @@ class RecordedRun:
     """By robot and signal: what the sensors of its link sent."""
     bodies: Mapping[str, Track] = field(default_factory=dict, repr=False)
     """Measured poses of the bodies that are no robots, by name; a stamp of another clock is the time of arrival."""
+    proof: ChainProof = field(default=ChainProof(), repr=False)  # what the recorder's chain of hashes shows
 
     @property
     def robots(self) -> tuple[str, ...]:
@@ -174,7 +176,8 @@ def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
         "bodies": {body.name: reader.body(body.name) for body in reader.fleet.bodies},
     }
     warnings = (*shortened(reader.damage), *shortened(reader.warnings))
-    return RecordedRun(folder, reader.fleet, reader.info, **run, complete=not reader.damage, warnings=warnings)
+    run |= {"complete": not reader.damage, "warnings": warnings, "proof": reader.proof}
+    return RecordedRun(folder, reader.fleet, reader.info, **run)
 
 
 class _Reader:
@@ -189,7 +192,9 @@ class _Reader:
         # drivers that stamp with the ROS clock use the wall clock
         self._ros_ahead_s = self.info["start_wall_ns"] / _NANO - self.info["start_steady_s"]
         store = get_typestore(Stores.ROS2_KILTED)
-        messages = read_messages(folder, self.damage, lambda done: share(_STREAMED * done))
+        messages, self.proof = read_messages(folder, self.damage, lambda done: share(_STREAMED * done))
+        if CHAIN_INFO in self.info and not self.proof.exists and "recovered" not in self.info:
+            self.damage.append(f"{BAG_FILE}: the chain of hashes that {INFO_FILE} names is missing")
         for number, raw in enumerate(messages):
             if number % _TOLD_EVERY == 0:
                 share(_STREAMED + (1 - _STREAMED) * number / len(messages))
@@ -243,13 +248,13 @@ class _Reader:
     def body(self, name: str) -> Track:
         """Return the measured poses of a body."""
         read = partial(read_body, self.fleet.frame, name)
-        return body_track(self.readings(body_topic(name), read))
+        return body_track(self.readings(body_topic(name), read, measured=True))
 
     def sensed(self, robot: FleetRobot) -> dict[str, tuple[SensedSample, ...]]:
         """Return what the sensors sent whose signals a robot's link names, by signal."""
         read = {wire.signal: partial(read_sensor, wire, self._ros_ahead_s) for wire in signal_wires(robot)}
         return {
-            wire.signal: tuple(sample for _, sample in self.readings(wire.absolute, read[wire.signal]))
+            wire.signal: tuple(sample for _, sample in self.readings(wire.absolute, read[wire.signal], measured=True))
             for wire in signal_wires(robot)
         }
 
@@ -278,16 +283,21 @@ class _Reader:
                 values = json.loads(message.data)
                 found.append(PlantEvent(float(values.pop("stamp_s")), str(values.pop("event")), values))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                self.warnings.append(f"{EVENTS_TOPIC}: cannot be read ({error!r}); left out")
+                self.damage.append(f"{EVENTS_TOPIC}: cannot be read ({error!r}); left out")
         return tuple(found)
 
-    def readings(self, topic: str, read: Callable[[Any, float], Any]) -> Iterator[tuple[float, Any]]:
-        """Yield time of arrival and result of ``read`` of each message; unreadable ones become warnings."""
+    def readings(
+        self, topic: str, read: Callable[[Any, float], Any], *, measured: bool = False
+    ) -> Iterator[tuple[float, Any]]:
+        """Yield time of arrival and result of ``read`` of each message.
+
+        One that cannot be read is damage; a ``measured`` one, which the robot refused too, is a warning.
+        """
         for received_s, message in self._messages[topic]:
             try:
                 yield received_s, read(message, received_s)
             except TestudoError as error:
-                self.warnings.append(f"{topic}: {error}; left out")
+                (self.warnings if measured else self.damage).append(f"{topic}: {error}; left out")
 
 
 def _read_json(message: Any, _: float) -> dict[str, Any]:

@@ -114,12 +114,12 @@ def test_damage_anywhere_is_told_or_harmless(folder, copy):
     """Zeroed bytes at any place: where no warning is given, every message is there as it was written."""
     bag = copy / "run_0.mcap"
     data, told = bag.read_bytes(), 0
-    whole = read_messages(folder, [])
+    whole, _ = read_messages(folder, [])
     places = range(0, len(data), len(data) // 16)
     for at in places:
         bag.write_bytes(data[:at] + bytes(min(200, len(data) - at)) + data[at + 200 :])
         damage = []
-        found = read_messages(copy, damage)
+        found, _ = read_messages(copy, damage)
         assert damage or found == whole
         told += bool(damage)
     assert told > len(places) / 3
@@ -210,6 +210,22 @@ def test_messages_that_no_robot_could_use_are_left_out_and_told(folder, tmp_path
     assert "/r0/tick: testudo/tick/7: unreadable" in text
     assert "/r0/odom: a message cannot be decoded" in text
     assert not run.complete
+
+
+@pytest.mark.parametrize("topic", ["/r0/tick", "/r0/peer_state", "/plant/events"])
+def test_a_record_of_our_own_that_cannot_be_read_makes_the_run_incomplete(tmp_path, folder, topic):
+    """Regression: it was a warning, and `testudo replay` returned 0."""
+
+    def spoil(messages):
+        def at(stamp_s, sequence):
+            for name, data in messages.at(stamp_s, sequence):
+                yield name, data.replace(b"stamp_s", b"stamp_t") if name == topic and sequence == 3 else data
+
+        return messages.topics, at
+
+    run = read_run(rewritten(folder, tmp_path / "run", spoil))
+    assert not run.complete
+    assert topic in " ".join(run.warnings)
 
 
 def test_metadata_that_list_too_few_topics_lose_nothing(copy):

@@ -128,6 +128,8 @@ def _show_result(console: Console, state: FleetRunState, json: Path | None) -> N
             ),
             soft_wrap=True,
         )
+        if state.chain_hash:
+            console.print(Text(f"its last hash, to be kept elsewhere: {state.chain_hash}"), soft_wrap=True)
 
 
 def result_values(state: FleetRunState) -> dict[str, Any]:
@@ -146,6 +148,7 @@ def result_values(state: FleetRunState) -> dict[str, Any]:
         "cpu_share": state.cpu_share,
         "real_time_factor": state.real_time_factor,
         "recorded_messages": state.recorded_messages,
+        "run_hash": state.chain_hash,
         "run_folder": None if state.run_folder is None else str(state.run_folder),
     }
 

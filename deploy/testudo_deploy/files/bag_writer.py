@@ -1,7 +1,7 @@
 """Writes a rosbag2 folder with MCAP: the format of every run, recorded or imported.
 
 The folder is readable at any moment: `metadata.yaml` exists from the start and is completed at the end; messages are
-written to disk twice a second.
+written to disk twice a second, with a checkpoint of their chain of hashes behind them (`hash_chain.py`).
 """
 
 import contextlib
@@ -14,15 +14,21 @@ from typing import Any
 import yaml
 from mcap.writer import CompressionType, Writer
 
+from testudo_deploy.authentication.fleet_key import FleetKey
 from testudo_deploy.files.atomic_files import write_whole
+from testudo_deploy.files.hash_chain import CHAIN_KEY, CHAIN_RECORD, ChainWriter, Checkpoint, start_hash
 from testudo_hardware.errors import TestudoError
 
 BAG_VERSION = 9  # of rosbag2's metadata
 BAG_FILE = "run_0.mcap"
 METADATA_FILE = "metadata.yaml"
 CLOSED_KEY = "testudo_closed"
+FACTS_RECORD = "testudo"
+"""Name of the metadata record with facts about the run."""
 _CHUNK_BYTES = 256 * 1024
 _FLUSH_NS = 500_000_000
+_MOST_WAITING_BYTES = 8 << 20  # a checkpoint comes earlier rather than that more memory is held
+_ENCODING, _FORM = "cdr", "ros2msg"
 
 
 class RunWriteError(TestudoError):
@@ -73,8 +79,18 @@ class BagWriter:
         """Return the number of messages."""
         return sum(self._counts.values())
 
-    def open(self, enclosed: Sequence[Enclosed] = (), metadata: Mapping[str, str] | None = None) -> None:
-        """Write the start of the bag, with attached files of the folder and metadata.
+    @property
+    def chain_hash(self) -> str:
+        """Return the last hash of the chain, as hexadecimal digits: of a closed bag, what proves the whole bag."""
+        return self._chain.last.hash.hex()
+
+    def open(
+        self,
+        enclosed: Sequence[Enclosed] = (),
+        metadata: Mapping[str, str] | None = None,
+        key: FleetKey | None = None,
+    ) -> None:
+        """Write the start of the bag, with attached files of the folder and metadata; ``key`` signs the chain.
 
         Raises:
             RunWriteError: the disk fails.
@@ -83,11 +99,17 @@ class BagWriter:
             self._write_metadata(closed=False)
             self._stream = (self.folder / BAG_FILE).open("wb")
             self._open_bag()
-            for file in enclosed:
-                data = (self.folder / file.name).read_bytes()
-                self._writer.add_attachment(self._start_ns, self._start_ns, file.name, file.kind, data)
+            contents = [(file.name, file.kind, (self.folder / file.name).read_bytes()) for file in enclosed]
+            for name, kind, data in contents:
+                self._writer.add_attachment(self._start_ns, self._start_ns, name, kind, data)
             if metadata:
-                self._writer.add_metadata("testudo", dict(metadata))
+                self._writer.add_metadata(FACTS_RECORD, dict(metadata))
+            topics = [
+                (topic.name, topic.type, _ENCODING, topic.definition, _qos_text(topic), topic.type_hash)
+                for topic in self._topics
+            ]
+            self._chain = ChainWriter(start_hash(topics, contents, metadata or {}), key)
+            self._add_checkpoint(self._chain.last)
             self._stream.flush()
         except OSError as error:
             raise self.refused(error) from error
@@ -99,13 +121,15 @@ class BagWriter:
             RunWriteError: the disk fails; the written part stays readable.
         """
         try:
-            self._writer.add_message(
-                self._channels[topic], time_ns, data, time_ns, sequence=self._counts[topic] & 0xFFFFFFFF
-            )
+            sequence = self._counts[topic] & 0xFFFFFFFF
+            self._writer.add_message(self._channels[topic], time_ns, data, time_ns, sequence=sequence)
+            self._chain.take(topic, (sequence, time_ns, time_ns), data)
             self._counts[topic] += 1
             self._last_ns = max(self._last_ns, time_ns)
-            if time_ns - self._last_flush_ns > _FLUSH_NS:
-                self._writer.flush()
+            if time_ns - self._last_flush_ns > _FLUSH_NS or self._chain.waiting_bytes > _MOST_WAITING_BYTES:
+                self._writer.flush()  # the messages reach the disk before the checkpoint is computed
+                self._add_checkpoint(self._chain.checkpoint())
+                self._stream.flush()
                 self._last_flush_ns = time_ns
         except OSError as error:
             raise self.refused(error) from error
@@ -120,6 +144,8 @@ class BagWriter:
             return
         try:
             try:
+                self._writer.flush()
+                self._add_checkpoint(self._chain.checkpoint(final=True))
                 self._writer.finish()
             finally:
                 self._stream.close()
@@ -139,22 +165,25 @@ class BagWriter:
         self._channels: dict[str, int] = {}
         for topic in self._topics:
             if topic.type not in schemas:
-                schemas[topic.type] = self._writer.register_schema(topic.type, "ros2msg", topic.definition.encode())
-            qos = yaml.safe_dump([_qos(topic)], default_flow_style=False)
+                schemas[topic.type] = self._writer.register_schema(topic.type, _FORM, topic.definition.encode())
             self._channels[topic.name] = self._writer.register_channel(
                 topic.name,
-                "cdr",
+                _ENCODING,
                 schemas[topic.type],
-                {"offered_qos_profiles": qos, "topic_type_hash": topic.type_hash},
+                {"offered_qos_profiles": _qos_text(topic), "topic_type_hash": topic.type_hash},
             )
+
+    def _add_checkpoint(self, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is not None:
+            self._writer.add_metadata(CHAIN_RECORD, checkpoint.record())
 
     def _write_metadata(self, *, closed: bool) -> None:
         """Write `metadata.yaml` atomically."""
         topics = [
-            (topic.name, topic.type, "cdr", [_qos(topic)], topic.type_hash, self._counts[topic.name])
+            (topic.name, topic.type, _ENCODING, [_qos(topic)], topic.type_hash, self._counts[topic.name])
             for topic in self._topics
         ]
-        custom = {CLOSED_KEY: "yes" if closed else "no"}
+        custom = {CLOSED_KEY: "yes", CHAIN_KEY: self.chain_hash} if closed else {CLOSED_KEY: "no"}
         text = metadata_text(topics, self._start_ns, self._last_ns, custom, os.environ.get("ROS_DISTRO", "kilted"))
         write_whole(self.folder / METADATA_FILE, text)
 
@@ -197,6 +226,10 @@ def metadata_text(
         "ros_distro": distribution,
     }
     return yaml.safe_dump({"rosbag2_bagfile_information": information}, sort_keys=False)
+
+
+def _qos_text(topic: RecordedTopic) -> str:
+    return yaml.safe_dump([_qos(topic)], default_flow_style=False)
 
 
 def _qos(topic: RecordedTopic) -> dict[str, Any]:

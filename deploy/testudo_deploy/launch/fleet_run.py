@@ -57,6 +57,7 @@ class FleetRunState:
     late_ticks: dict[str, int] = field(default_factory=dict)  # ticks that began more than 10 ms late or not at all
     cpu_share: dict[str, float] = field(default_factory=dict)  # share of one core, by process, start-up included
     recorded_messages: int = 0
+    chain_hash: str = ""  # last hash of the closed run's chain, to be kept elsewhere
     real_time_factor: float | None = None  # simulated time over real time, from the start of the plant to its end
     run_folder: Path | None = None
     lines: list[str] = field(default_factory=list)  # lines that the processes wrote on standard error
@@ -85,7 +86,7 @@ class FleetRunState:
             self.ticks[values["robot"]] = values["ticks"]
             self.late_ticks[values["robot"]] = values["late_ticks"] + values["missed_ticks"]
         elif event.kind == "recorded":
-            self.recorded_messages = values["messages"]
+            self.recorded_messages, self.chain_hash = values["messages"], values.get("hash", "")
         elif event.kind == "plant":
             self.real_time_factor = values["real_time_factor"]
         self.figures = dict(values.get("figures", self.figures))

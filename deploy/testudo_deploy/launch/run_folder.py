@@ -11,12 +11,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Self
 
+from testudo_deploy.authentication.fleet_key import load_key
 from testudo_deploy.files.bag_writer import BagWriter, Enclosed, RecordedTopic
+from testudo_deploy.files.hash_chain import CHAIN_SCHEMA
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
 
 RUN_SCHEMA = "testudo/run/1"
 FLEET_FILE, POLICY_FILE, INFO_FILE = "fleet.yaml", "policy.onnx", "run.json"
+CHAIN_INFO = "chain"
+"""Key of `run.json`: the recorder writes a chain of hashes of this schema."""
 _NANO = 1_000_000_000
 _PACKAGES = ("testudo", "numpy", "onnxruntime", "mcap")
 
@@ -39,13 +43,15 @@ class RunWriter:
     ) -> None:
         """Open the folder; create it if it does not exist.
 
-        Other files in it are kept. ``fleet`` is saved in it, with a copy of its policy; ``facts`` are further entries
-        of `run.json`, such as the seed; ``clock`` is the steady clock [s].
+        Other files in it are kept. ``fleet`` is saved in it, with a copy of its policy; if it has a key, the key signs
+        the run. ``facts`` are further entries of `run.json`, such as the seed; ``clock`` is the steady clock [s].
 
         Raises:
             RunWriteError: the folder holds a run, or cannot be written.
+            FleetKeyError: the key of the fleet cannot be read.
         """
         self.folder = Path(folder)
+        key = None if fleet.key_file is None else load_key(fleet.key_file)
         self._start_wall_ns, self._start_s = time.time_ns(), clock()
         self._bag = BagWriter(self.folder, topics, self._start_wall_ns, f"testudo {versions().get('testudo', '')}")
         try:
@@ -56,6 +62,7 @@ class RunWriter:
         self._bag.open(
             (Enclosed(FLEET_FILE, "application/yaml"), Enclosed(INFO_FILE, "application/json")),
             {"policy_sha256": fleet.policy_sha256},
+            key,
         )
 
     def __enter__(self) -> Self:
@@ -68,6 +75,11 @@ class RunWriter:
     def message_count(self) -> int:
         """Return the number of messages written."""
         return self._bag.message_count
+
+    @property
+    def chain_hash(self) -> str:
+        """Return the last hash of the run's chain; of a closed run, what proves all of it."""
+        return self._bag.chain_hash
 
     def write(self, topic: str, data: bytes, received_s: float) -> None:
         """Write one serialised message of a topic, received at ``received_s`` [s].
@@ -101,6 +113,7 @@ class RunWriter:
             "start_wall_ns": self._start_wall_ns,
             "start_steady_s": self._start_s,
             "policy_sha256": fleet.policy_sha256,
+            CHAIN_INFO: CHAIN_SCHEMA,
             "versions": versions(),
             **facts,
         }

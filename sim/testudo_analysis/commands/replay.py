@@ -18,11 +18,13 @@ from testudo_analysis.replay.open_loop import ALL_ROBOTS, Reference
 from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tables, reinference_tables
 from testudo_analysis.replay.replayed_team import load_team
 from testudo_analysis.replay.variants import recorded_outcome
+from testudo_deploy.authentication.fleet_key import load_key
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 from testudo_runs.alignment import load
+from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.progress_bar import part, progress_bar
 from testudo_runs.run_reader import RecordedRun, is_imported, read_run
 
@@ -47,6 +49,16 @@ class CounterfactualOptions:
     """Counterfactual and open-loop: robot or robot file, for imported runs without one."""
 
 
+@dataclass(frozen=True)
+class ProofOptions:
+    """What the recorder's chain of hashes is checked against, beside itself."""
+
+    key: Path | None = None
+    """Fleet key: the chain must be signed with it, so that nobody without the key rewrote the run."""
+    final_hash: str = ""
+    """Last hash of the run, as `testudo up` printed it and as you kept it elsewhere."""
+
+
 def replay(
     run: Annotated[Path, tyro.conf.Positional],
     policy: Path | None = None,
@@ -55,17 +67,20 @@ def replay(
     alter: bool = False,
     allow_damage: bool = False,
     json: Path | None = None,
+    proof: Annotated[ProofOptions, tyro.conf.arg(name="")] = ProofOptions(),
     branch: Annotated[CounterfactualOptions, tyro.conf.arg(name="")] = CounterfactualOptions(),
 ) -> int:
     """Re-infer a run's commands, measure the sim-to-real gap, or simulate counterfactuals from times of the run.
 
-    Exit status 1 means that re-inference failed, so that recorded commands do not follow from their inputs, or that
-    part of the run could not be read; the rest is still replayed. Imported runs have no artefact for re-inference: they
+    Exit status 1 means that re-inference failed, so that recorded commands do not follow from their inputs, that a
+    message is not as the recorder wrote it, or that part of the run could not be read; the rest is still replayed.
+    Imported runs have no artefact for re-inference: they
     are only replayed open loop, compared with external poses, or odometry without them.
 
     Example:
         testudo replay runs/latest/run --json replay.json
         testudo replay run --mode reinference --alter    # alters one input; must fail
+        testudo replay run --mode reinference --key fleet.key    # nobody without the key rewrote it
         testudo replay run --mode counterfactual --from 4.5 --policy other.onnx
 
     Args:
@@ -77,6 +92,7 @@ def replay(
         alter: first alter one recorded input, to see re-inference fail.
         allow_damage: exit status 0 even if part of the run cannot be read.
         json: also write the results to this file.
+        proof: what the chain of hashes is checked against.
         branch: options of a counterfactual.
     """
     console = Console()
@@ -84,6 +100,8 @@ def replay(
     if mode == "counterfactual":
         return _counterfactual(run, policy, branch, json, console)
     if mode != "reinference" and is_imported(run):
+        if proof != ProofOptions():
+            raise TestudoError(f"{run}: was imported: --key and --final-hash need a run that `testudo up` recorded")
         if policy is not None or alter:
             raise TestudoError(
                 f"{run}: was imported: {'--policy' if policy is not None else '--alter'} needs recorded "
@@ -95,6 +113,9 @@ def replay(
     _warn(recording.warnings, console)
     whole: dict[str, Any] = {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings)}
     status = 0 if recording.complete or allow_damage else 1
+    refusals = _prove(recording.proof, proof, console)
+    whole["proof"] = recording.proof.to_dict() | {"refusals": refusals}
+    status = 1 if refusals else status
     if policy is not None and len(recording.teams) > 1:
         raise TestudoError(f"--policy: found {policy}, expected none: {run} has {len(recording.teams)} policy files")
     found = []
@@ -106,6 +127,20 @@ def replay(
     if not recording.complete and not allow_damage:
         console.print("[red]part of the run could not be read[/]; --allow-damage accepts the rest")
     return status
+
+
+def _prove(found: ChainProof, options: ProofOptions, console: Console) -> list[str]:
+    """Show what the chain of hashes proves; return what contradicts key and last hash, as sentences."""
+    key = None if options.key is None else load_key(options.key)
+    refusals = found.refusals(key, options.final_hash)
+    console.print(found.sentence, style=None if found.is_whole else "yellow", highlight=False)
+    for text in refusals:
+        console.print(f"[red]refused:[/] {text}", highlight=False)
+    if found.is_signed and key is None:
+        console.print("[yellow]note:[/] the chain is signed; --key FILE checks with which fleet key")
+    elif key is not None and not refusals:
+        console.print(f"the chain is signed with the fleet key {key.identifier}", highlight=False)
+    return refusals
 
 
 def _replay_team(

@@ -13,6 +13,7 @@ import zstandard
 
 from testudo_deploy.authentication.message_codes import split_trailer
 from testudo_runs.bags.bag_contents import BagContents, BagError, BagMessage, BagTopic, Keep, Tell
+from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.bags.mcap_file import MAGIC, McapStream
 from testudo_runs.bags.sqlite_file import HEADER, SqliteBag
 
@@ -195,6 +196,8 @@ class BagSource:
         self.damage = damage
         self.folder: BagFolder = open_folder(path, damage)
         self.contents = BagContents()
+        self.proofs: list[ChainProof] = []
+        """What the chain of hashes of each MCAP file shows; filled while it is read."""
 
     @property
     def name(self) -> str:
@@ -222,13 +225,16 @@ class BagSource:
         try:
             with TemporaryDirectory(prefix="testudo_bag_") as scratch:
                 plain = self._unpacked(file, Path(scratch))
-                reader = McapStream if is_mcap(plain) else SqliteBag
-                for message in reader(plain, self.contents, self.damage).messages(keep, tell):
+                reader = (McapStream if is_mcap(plain) else SqliteBag)(plain, self.contents, self.damage)
+                for message in reader.messages(keep, tell):
                     if message.data[:4] == _ZSTD_MAGIC:  # never the start of CDR: each message is packed
                         message = self._opened(message)  # noqa: PLW2901
                     if message is not None:
                         signed = split_trailer(message.data)  # of a keyed fleet, recorded by another recorder
                         yield message if signed is None else message._replace(data=signed[0])
+                if isinstance(reader, McapStream):
+                    self.proofs.append(reader.proof)
+                    self.damage += [f"{file.name}: {text}" for text in reader.proof.sentences]
         except OSError as error:
             raise BagError(f"{file}: cannot be read: {error.strerror or error}") from error
 

@@ -20,8 +20,10 @@ from mcap.data_stream import ReadDataStream
 from mcap.opcode import Opcode
 from mcap.records import Attachment, Channel, Metadata, Schema, Statistics
 
-from testudo_deploy.files.bag_writer import BAG_FILE, CLOSED_KEY, METADATA_FILE
+from testudo_deploy.files.bag_writer import BAG_FILE, CLOSED_KEY, FACTS_RECORD, METADATA_FILE
+from testudo_deploy.files.hash_chain import CHAIN_KEY, CHAIN_RECORD
 from testudo_runs.bags.bag_contents import BagContents, BagMessage, BagTopic, Enclosure, Keep, Tell, clock_time
+from testudo_runs.bags.chain_proof import ChainProof, ChainReader
 
 MAGIC = b"\x89MCAP0\r\n"
 _HEAD = struct.Struct("<BQ")
@@ -49,6 +51,12 @@ class McapStream:
         self._ended = self._asked_summary = False
         self._jumped = False
         self._begun = len(damage)
+        self._chain = ChainReader()
+
+    @property
+    def proof(self) -> ChainProof:
+        """Return what the chain of hashes shows, once all messages are read."""
+        return self._chain.proof(self._channels.values(), self._contents.records.get(FACTS_RECORD, {}))
 
     def messages(self, keep: Keep, tell: Tell = lambda _: None) -> Iterator[BagMessage]:
         """Yield the messages of requested topics in file order; ``tell`` gets the completed fraction."""
@@ -137,8 +145,10 @@ class McapStream:
         self._found += 1
         self._last_ns = log_ns
         self._contents.take(topic, log_ns)
+        data = bytes(body[_MESSAGE.size :])
+        self._chain.take(topic.name, (sequence, log_ns, publish_ns), data)
         if keep(topic):
-            yield BagMessage(topic, log_ns, publish_ns, sequence, bytes(body[_MESSAGE.size :]))
+            yield BagMessage(topic, log_ns, publish_ns, sequence, data)
 
     def _fact(self, opcode: int, body: bytes) -> None:
         stream = ReadDataStream(BytesIO(body))
@@ -150,9 +160,13 @@ class McapStream:
         elif opcode == Opcode.ATTACHMENT:
             found = Attachment.read(stream)
             self._contents.enclosed.append(Enclosure(found.name, found.media_type, found.log_time, found.data))
+            self._chain.attach(found.name, found.media_type, found.data)
         elif opcode == Opcode.METADATA:
             record = Metadata.read(stream)
-            self._contents.records[record.name] = record.metadata
+            if record.name == CHAIN_RECORD:
+                self._chain.check(record.metadata)
+            else:
+                self._contents.records[record.name] = record.metadata
         elif opcode == Opcode.STATISTICS:
             self._expected = Statistics.read(stream).message_count
 
@@ -274,27 +288,43 @@ def _unpacked(data: bytes, compression: bytes, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _written(folder: Path) -> int | None:
-    """Return the number of messages of a closed recording; None for any other."""
+def _metadata(folder: Path) -> tuple[int | None, str]:
+    """Return the number of messages of a closed recording, None for any other, and the last hash of its chain."""
     try:
         tables = yaml.safe_load((folder / METADATA_FILE).read_text(encoding="utf-8"))
         information = tables["rosbag2_bagfile_information"]
-        return int(information["message_count"]) if information["custom_data"][CLOSED_KEY] == "yes" else None
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
-        return None
+        custom = information["custom_data"]
+        written = int(information["message_count"]) if custom[CLOSED_KEY] == "yes" else None
+        return written, str(custom.get(CHAIN_KEY, ""))
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError):
+        return None, ""
 
 
-def read_messages(folder: Path, damage: list[str], tell: Tell = lambda _: None) -> list[BagMessage]:
-    """Return every readable message of a run folder in file order; ``damage`` collects losses as sentences.
+def read_messages(folder: Path, damage: list[str], tell: Tell = lambda _: None) -> tuple[list[BagMessage], ChainProof]:
+    """Return every readable message of a run folder in file order, and what its chain of hashes shows.
 
-    All records are read with their checksums: the index at the end shows neither a changed byte nor a chunk that it
-    does not list.
+    ``damage`` collects losses, and deviations from what was recorded, as sentences. All records are read with their
+    checksums: the index at the end shows neither a changed byte nor a chunk that it does not list.
     """
-    written = _written(folder)
+    written, expected = _metadata(folder)
     if written is None:
         damage.append("the recording was not closed: its last moments may be missing")
     known = len(damage)
-    messages = list(McapStream(folder / BAG_FILE, BagContents(), damage).messages(lambda _: True, tell))
+    contents = BagContents()
+    stream = McapStream(folder / BAG_FILE, contents, damage)
+    messages = list(stream.messages(lambda _: True, tell))
     if written is not None and len(messages) != written and len(damage) == known:
         damage.append(f"{BAG_FILE}: holds {len(messages)} messages; {written} were written")
-    return messages
+    proof = stream.proof
+    damage += [f"{BAG_FILE}: {text}" for text in proof.sentences]
+    if written is not None and proof.exists and not proof.is_closed:
+        damage.append(f"{BAG_FILE}: the chain of hashes does not reach the end of the closed recording")
+    if expected and proof.last_hash != expected and proof.is_closed:
+        damage.append(f"{METADATA_FILE}: {CHAIN_KEY}: found {expected}, expected {proof.last_hash} as in the bag")
+    if expected and not proof.exists:
+        damage.append(f"{BAG_FILE}: the chain of hashes is missing, though {METADATA_FILE} names its last hash")
+    for file in contents.enclosed:
+        beside = folder / Path(file.name).name
+        if beside.is_file() and beside.read_bytes() != file.data:
+            damage.append(f"{beside.name}: is not the file that was attached to the bag when recording began")
+    return messages, proof

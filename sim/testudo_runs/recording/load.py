@@ -53,7 +53,7 @@ def load_recording(
     info = _read_info(folder / INFO_FILE)
     damage: list[str] = []
     by_topic: dict[str, list[BagMessage]] = defaultdict(list)
-    for message in read_messages(folder, damage, lambda done: share(_STREAMED * done)):
+    for message in read_messages(folder, damage, lambda done: share(_STREAMED * done))[0]:
         by_topic[message.topic.name].append(message)
     robots = {}
     for name, facts in info["robots"].items():

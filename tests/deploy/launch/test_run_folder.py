@@ -100,7 +100,7 @@ def test_metadata_stand_there_before_the_first_message(tmp_path, fleet, messages
     assert information["message_count"] == 0
     assert information["custom_data"] == {"testudo_closed": "no"}
     writer.close()
-    assert metadata(tmp_path / "run")["custom_data"] == {"testudo_closed": "yes"}
+    assert metadata(tmp_path / "run")["custom_data"] == {"testudo_closed": "yes", "testudo_chain": writer.chain_hash}
     writer.close()  # twice does no harm
 
 

@@ -16,6 +16,7 @@ from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE,
 from testudo_runs.bags.bag_contents import NANO, BagError, BagTopic, Tell, clock_time
 from testudo_runs.bags.bag_source import BagSource
 from testudo_runs.bags.cdr import Types
+from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.recording.write import whole_folder
 from testudo_runs.run_reader import is_imported
 
@@ -112,7 +113,7 @@ def _rebuilt(bag: BagSource, made: Path, folder: Path, msg_path: tuple[Path, ...
             contents.count,
             bag.folder.expected,
             tuple(bag.damage),
-            (*bag.folder.notes, *writer.notes),
+            (*bag.folder.notes, *writer.notes, *(_chain_note(proof) for proof in bag.proofs if proof.exists)),
             contents.first_ns,
             contents.last_ns,
             dict(contents.counts),
@@ -193,6 +194,10 @@ class _BagCopy:
             )
             return ""
         return types.store(topic).generate_msgdef(topic.type, ros_version=2)[0]
+
+
+def _chain_note(proof: ChainProof) -> str:
+    return f"source: {proof.sentence}; the chain is not part of the rebuilt bag"
 
 
 def _holds(name: str, data: bytes | None) -> bool:

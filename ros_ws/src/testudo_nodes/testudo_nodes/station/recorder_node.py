@@ -51,7 +51,7 @@ class RecorderNode(Node):
             folder,
             [_recorded_topic(topic) for topic in planned],
             replace(fleet, policy=policy.absolute()),
-            facts={"seed": seed, "backend": backend},
+            facts={"seed": seed, "backend": backend, "lock_step": clock.in_lock_step},
             clock=clock.now_s,
         )
         for topic in planned:
@@ -73,7 +73,8 @@ class RecorderNode(Node):
             if isinstance(self._node_clock, LockStepParticipant):
                 self._node_clock.deliver()  # messages sent after the last round
             self._write(self._writer.close)
-        report_status("recorded", {"messages": self._writer.message_count, "cpu_share": self._cpu.share()})
+        values = {"messages": self._writer.message_count, "hash": self._writer.chain_hash}
+        report_status("recorded", {**values, "cpu_share": self._cpu.share()})
 
     def _take(self, topic: str, data: bytes) -> None:
         if not self.failed:
