@@ -23,14 +23,17 @@ from testudo_hardware.links.wire import CommandReading, OdometryReading, read_co
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.bags.mcap_file import read_messages
+from testudo_runs.bags.record_order import order_faults
 from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.tracks import (
     CommandTrack,
+    GuardSample,
     SensedSample,
     Track,
     body_track,
     command_track,
     read_body,
+    read_guard,
     read_sensor,
     track_of,
 )
@@ -78,6 +81,8 @@ class RecordedRun:
     """By robot and signal: what the sensors of its link sent."""
     bodies: Mapping[str, Track] = field(default_factory=dict, repr=False)
     """Measured poses of the bodies that are no robots, by name; a stamp of another clock is the time of arrival."""
+    commanded: Mapping[str, CommandTrack] = field(default_factory=dict, repr=False)  # commands to the guards
+    guard: Mapping[str, tuple[GuardSample, ...]] = field(default_factory=dict, repr=False)  # reports, as recorded
     proof: ChainProof = field(default=ChainProof(), repr=False)  # what the recorder's chain of hashes shows
 
     @property
@@ -105,7 +110,7 @@ class RecordedRun:
         if not self.fleet.policies:
             return (self,)
         # announcements of all: robots of one team may follow those of another
-        by_robot = ("ticks", "odometry", "truth", "sent", "applied")  # several policy files have no common task
+        by_robot = ("ticks", "odometry", "truth", "sent", "applied", "commanded", "guard")  # several policy files have no common task
         return tuple(
             replace(
                 self,
@@ -167,7 +172,9 @@ def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
         "odometry": by_robot(reader.odometry),
         "truth": by_robot(reader.truth),
         "sent": by_robot(reader.sent),
-        "applied": by_robot(reader.applied),
+        "applied": by_robot(lambda robot: reader.commands(robot, "applied_cmd_vel")),
+        "commanded": by_robot(lambda robot: reader.commands(robot, "cmd_vel_policy")),
+        "guard": by_robot(reader.guard),
         "announcements": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/peer_state", PeerMessage)),
         "events": reader.events(),
         "task_messages": by_robot(lambda robot: reader.envelopes(f"/{robot.name}/task", TaskMessage)),
@@ -195,6 +202,8 @@ class _Reader:
         messages, self.proof = read_messages(folder, self.damage, lambda done: share(_STREAMED * done))
         if CHAIN_INFO in self.info and not self.proof.exists and "recovered" not in self.info:
             self.damage.append(f"{BAG_FILE}: the chain of hashes that {INFO_FILE} names is missing")
+        if "recovered" not in self.info:
+            self.damage += [f"{BAG_FILE}: {text}" for text in order_faults(messages)]
         for number, raw in enumerate(messages):
             if number % _TOLD_EVERY == 0:
                 share(_STREAMED + (1 - _STREAMED) * number / len(messages))
@@ -219,11 +228,15 @@ class _Reader:
         found = self.readings(f"/{robot.name}/truth", lambda message, _: _read_truth(message, robot.name, robot.spec))
         return track_of(found, robot.spec.dimension)
 
-    def applied(self, robot: FleetRobot) -> CommandTrack:
-        """Return the commands after the limits of the driver."""
-        topic = f"/{robot.name}/applied_cmd_vel"
+    def commands(self, robot: FleetRobot, kind: str) -> CommandTrack:
+        """Return the commands of a topic of our own."""
+        topic = f"/{robot.name}/{kind}"
         found = self.readings(topic, lambda message, _: read_command(message, robot.name, robot.spec))
         return command_track(found, robot.spec.dimension)
+
+    def guard(self, robot: FleetRobot) -> tuple[GuardSample, ...]:
+        """Return the reports of a robot's guard."""
+        return tuple(sample for _, sample in self.readings(f"/{robot.name}/guard_status", read_guard))
 
     def odometry(self, robot: FleetRobot) -> Track:
         """Return the poses of a robot as its node computed them from its pose source."""

@@ -2,12 +2,19 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from testudo_hardware.links.signal_wire import SignalWire
-from testudo_hardware.links.wire import CommandReading, OdometryReading, PoseReading, read_pose_stamped
+from testudo_hardware.links.wire import (
+    CommandReading,
+    OdometryReading,
+    PoseReading,
+    WireError,
+    read_pose_stamped,
+)
 
 _FUTURE_S, _OLDEST_S = 0.002, 1.0  # a stamp of a body further from its arrival is on another clock
 
@@ -48,6 +55,41 @@ class SensedSample(NamedTuple):
 
     stamp_s: float  # steady clock of the measurement
     values: tuple[float, ...]  # numbers of the signal
+
+
+class GuardSample(NamedTuple):
+    """One report of a guard; see the topic `guard_status`."""
+
+    received_s: float  # steady clock of the recorder
+    stamp_s: float  # steady clock of the guard
+    code: str  # why it brakes; empty while it passes commands on
+    since_s: float  # for how long [s]
+    counts: tuple[int, int, int, int]  # commands received, of these not passed on; rearms and stops
+    life: str  # names its process
+    speed_share: float  # by which it slows commands
+    sentence: str
+    level: int
+    name: str
+    hardware: str
+
+
+def read_guard(message: Any, received_s: float) -> GuardSample:
+    """Read a `diagnostic_msgs/DiagnosticStatus` of a guard.
+
+    Raises:
+        WireError: a value is missing or is no number.
+    """
+    values = {item.key: item.value for item in message.values}
+    try:
+        stamp_s, since_s, share = (float(values[key]) for key in ("stamp_s", "since_s", "speed_share"))
+        commands, refused, rearms, stops = (int(values[key]) for key in ("commands", "refused", "rearms", "stops"))
+        code, life = values["code"], values["life"]
+    except (KeyError, ValueError) as error:
+        raise WireError(f"guard_status: cannot be read ({error!r})") from error
+    if not all(map(isfinite, (stamp_s, since_s, share))):
+        raise WireError("guard_status: a number is not finite")
+    about = str(message.message), int(message.level), str(message.name), str(message.hardware_id)
+    return GuardSample(received_s, stamp_s, code, since_s, (commands, refused, rearms, stops), life, share, *about)
 
 
 def read_sensor(wire: SignalWire, ros_ahead_s: float, message: Any, received_s: float) -> SensedSample:

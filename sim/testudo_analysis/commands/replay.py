@@ -13,6 +13,7 @@ from rich.console import Console
 
 from testudo_analysis.gap.replayed_robots import open_loop_recording
 from testudo_analysis.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
+from testudo_analysis.replay.command_chain import CommandChain, compare_chain
 from testudo_analysis.replay.counterfactual import HorizonSettings, counterfactual_variants, simulate_from
 from testudo_analysis.replay.open_loop import ALL_ROBOTS, Reference
 from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tables, reinference_tables
@@ -116,6 +117,11 @@ def replay(
     refusals = _prove(recording.proof, proof, console)
     whole["proof"] = recording.proof.to_dict() | {"refusals": refusals}
     status = 1 if refusals else status
+    if mode != "open-loop":
+        chain = compare_chain(recording)
+        _show_chain(chain, console)
+        whole["command_chain"] = chain.to_dict()
+        status = status if chain.passed else 1
     if policy is not None and len(recording.teams) > 1:
         raise TestudoError(f"--policy: found {policy}, expected none: {run} has {len(recording.teams)} policy files")
     found = []
@@ -141,6 +147,17 @@ def _prove(found: ChainProof, options: ProofOptions, console: Console) -> list[s
     elif key is not None and not refusals:
         console.print(f"the chain is signed with the fleet key {key.identifier}", highlight=False)
     return refusals
+
+
+def _show_chain(chain: CommandChain, console: Console) -> None:
+    """Show what contradicts itself on the way of the commands."""
+    for text in chain.sentences:
+        console.print(f"[{'yellow' if chain.passed else 'red'}]contradiction:[/] {text}", highlight=False)
+    counts = ", ".join(f"{name} {count}" for name, count in chain.compared.items()) or "none was recorded"
+    verdict = "[green]passed[/]" if chain.passed else "[red]FAILED[/]"
+    lost = sum(one.kind == "missing" for one in chain.deviations) if chain.passed else 0
+    note = f"; {lost} messages are missing, as a busy recorder loses them" if lost else ""
+    console.print(f"way of the commands {verdict}: compared messages: {counts}{note}", highlight=False)
 
 
 def _replay_team(
