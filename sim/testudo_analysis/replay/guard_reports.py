@@ -24,7 +24,9 @@ def check_reports(findings: LinkFindings, reports: Sequence[GuardSample], *, loc
             text = f"the guard's report of code {report.code!r} does not fit its sentence, level or name"
             findings.add("judgement", "changed", report.stamp_s, text)
         if abs(report.stamp_s - report.received_s) > 1.0 or (lock_step and report.stamp_s > report.received_s + 1e-6):
-            findings.add("judgement", "changed", report.stamp_s, "the guard's report is of another time than its record")
+            findings.add(
+                "judgement", "changed", report.stamp_s, "the guard's report is of another time than its record"
+            )
     for before, after in pairwise(reports):
         if before.life != after.life:
             if lock_step:
