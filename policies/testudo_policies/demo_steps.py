@@ -14,7 +14,8 @@ from rich.table import Table
 
 from testudo_analysis.rendering.html_viewer import write_page
 from testudo_analysis.rendering.render_run import film_run, recorded_animation
-from testudo_analysis.replay import InputMutation, OpenLoopGap, Reinference, mutations_detected, open_loop, reinfer
+from testudo_analysis.replay import InputMutation, Reinference, mutations_detected, reinfer
+from testudo_analysis.replay.open_loop import OpenLoopGap, open_loop
 from testudo_analysis.report.fleet_summary import COLUMNS, flown_row, flown_run
 from testudo_analysis.report.report_data import (
     EvaluationRow,

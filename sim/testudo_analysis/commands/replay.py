@@ -1,53 +1,26 @@
 """The verb `replay`: re-inference, open-loop gap and counterfactuals of a run."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 
-from testudo_analysis.gap.replayed_robots import open_loop_recording
-from testudo_analysis.replay import TOLERANCE, Reinference, alter, open_loop, reinfer
+from testudo_analysis.commands.replay_output import CounterfactualOptions, show_warnings, write_results
+from testudo_analysis.replay import TOLERANCE, Reinference, alter, reinfer
 from testudo_analysis.replay.command_chain import CommandChain, compare_chain
-from testudo_analysis.replay.counterfactual import HorizonSettings, counterfactual_variants, simulate_from
-from testudo_analysis.replay.open_loop import ALL_ROBOTS, Reference
-from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tables, reinference_tables
-from testudo_analysis.replay.replayed_team import load_team
-from testudo_analysis.replay.variants import recorded_outcome
+from testudo_analysis.replay.gap_names import Reference
+from testudo_analysis.replay.replay_tables import reinference_tables
 from testudo_deploy.authentication.fleet_key import load_key
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.spec import parse_robot
-from testudo_runs.alignment import load
 from testudo_runs.bags.chain_proof import ChainProof
-from testudo_runs.progress_bar import part, progress_bar
+from testudo_runs.progress_bar import progress_bar
 from testudo_runs.run_reader import RecordedRun, is_imported, read_run
-
-
-@dataclass(frozen=True)
-class CounterfactualOptions:
-    """Options of counterfactual replay."""
-
-    start: Annotated[tuple[float, ...], tyro.conf.arg(name="from")] = ()
-    """Counterfactual: start times [s since the start of the run]."""
-    commands: bool = False
-    """Counterfactual: use the recorded commands, as for imported runs, instead of a policy."""
-    shield: bool = True
-    """Counterfactual: with and without the shield; `--no-shield` only without it."""
-    horizon: float = 10.0
-    """Counterfactual: simulated time [s]."""
-    draws: int = 16
-    """Counterfactual: worlds for each start time; the first has the robot file's dynamics, others random ones."""
-    seed: int = 0
-    """Counterfactual: seed of dynamics, noise and losses."""
-    robot: str = ""
-    """Counterfactual and open-loop: robot or robot file, for imported runs without one."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +33,9 @@ class ProofOptions:
     """Last hash of the run, as `testudo up` printed it and as you kept it elsewhere."""
 
 
+_NO_BRANCH = CounterfactualOptions()
+
+
 def replay(
     run: Annotated[Path, tyro.conf.Positional],
     policy: Path | None = None,
@@ -69,7 +45,7 @@ def replay(
     allow_damage: bool = False,
     json: Path | None = None,
     proof: Annotated[ProofOptions, tyro.conf.arg(name="")] = ProofOptions(),
-    branch: Annotated[CounterfactualOptions, tyro.conf.arg(name="")] = CounterfactualOptions(),
+    branch: Annotated[CounterfactualOptions, tyro.conf.arg(name="")] = _NO_BRANCH,
 ) -> int:
     """Re-infer a run's commands, measure the sim-to-real gap, or simulate counterfactuals from times of the run.
 
@@ -99,7 +75,9 @@ def replay(
     console = Console()
     policy = None if policy is None else policy_file(policy)
     if mode == "counterfactual":
-        return _counterfactual(run, policy, branch, json, console)
+        from testudo_analysis.commands.replay_model import replay_counterfactual  # noqa: PLC0415 -- slow to import
+
+        return replay_counterfactual(run, policy, branch, json, console)
     if mode != "reinference" and is_imported(run):
         if proof != ProofOptions():
             raise TestudoError(f"{run}: was imported: --key and --final-hash need a run that `testudo up` recorded")
@@ -108,10 +86,12 @@ def replay(
                 f"{run}: was imported: {'--policy' if policy is not None else '--alter'} needs recorded "
                 "policy inputs, which it lacks; --mode counterfactual simulates it with a policy"
             )
-        return _imported(run, mode, reference, branch.robot or None, allow_damage, json, console)
+        from testudo_analysis.commands.replay_model import replay_imported  # noqa: PLC0415 -- slow to import
+
+        return replay_imported(run, mode, reference, branch.robot or None, allow_damage, json, console)
     with progress_bar(f"reading {run}") as show:
         recording = read_run(run, partial(show, f"reading {run}"))
-    _warn(recording.warnings, console)
+    show_warnings(recording.warnings, console)
     whole: dict[str, Any] = {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings)}
     status = 0 if recording.complete or allow_damage else 1
     refusals = _prove(recording.proof, proof, console)
@@ -129,7 +109,7 @@ def replay(
         results, passed = _replay_team(team, _load(team, policy), mode, reference, alter, console)
         found.append(results)
         status = status if passed else 1
-    _write(json, whole | (found[0] if len(found) == 1 else {"teams": found}), console)
+    write_results(json, whole | (found[0] if len(found) == 1 else {"teams": found}), console)
     if not recording.complete and not allow_damage:
         console.print("[red]part of the run could not be read[/]; --allow-damage accepts the rest")
     return status
@@ -175,99 +155,10 @@ def _replay_team(
         results |= {"reinference": inferred.to_dict(), "altered": alters}
         passed = inferred.passed
     if mode != "reinference":
-        spec = parse_robot(artefact.contract.robot_spec, f"{artefact.path}: contract")
-        what = "replaying the commands from every pose"
-        with progress_bar(what) as show:
-            gap = open_loop(recording, spec, reference=reference, share=partial(show, what))
-        for table in gap_tables(gap):
-            console.print(table)
-        results |= {"open_loop": gap.to_dict()}
+        from testudo_analysis.commands.replay_model import measure_gap  # noqa: PLC0415 -- slow to import
+
+        results |= {"open_loop": measure_gap(recording, artefact, reference, console)}
     return results, passed
-
-
-def _imported(
-    run: Path,
-    mode: str,
-    reference: Reference,
-    robot: str | None,
-    allow_damage: bool,
-    json: Path | None,
-    console: Console,
-) -> int:
-    """Replay the recorded commands of an imported run open loop."""
-    with progress_bar(f"reading {run}") as show:
-        recording = load(run, robot_type=robot, seen=reference, share=partial(show, f"reading {run}"))
-        _warn(recording.source.warnings, console)
-        show("replaying the commands from every pose", 0.5)
-        gaps, left_out = open_loop_recording(recording)
-    for gap in gaps:
-        for table in gap_tables(gap):
-            console.print(table)
-    for name, why in left_out.items():
-        console.print(f"[yellow]{name} could not be replayed:[/] {why}", highlight=False)
-    if mode == "all":
-        why = "an imported run has neither the policy artefact nor its inputs"
-        console.print(f"[yellow]re-inference skipped:[/] {why}", highlight=False)
-    results = [
-        {"robots": [name for name in gap.robots if name != ALL_ROBOTS], "open_loop": gap.to_dict()} for gap in gaps
-    ]
-    source = recording.source
-    whole = {"run": str(run), "complete": source.complete, "warnings": list(source.warnings), "left_out": left_out}
-    _write(json, whole | (results[0] if len(results) == 1 else {"teams": results}), console)
-    return 0 if recording.source.complete or allow_damage else 1
-
-
-def _warn(warnings: Sequence[str], console: Console) -> None:
-    for warning in warnings:
-        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
-
-
-def _write(file: Path | None, results: dict[str, Any], console: Console) -> None:
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        console.print(f"written: {file}", highlight=False)
-
-
-def _counterfactual(
-    folder: Path, policy: Path | None, branch: CounterfactualOptions, json: Path | None, console: Console
-) -> int:
-    if not branch.start:
-        raise TestudoError("--from: found nothing, expected a start time [s]")
-    with progress_bar(f"reading {folder}") as show:
-        recording = load_team(folder, branch.robot or None, partial(show, f"reading {folder}"))
-    _warn(recording.warnings, console)
-    everyone, recording = recording, recording.seen_at(branch.start)
-    if len(recording.robots) < 2:
-        spans = ", ".join(
-            f"{one.name} {one.trajectory.stamp_s[0]:.1f} to {one.trajectory.stamp_s[-1]:.1f} s"
-            for one in everyone.robots
-        )
-        raise TestudoError(
-            f"{folder}: --from: found {', '.join(f'{time_s:g}' for time_s in branch.start)} s, expected "
-            f"times at which at least two robots are recorded: {spans}"
-        )
-    if len(recording.robots) < len(everyone.robots):
-        absent = ", ".join(sorted(set(everyone.names) - set(recording.names)))
-        console.print(f"[yellow]note:[/] {absent}: not recorded at these times, so not simulated")
-    ahead = HorizonSettings(branch.horizon, branch.draws, branch.seed)
-    variants = counterfactual_variants(recording, policy, commands=branch.commands, shield=branch.shield)
-    outcomes = [recorded_outcome(recording, time_s, branch.horizon)[0] for time_s in branch.start]
-    with progress_bar("simulating") as show:
-        for k, variant in enumerate(variants):
-            own = part(show, k / len(variants), (k + 1) / len(variants))
-            own(variant.name, 0.0)
-            outcomes += simulate_from(recording, branch.start, variant, ahead, partial(own, variant.name)).outcomes
-    for table in counterfactual_tables(outcomes):
-        console.print(table)
-    if any(robot.commands is None for robot in recording.robots) and any(
-        variant.artefact is None for variant in variants
-    ):
-        console.print("[yellow]note:[/] no commands are recorded; the recorded motion is used as commands")
-    rows = [outcome.to_dict() for outcome in outcomes]
-    whole = {"run": str(folder), "robots": list(recording.names), "ahead": asdict(ahead), "counterfactual": rows}
-    _write(json, whole, console)
-    return 0
 
 
 def _load(recording: RecordedRun, policy: Path | None) -> PolicyArtefact:

@@ -4,19 +4,15 @@ In: runs and policy artefacts.
 Out: re-inferred commands, open-loop gaps, counterfactual outcomes.
 """
 
-from testudo_analysis.replay.open_loop import HORIZONS_S, OpenLoopGap, open_loop
 from testudo_analysis.replay.reinference import ALTERABLE, InputMutation, alter, mutations_detected, reinfer
 from testudo_analysis.replay.reinference_checks import TOLERANCE, Reinference
 
 __all__ = [
     "ALTERABLE",
-    "HORIZONS_S",
     "TOLERANCE",
     "InputMutation",
-    "OpenLoopGap",
     "Reinference",
     "alter",
     "mutations_detected",
-    "open_loop",
     "reinfer",
 ]

@@ -1,6 +1,7 @@
 """Third link of a command's way: what the driver applied is a command that it received, within the robot's limits."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,34 +31,65 @@ def check_driver(
         findings.check_order("driver", "applied_cmd_vel", applied)
     if spec.kind == VELOCITY_POINT or not len(sent.stamp_s):
         return
-    model = motion_model(spec)
-    stamps, first = np.unique(sent.stamp_s, return_index=True)  # of equal stamps the driver takes the first
-    if not lock_step:
-        stamps, first = sent.stamp_s, np.arange(len(sent.stamp_s))
-    limited = np.array([model.limit_command(command) for command in sent.command[first]])
-    oldest_s = spec.dead_man_s + spec.command_delay_s + _SLACK_S
-    last = -1
+    received = _Received.of(spec, sent, takes_first=lock_step)
     order = np.argsort(applied.received_s, kind="stable")
+    last = -1
     for stamp_s, command in zip(applied.stamp_s[order].tolist(), applied.command[order], strict=True):
         findings.compared["driver"] += 1
-        begin = int(np.searchsorted(stamps, stamp_s - oldest_s))
-        end = int(np.searchsorted(stamps, stamp_s + SAME_STAMP_S))
-        same = begin + np.flatnonzero(np.max(np.abs(limited[begin:end] - command), axis=1, initial=0.0) <= SAME_COMMAND)
-        later = same[same >= last]
-        if len(later):
+        same = received.same(stamp_s, command)
+        if (later := same[same >= last]).size:
             row = int(later[0])
-            if lock_step and row > last + 1 and last >= 0 and _moves(limited[last + 1 : row], limited[last]):
-                text = f"applied_cmd_vel skips the command of {stamps[last + 1]:.3f} s"
+            if lock_step and row > last + 1 > 0 and _moves(received.limited[last + 1 : row], received.limited[last]):
+                text = f"applied_cmd_vel skips the command of {received.stamp_s[last + 1]:.3f} s"
                 findings.add("driver", "missing", stamp_s, text)
             last = row
-        elif len(same) or any(first_s <= stamp_s and stamp_s - oldest_s <= end_s for first_s, end_s in unknown):
-            if not lock_step:
-                continue
-            findings.add("driver", "moved", stamp_s, "applied_cmd_vel goes back to an earlier command of cmd_vel")
-        elif np.any(command):
-            findings.add("driver", "changed", stamp_s, "applied_cmd_vel is no command of cmd_vel within the limits")
-        elif _is_fed(stamps, stamp_s, spec):
-            findings.add("driver", "changed", stamp_s, "applied_cmd_vel is zero, though cmd_vel was not silent")
+        elif lock_step or not (same.size or received.may_lack(stamp_s, unknown)):
+            found = _explained(received, same, stamp_s, command, spec)
+            if found is not None:
+                findings.add("driver", found[0], stamp_s, found[1])
+
+
+@dataclass(frozen=True)
+class _Received:
+    """The commands that a driver received, within its limits."""
+
+    stamp_s: np.ndarray  # (C,)
+    limited: np.ndarray  # (C, D)
+    oldest_s: float  # age of a command that may still act
+
+    @classmethod
+    def of(cls, spec: RobotSpec, sent: CommandTrack, *, takes_first: bool) -> "_Received":
+        """Return the commands; of equal stamps a driver ``takes_first``, if none can be missing in the record."""
+        stamps, first = np.unique(sent.stamp_s, return_index=True)
+        if not takes_first:
+            stamps, first = sent.stamp_s, np.arange(len(sent.stamp_s))
+        model = motion_model(spec)
+        limited = np.array([model.limit_command(command) for command in sent.command[first]])
+        return cls(stamps, limited, spec.dead_man_s + spec.command_delay_s + _SLACK_S)
+
+    def same(self, stamp_s: float, command: np.ndarray) -> np.ndarray:
+        """Return the rows that may act at a time [s] and are equal to a command (D,)."""
+        begin = int(np.searchsorted(self.stamp_s, stamp_s - self.oldest_s))
+        end = int(np.searchsorted(self.stamp_s, stamp_s + SAME_STAMP_S))
+        away = np.max(np.abs(self.limited[begin:end] - command), axis=1, initial=0.0)
+        return begin + np.flatnonzero(away <= SAME_COMMAND)
+
+    def may_lack(self, stamp_s: float, unknown: Sequence[tuple[float, float]]) -> bool:
+        """Return whether a command that acts at a time [s] may be of an ``unknown`` decision."""
+        return any(begin_s <= stamp_s and stamp_s - self.oldest_s <= end_s for begin_s, end_s in unknown)
+
+
+def _explained(
+    received: _Received, same: np.ndarray, stamp_s: float, command: np.ndarray, spec: RobotSpec
+) -> tuple[str, str] | None:
+    """Return kind and sentence for an applied command that does not follow; None for a brake in silence."""
+    if same.size:
+        return "moved", "applied_cmd_vel goes back to an earlier command of cmd_vel"
+    if np.any(command):
+        return "changed", "applied_cmd_vel is no command of cmd_vel within the limits"
+    if _is_fed(received.stamp_s, stamp_s, spec):
+        return "changed", "applied_cmd_vel is zero, though cmd_vel was not silent"
+    return None
 
 
 def _moves(skipped: np.ndarray, last: np.ndarray) -> bool:

@@ -6,11 +6,12 @@ robots are one batch.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
 from testudo_analysis.replay.batched_rollout import rollout
+from testudo_analysis.replay.gap_names import ALL_ROBOTS, Reference
 from testudo_analysis.replay.rollout_inputs import OpenLoopWindows, command_timeline, pick_windows
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import wrap_angle
@@ -21,10 +22,7 @@ from testudo_runs.alignment import Trajectory, prepare_run
 from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.run_reader import RecordedRun, ticks_in_order
 
-Reference = Literal["truth", "odometry"]
 HORIZONS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
-ALL_ROBOTS = "all"
-"""Name of the rows that pool every robot."""
 
 
 @dataclass(frozen=True)

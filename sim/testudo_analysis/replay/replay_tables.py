@@ -1,14 +1,20 @@
 """Replay results as tables for the terminal; lengths in millimetres, angles in degrees."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
 
-from testudo_analysis.replay.open_loop import ALL_ROBOTS, OpenLoopGap
+from testudo_analysis.replay.gap_names import ALL_ROBOTS
 from testudo_analysis.replay.reinference_checks import Reinference
-from testudo_analysis.replay.variants import VariantOutcome
+
+if TYPE_CHECKING:  # JAX and SciPy take seconds to start, and re-inference needs neither
+    from testudo_analysis.replay.open_loop import OpenLoopGap
+    from testudo_analysis.replay.variants import VariantOutcome
 
 SHOWN_UNITS = {"m": ("mm", 1e3), "rad": ("deg", 180 / math.pi), "m/s": ("mm/s", 1e3)}
 """By SI unit: the unit that is shown, and its factor."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from testudo_analysis.replay.open_loop import ALL_ROBOTS
+from testudo_analysis.replay.gap_names import ALL_ROBOTS
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
 from testudo_analysis.report import run_plots, training_plots
 from testudo_analysis.report.fleet_summary import COLUMNS, FleetSummary, RobotSummary, flown_row, summarise_fleet

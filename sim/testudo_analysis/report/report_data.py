@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from testudo_analysis.replay import InputMutation, OpenLoopGap, Reinference
+from testudo_analysis.replay import InputMutation, Reinference
+from testudo_analysis.replay.open_loop import OpenLoopGap
 from testudo_deploy.contract.contract import Contract
 from testudo_runs.run_reader import RecordedRun
 

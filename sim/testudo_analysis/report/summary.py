@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from testudo_analysis.replay import OpenLoopGap
+from testudo_analysis.replay.open_loop import OpenLoopGap
 from testudo_analysis.report.fleet_summary import FleetSummary, flown_verdicts, summarise_fleet
 from testudo_analysis.report.report_data import EvaluationRow, ReportData, ReportVerdict
 

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from testudo_analysis.replay import OpenLoopGap
-from testudo_analysis.replay.open_loop import ALL_ROBOTS
+from testudo_analysis.replay.gap_names import ALL_ROBOTS
+from testudo_analysis.replay.open_loop import OpenLoopGap
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
 from testudo_analysis.report.plot_style import BAD, FAINT, GOOD, INK, PlotImage, drawing, picture, robot_colour
 

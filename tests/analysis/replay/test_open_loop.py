@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.sim.recorded_run import record_run
 
-from testudo_analysis.replay import HORIZONS_S, open_loop
+from testudo_analysis.replay.open_loop import HORIZONS_S, open_loop
 from testudo_analysis.replay.rollout_inputs import CommandTimeline, command_timeline
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_hardware.errors import TestudoError

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 from tests.sim.recorded_run import record_run
 
-from testudo_analysis.replay import mutations_detected, open_loop, reinfer
+from testudo_analysis.replay import mutations_detected, reinfer
+from testudo_analysis.replay.open_loop import open_loop
 from testudo_analysis.report import run_plots, training_plots
 from testudo_analysis.report.fleet_summary import pair_distances, summarise_fleet
 from testudo_analysis.report.html_page import banner, page, write_html
