@@ -87,6 +87,7 @@ def check_task(
     """
     sent = {(message.epoch, message.sequence): message for message in messages}
     unverified = 0
+    known: dict[tuple[str, int, tuple[str, ...]], dict[str, np.ndarray]] = {}
     for record in records:
         if not record.task_epoch:
             continue
@@ -95,7 +96,10 @@ def check_task(
             unverified += 1
             continue
         try:
-            arrays = arrays_for(signals, message, record.neighbour_names)
+            key = (record.task_epoch, record.task_sequence, record.neighbour_names)
+            if key not in known:  # several ticks use one message
+                known[key] = dict(arrays_for(signals, message, record.neighbour_names))
+            arrays = known[key]
         except EnvelopeError:
             errors.add("task", record.sequence, None, record.task_age_s)
             continue

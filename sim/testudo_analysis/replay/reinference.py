@@ -62,6 +62,7 @@ def reinfer_robot(
     rerun, ticks = TickReplay(artefact, model, errors), ticks_in_order(run.ticks[name])
     for record in ticks:
         rerun.take(record)
+    rerun.finish()
     robot = run.fleet.robot(name)
     leader = () if robot.follows is None else run.announcements.get(robot.follows.robot, ())
     unverified = check_goals(rerun.errors, ticks, robot.goal_world, leader, robot.follows)

@@ -1,7 +1,7 @@
 """Result of re-inference: the largest deviation of every field by robot, and the verdict."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,6 +116,20 @@ class FieldErrors:
         if name not in self._worst or error > self._worst[name][0]:
             self._worst[name] = (error, sequence)
 
+    def add_all(self, name: str, sequences: Sequence[int], found: np.ndarray, recorded: np.ndarray) -> None:
+        """Compare the vectors of many ticks, (T, ...) each; see `add`."""
+        if not len(sequences):
+            return
+        errors = np.full(len(sequences), math.inf)
+        if found.shape == recorded.shape:
+            away = np.abs(found - recorded).reshape(len(sequences), -1)
+            errors = np.max(away, axis=1, initial=0.0)
+            errors[~np.isfinite(errors)] = math.inf
+        row = int(np.argmax(errors))
+        self._compared[name] = self._compared.get(name, 0) + len(sequences)
+        if name not in self._worst or errors[row] > self._worst[name][0]:
+            self._worst[name] = (float(errors[row]), sequences[row])
+
     def checks(self) -> tuple[FieldCheck, ...]:
         """Return the result of each field, in the order of ``what``."""
         return tuple(
@@ -127,11 +141,28 @@ class FieldErrors:
 def _deviation(found: Any, recorded: Any) -> float:
     if found is None or recorded is None:
         return 0.0 if found is recorded else math.inf
-    first, second = np.asarray(found, float), np.asarray(recorded, float)
-    if first.shape != second.shape:
-        return math.inf
-    error = float(np.max(np.abs(first - second), initial=0.0))
+    error = _quick_deviation(found, recorded)
+    if error is None:
+        first, second = np.asarray(found, float), np.asarray(recorded, float)
+        if first.shape != second.shape:
+            return math.inf
+        error = float(np.max(np.abs(first - second), initial=0.0))
     return error if math.isfinite(error) else math.inf
+
+
+def _quick_deviation(found: Any, recorded: Any) -> float | None:
+    """Return the deviation of two numbers or rows of numbers without NumPy, which takes longer; None for others."""
+    if isinstance(found, float) and isinstance(recorded, float):
+        return abs(found - recorded)
+    if not (isinstance(found, tuple | list) and isinstance(recorded, tuple | list)):
+        return None
+    if len(found) != len(recorded):
+        return math.inf
+    try:
+        away = [abs(a - b) for a, b in zip(found, recorded, strict=True)]
+        return max(away, default=0.0) if math.isfinite(sum(away)) else math.inf
+    except TypeError:  # rows of rows
+        return None
 
 
 def _worse(known: FieldCheck | None, new: FieldCheck) -> FieldCheck:

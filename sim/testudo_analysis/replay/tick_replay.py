@@ -5,26 +5,26 @@ ticks is checked too: the memory of the policy, the decision period, the held co
 """
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
+from testudo_analysis.replay.tick_batches import ShieldTick, TickBatches, lower_priority
 from testudo_deploy.contract.command_types import limited_yaw_rate, split_message, split_output, tracking_of, turns
 from testudo_deploy.contract.contract import Contract, policy_signals, slots_first
-from testudo_deploy.contract.messages import EnvelopeError, SegmentEnds, TickRecord
+from testudo_deploy.contract.messages import EnvelopeError, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.policy_header import ArtefactError
 from testudo_deploy.contract.task_values import task_arrays
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver, is_former, resolved_by
-from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
-from testudo_deploy.shield.caution import Caution, slower, wider
+from testudo_deploy.control.state_prediction import PendingCommands
+from testudo_deploy.shield.caution import Caution, slower
 from testudo_deploy.shield.flight_column import landing_shield
-from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace, ShieldInputs
 from testudo_deploy.shield.shield import Shield
-from testudo_deploy.shield.stop_tube import stop_tube_parameters, with_untrusted_speed
-from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_deploy.supervision.modes import Mode
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import effective_command
@@ -75,8 +75,11 @@ class TickReplay:
     _since_decision: int = 0
     _sent: PendingCommands = field(init=False)
     _sent_from_s: float = -np.inf  # commands are known from this stamp on; -inf: from the first one
-    _state: tuple[MotionState, StoppingPoint] | None = None
-    """Recorded estimate of the current tick, and its stopping point."""
+    _state: MotionState | None = None  # recorded estimate of the current tick
+    _batches: TickBatches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._batches = TickBatches(self.model, self.errors)
 
     def take(self, record: TickRecord) -> None:
         """Compare the next tick."""
@@ -99,7 +102,7 @@ class TickReplay:
             elif code in _DOWN and record.nominal_world is not None:
                 # infer the shield of a landing, whose nominal command is the recorded one
                 self._nominal = np.array(record.nominal_world)
-                self._check_shield(record, self._shield(record, self._landing_shield), 0.0)
+                self._check_shield(record, self._landing_shield, 0.0)
                 self._nominal = None
             else:
                 self.skipped[code] += 1
@@ -114,6 +117,10 @@ class TickReplay:
             self._forget(record.stamp_s)
         self._last = record
 
+    def finish(self) -> None:
+        """Compare what needs the recorded inputs of a tick alone, for all ticks."""
+        self._batches.compare()
+
     def _forget(self, sent_from_s: float) -> None:
         self._sent = PendingCommands(self.model.spec.command_delay_s, self.model.spec.dead_man_s)
         self._sent_from_s = sent_from_s
@@ -124,19 +131,13 @@ class TickReplay:
         if (stamp_s is None or record.estimate_position_world is None) and record.reason:
             return
         recorded = (record.estimate_position_world, record.estimate_yaw, record.estimate_velocity)
-        estimate = MotionState(*map(np.array, recorded))
-        stop = self.model.stopping_point(estimate)
-        self._state = estimate, stop
+        self._state = MotionState(*map(np.array, recorded))
         if stamp_s is None:
             raise ValueError("a driven tick without a pose")
         if stamp_s - self.model.spec.command_delay_s >= self._sent_from_s:
             pending, pending_s = self._sent.since(stamp_s, record.stamp_s)
             add("pending", _flat(pending, pending_s), _flat(record.pending_commands, record.pending_time_s))
-        measured = (record.measured_position_world, record.measured_yaw, record.measured_velocity)
-        commands = [np.array(command) for command in record.pending_commands]
-        rolled = estimate_state(self.model, MotionState(*map(np.array, measured)), commands, record.pending_time_s)
-        add("estimate", _flat(rolled.position_world, rolled.yaw, rolled.velocity), _flat(*recorded))
-        add("control point", stop.position_world, record.control_point_world)
+        self._batches.add_estimate(record)
 
     def _add(self, record: TickRecord, name: str, found: object, recorded: object) -> None:
         self.errors.add(name, record.sequence, found, recorded)
@@ -151,7 +152,7 @@ class TickReplay:
         self._add(record, "nominal", _flat(self._nominal, self._yaw_rate, waypoint, said), nominal)
         turn = limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
         self._check_deadlock(record)
-        self._check_shield(record, self._shield(record, self._whole_shield), turn)
+        self._check_shield(record, self._whole_shield, turn)
 
     def _check_deadlock(self, record: TickRecord) -> None:
         """Compare the memory of the deadlock rule with one step of the rule from the tick before."""
@@ -166,25 +167,28 @@ class TickReplay:
             rule.restore(last.deadlock_memory, last.shielded_world)
         wanted = slower(_caution(record), nominal)
         point = self._known_state()[1].position_world
-        rule.resolved(point, recorded_table(record), _lower_priority(record), wanted)
+        rule.resolved(point, recorded_table(record), lower_priority(record), wanted)
         self._add(record, "deadlock", rule.memory, record.deadlock_memory)
 
-    def _check_shield(self, record: TickRecord, result: ShieldResult | None, turn: float) -> None:
+    def _check_shield(self, record: TickRecord, shield: Shield, turn: float) -> None:
         """Compare the result of a shield that must not have braked, with a yaw rate [rad/s] beside it."""
-        if result is None or int(result.status) == ShieldStatus.BRAKED:
-            velocity = command = None
-        else:
-            velocity, command = result.control_velocity_world, _flat(result.command, turn)
-        self._add(record, "shielded", velocity, record.shielded_world)
-        self._add(record, "sent", command, _sent(record))
         self.reinferred += 1
+        wanted = self._wanted(record)
+        if wanted is None:
+            self._add(record, "shielded", None, record.shielded_world)
+            self._add(record, "sent", None, _sent(record))
+            return
+        self._batches.add_shield(ShieldTick(record, shield, wanted, turn, brakes=False))
 
     def _infer_braked(self, record: TickRecord) -> None:
         """The shield must brake again; the record holds no nominal command to compare."""
-        if self._decide(record):
-            result = self._shield(record, self._whole_shield)
-            braked = result is not None and int(result.status) == ShieldStatus.BRAKED
-            self._add(record, "shielded", 0.0 if braked else np.inf, 0.0)
+        if not self._decide(record):
+            return
+        wanted = self._wanted(record)
+        if wanted is None:
+            self._add(record, "shielded", np.inf, 0.0)
+            return
+        self._batches.add_shield(ShieldTick(record, self._whole_shield, wanted, 0.0, brakes=True))
 
     def _decide(self, record: TickRecord) -> bool:
         """Update the nominal command to this tick; False if it is unknown."""
@@ -223,21 +227,17 @@ class TickReplay:
             self._nominal = tracking.velocity_world(self._waypoint, self._known_state()[1].position_world)
 
     def _known_state(self) -> tuple[MotionState, StoppingPoint]:
+        """Return the recorded estimate of the tick, and its stopping point."""
         if self._state is None:
             raise ValueError("a driven tick without an estimate")
-        return self._state
+        return self._state, self.model.stopping_point(self._state)
 
-    def _shield(self, record: TickRecord, shield: Shield) -> ShieldResult | None:
+    def _wanted(self, record: TickRecord) -> np.ndarray | None:
+        """Return the velocity (D,) [m/s] that the shield got; None if the nominal one is unknown or not finite."""
         if self._nominal is None or not np.isfinite(self._nominal).all():
             return None
-        own, peers = _spaces(record)
-        measured = np.array(record.measured_position_world)
-        inputs = ShieldInputs(measured, *self._known_state(), recorded_table(record), peers)
-        caution = _caution(record)
-        wanted = slower(caution, self._nominal)
-        turned = resolved_by(record.deadlock_memory, wanted) if record.deadlock_memory else wanted
-        shield = replace(shield, space=with_untrusted_speed(shield.space, record.untrusted_speed_m_s))
-        return wider(caution, shield).step(inputs, own, turned, np.array(float(record.sequence + 1)))[0]
+        wanted = slower(_caution(record), self._nominal)
+        return resolved_by(record.deadlock_memory, wanted) if record.deadlock_memory else wanted
 
     @cached_property
     def _whole_shield(self) -> Shield:
@@ -285,43 +285,6 @@ def recorded_task(record: TickRecord, contract: Contract) -> dict[str, np.ndarra
         return task | task_arrays(read, record.task_values, len(record.neighbour_names))
     except EnvelopeError as error:
         raise ValueError(str(error)) from error
-
-
-def _lower_priority(record: TickRecord) -> np.ndarray:
-    """Return the peers (K,) bool to which the robot need not give way."""
-    lost = np.array(record.neighbour_lost or (False,) * len(record.neighbour_names), bool)
-    return np.array([record.robot < name for name in record.neighbour_names], bool) | lost
-
-
-def _spaces(record: TickRecord) -> tuple[ReservedSpace, PeerReservations]:
-    """Return the recorded space of the robot (2, D) and of its peers (2, D, K)."""
-    count, dimension = len(record.neighbour_names), len(record.goal_world)
-
-    def segments(values: tuple[SegmentEnds, ...]) -> np.ndarray:
-        return np.array(values, float).reshape(count, 2, dimension).transpose(1, 2, 0)
-
-    first = _lower_priority(record)
-    own = ReservedSpace(
-        np.array(record.reserved_segment_world, float),
-        np.array(record.requested_segment_world, float),
-        np.array(record.request_pending),
-        np.array(float(record.requested_since)),
-    )
-    peers = PeerReservations(
-        segments(record.neighbour_reserved_segment_world),
-        segments(record.neighbour_requested_segment_world),
-        np.array(record.neighbour_acknowledged, float),
-        np.array(record.neighbour_excused, bool) if record.neighbour_excused else _formerly_excused(record, first),
-        first,
-        ~np.array(record.neighbour_untrusted, bool),
-    )
-    return own, peers
-
-
-def _formerly_excused(record: TickRecord, first: np.ndarray) -> np.ndarray:
-    """Return the peers (K,) whose answer was not required before the fifth version: silent, and of lower priority."""
-    answered = np.array(record.neighbour_acknowledged, float) > NOTHING_HEARD
-    return np.array(record.neighbour_silent, bool).reshape(first.shape) & first & answered
 
 
 def _sent(record: TickRecord) -> np.ndarray | None:

@@ -33,6 +33,7 @@ def rerun(artefact, records):
     made = TickReplay(artefact, model_of(artefact))
     for record in records:
         made.take(record)
+    made.finish()
     return made
 
 

@@ -1,0 +1,226 @@
+"""Estimate, stopping point and shield of many ticks at once: their inputs are recorded, so that none waits for another.
+
+One call of the shield costs the same for one tick and for hundreds; ticks with equal settings are one batch.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from testudo_analysis.replay.reinference_checks import FieldErrors
+from testudo_deploy.contract.messages import TickRecord
+from testudo_deploy.control.state_prediction import predict_state
+from testudo_deploy.shield.caution import Caution, wider
+from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace, ShieldInputs
+from testudo_deploy.shield.shield import Shield
+from testudo_deploy.shield.stop_tube import with_untrusted_speed
+from testudo_deploy.shield.velocity_projection import PeerTable, ShieldStatus
+from testudo_hardware.motion import LagResponse, MotionModel, MotionState
+
+_MOST = 1024  # ticks of one call, so that its arrays fit the cache
+
+
+@dataclass(frozen=True)
+class ShieldTick:
+    """One tick whose shield is computed again."""
+
+    record: TickRecord
+    shield: Shield  # of the robot, or of its landing; without what the record adds
+    wanted_world: np.ndarray  # (D,) [m/s]: velocity that the shield got
+    turn: float  # [rad/s]: yaw rate beside the command
+    brakes: bool  # the shield must brake
+
+
+@dataclass(frozen=True)
+class ShieldBatch:
+    """Results of the shield for ticks T."""
+
+    braked: np.ndarray  # (T,) bool
+    velocity_world: np.ndarray  # (D, T) [m/s]
+    command: np.ndarray  # (D, T)
+
+
+class TickBatches:
+    """Collects the ticks of one robot, and compares them at the end."""
+
+    def __init__(self, model: MotionModel, errors: FieldErrors) -> None:
+        """Begin without any tick."""
+        self._model, self._errors = model, errors
+        self._estimated: list[TickRecord] = []
+        self._shielded: list[ShieldTick] = []
+
+    def add_estimate(self, record: TickRecord) -> None:
+        """Add a tick with an estimate."""
+        self._estimated.append(record)
+
+    def add_shield(self, tick: ShieldTick) -> None:
+        """Add a tick with a shielded command."""
+        self._shielded.append(tick)
+
+    def compare(self) -> None:
+        """Compare all ticks. One whose numbers are missing or inconsistent deviates infinitely."""
+        estimated = _grouped(self._estimated, lambda record: len(record.pending_commands))
+        _in_batches(estimated, self._compare_estimates, self._spoil)
+        shielded = _grouped(self._shielded, _settings)
+        _in_batches(shielded, self._compare_shields, lambda tick: self._spoil(tick.record))
+
+    def _spoil(self, record: TickRecord) -> None:
+        self._errors.add("sent", record.sequence, None, record.sent_command)
+
+    def _compare_estimates(self, records: Sequence[TickRecord]) -> None:
+        sequences = [record.sequence for record in records]
+        measured = _state((r.measured_position_world, r.measured_yaw, r.measured_velocity) for r in records)
+        recorded = _state((r.estimate_position_world, r.estimate_yaw, r.estimate_velocity) for r in records)
+        pending = _stacked([record.pending_commands for record in records], 2)
+        rolled = measured
+        if len(pending):
+            times = _stacked([record.pending_time_s for record in records], 1)
+            rolled = predict_state(self._model, measured, pending, LagResponse.create(times, self._lag_s))
+        points = _stacked([record.control_point_world for record in records], 1)
+        stop = self._model.stopping_point(recorded)
+        self._errors.add_all("estimate", sequences, _rows(rolled), _rows(recorded))
+        self._errors.add_all("control point", sequences, stop.position_world.T, points.T)
+
+    @property
+    def _lag_s(self) -> float:
+        return self._model.spec.velocity_lag_s
+
+    def _compare_shields(self, ticks: Sequence[ShieldTick]) -> None:
+        found = shield_again(self._model, ticks)
+        brakes = np.array([tick.brakes for tick in ticks])
+        held, drives = np.flatnonzero(brakes), np.flatnonzero(~brakes)
+        records = [ticks[row].record for row in drives.tolist()]
+        turns = [ticks[row].turn for row in drives.tolist()]
+        velocity = np.where(found.braked, np.inf, found.velocity_world).T[drives]
+        command = np.column_stack([np.where(found.braked, np.inf, found.command).T[drives], turns])
+        shielded = np.array([record.shielded_world for record in records], float)
+        sent = np.array([(*record.sent_command, record.sent_yaw_rate) for record in records], float)
+        zero = np.where(found.braked[held], 0.0, np.inf)
+        stood = [ticks[row].record.sequence for row in held.tolist()]
+        self._errors.add_all("shielded", stood, zero, np.zeros(len(held)))
+        driven = [record.sequence for record in records]
+        self._errors.add_all("shielded", driven, velocity, shielded)
+        self._errors.add_all("sent", driven, command, sent)
+
+
+def shield_again(model: MotionModel, ticks: Sequence[ShieldTick]) -> ShieldBatch:
+    """Return the shield of ticks with equal `_settings`.
+
+    Raises:
+        ValueError: numbers of a record are missing or inconsistent; TypeError and IndexError likewise.
+    """
+    first, records = ticks[0].record, [tick.record for tick in ticks]
+    caution = Caution(*first.caution) if first.caution else None
+    shield = ticks[0].shield
+    shield = wider(caution, replace(shield, space=with_untrusted_speed(shield.space, first.untrusted_speed_m_s)))
+    estimate = _state((r.estimate_position_world, r.estimate_yaw, r.estimate_velocity) for r in records)
+    measured = _stacked([record.measured_position_world for record in records], 1)
+    own, peers = _spaces(records)
+    inputs = ShieldInputs(measured, estimate, model.stopping_point(estimate), _table(records), peers)
+    wanted = _stacked([tick.wanted_world for tick in ticks], 1)
+    numbers = np.array([float(record.sequence + 1) for record in records])
+    result = shield.step(inputs, own, wanted, numbers)[0]
+    braked = np.asarray(result.status) == int(ShieldStatus.BRAKED)
+    return ShieldBatch(braked, result.control_velocity_world, result.command)
+
+
+def _settings(tick: ShieldTick) -> Hashable:
+    """Return what the ticks of a batch have in common."""
+    record = tick.record
+    given = (any(record.neighbour_untrusted), bool(record.neighbour_wanted_world), bool(record.neighbour_excused))
+    return id(tick.shield), record.caution, record.untrusted_speed_m_s, given, record.neighbour_names
+
+
+def _grouped[Item](items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
+    groups: dict[Hashable, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def _in_batches[Item](
+    groups: Iterable[list[Item]], compare: Callable[[Sequence[Item]], None], spoil: Callable[[Item], None]
+) -> None:
+    """Compare groups in batches; one with inconsistent numbers item by item."""
+    for group in groups:
+        for begin in range(0, len(group), _MOST):
+            batch = group[begin : begin + _MOST]
+            try:
+                compare(batch)
+            except (ValueError, TypeError, IndexError):
+                if len(batch) == 1:
+                    spoil(batch[0])
+                else:
+                    _in_batches([[item] for item in batch], compare, spoil)
+
+
+def _stacked(values: Sequence[object], axes: int) -> np.ndarray:
+    """Return arrays of ``axes`` axes each with the batch as the last axis."""
+    found = np.array(values, float)
+    if found.ndim != axes + 1:
+        raise ValueError("numbers are missing")
+    return np.moveaxis(found, 0, -1)
+
+
+def _state(rows: Iterable[tuple[object, object, object]]) -> MotionState:
+    positions, yaws, velocities = zip(*rows, strict=True)
+    return MotionState(_stacked(positions, 1), _stacked(yaws, 0), _stacked(velocities, 1))
+
+
+def _rows(state: MotionState) -> np.ndarray:
+    """Return a state as rows (T, 2D + 1)."""
+    return np.column_stack([state.position_world.T, state.yaw, state.velocity.T])
+
+
+def _slots(records: Sequence[TickRecord], values: list[object], shape: tuple[int, ...]) -> np.ndarray:
+    """Return a column of the neighbour tables, (T, K, ...) as recorded, with the batch last: (..., K, T)."""
+    found = np.array(values, float).reshape(len(records), len(records[0].neighbour_names), *shape)
+    return np.moveaxis(found, (0, 1), (-1, -2))
+
+
+def _table(records: Sequence[TickRecord]) -> PeerTable:
+    first, size = records[0], (len(records[0].goal_world),)
+    return PeerTable(
+        _slots(records, [r.neighbour_control_point_world for r in records], size),
+        _slots(records, [r.neighbour_control_velocity_world for r in records], size),
+        _slots(records, [r.neighbour_age_s for r in records], ()),
+        _slots(records, [r.neighbour_valid for r in records], ()) > 0,
+        _slots(records, [r.neighbour_untrusted for r in records], ()) > 0 if any(first.neighbour_untrusted) else None,
+        wanted_world=_slots(records, [r.neighbour_wanted_world for r in records], size)
+        if first.neighbour_wanted_world
+        else None,
+    )
+
+
+def lower_priority(record: TickRecord) -> np.ndarray:
+    """Return the peers (K,) bool to which the robot need not give way."""
+    lost = np.array(record.neighbour_lost or (False,) * len(record.neighbour_names), bool)
+    return np.array([record.robot < name for name in record.neighbour_names], bool) | lost
+
+
+def _spaces(records: Sequence[TickRecord]) -> tuple[ReservedSpace, PeerReservations]:
+    """Return the recorded space of the robot (2, D, T) and of its peers (2, D, K, T)."""
+    size = (2, len(records[0].goal_world))
+    first = np.stack([lower_priority(record) for record in records], axis=-1)
+    acknowledged = _slots(records, [r.neighbour_acknowledged for r in records], ())
+    own = ReservedSpace(
+        _stacked([record.reserved_segment_world for record in records], 2),
+        _stacked([record.requested_segment_world for record in records], 2),
+        np.array([bool(record.request_pending) for record in records]),
+        np.array([float(record.requested_since) for record in records]),
+    )
+    if records[0].neighbour_excused:
+        excused = _slots(records, [r.neighbour_excused for r in records], ()) > 0
+    else:  # before the fifth version no answer was required of peers that are silent, and of lower priority
+        silent = _slots(records, [r.neighbour_silent for r in records], ()) > 0
+        excused = silent & first & (acknowledged > NOTHING_HEARD)
+    peers = PeerReservations(
+        _slots(records, [r.neighbour_reserved_segment_world for r in records], size),
+        _slots(records, [r.neighbour_requested_segment_world for r in records], size),
+        acknowledged,
+        excused,
+        first,
+        ~(_slots(records, [r.neighbour_untrusted for r in records], ()) > 0),
+    )
+    return own, peers
