@@ -1,6 +1,7 @@
 """The deadlock rule in the control loop of one robot: its memory from tick to tick."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from operator import attrgetter
 
@@ -45,6 +46,12 @@ class DeadlockResolver:
         state = self._state
         return (*_plain_of(state), *_way_of(state.way), *_passage_of(state.passage))
 
+    @property
+    def initial_memory(self) -> Memory:
+        """Return the memory with which a robot begins."""
+        self.reset()
+        return self.memory
+
     def reset(self) -> None:
         """Begin anew, as after a brake."""
         self._state, self._moved = initial_deadlock_state(np.array(0.0)), np.zeros(self._dimension)
@@ -52,10 +59,7 @@ class DeadlockResolver:
 
     def restore(self, memory: Memory, moved_world: Memory) -> None:
         """Continue from the memory of a recorded tick, and the velocity (D,) [m/s] that its shield allowed."""
-        values = [np.array(value) for value in memory[:_STATE]]
-        progress, free, turn_rad, stuck_s = values[:_PLAIN]
-        way, passage = RightOfWay(*values[_PLAIN : _PLAIN + _WAY]), PassageState(*values[_PLAIN + _WAY :])
-        self._state = DeadlockState(progress, free, turn_rad, stuck_s, way, passage)
+        self._state = _state_of([np.array(value) for value in memory[:_STATE]])
         self._moved = np.array(moved_world, float)
 
     def resolved(
@@ -84,9 +88,49 @@ class DeadlockResolver:
         self._resolved = nominal_world
         return nominal_world
 
+    def memories(
+        self,
+        before: Sequence[Memory],
+        moved_world: np.ndarray,
+        control_point_world: np.ndarray,
+        table: PeerTable,
+        first: np.ndarray,
+        nominal_world: np.ndarray,
+    ) -> np.ndarray:
+        """Return the memories (T, M) after recorded ticks, each from the memory of the tick before; see `resolved`.
+
+        Arrays have the ticks last: ``moved_world`` (D, T) [m/s] is what the shield allowed in the tick before.
+        """
+        rows = np.array([memory[:_STATE] for memory in before], float).T
+        found, after = resolve_deadlock(
+            self._parameters,
+            self._arena,
+            self._passages,
+            _state_of([*rows]),
+            control_point_world,
+            table,
+            first,
+            nominal_world,
+            moved_world,
+            self._period_s,
+        )
+        values = (*_plain_of(after), *_way_of(after.way), *_passage_of(after.passage), *found.velocity_world)
+        made = np.stack([np.broadcast_to(np.asarray(value, float), len(before)) for value in values])
+        known = np.isfinite(made).all(axis=0) & np.isfinite(found.wanted_world).all(axis=0)
+        self.reset()
+        anew = np.concatenate([np.broadcast_to(np.array(self.memory[:_STATE])[:, None], rows.shape), nominal_world])
+        return np.where(known, made, anew).T
+
     def moved(self, velocity_world: np.ndarray) -> None:
         """Take the velocity (D,) [m/s] that the shield allowed in this tick."""
         self._moved = velocity_world
+
+
+def _state_of(values: Sequence[np.ndarray]) -> DeadlockState:
+    """Return the state of recorded numbers, in the order of `DeadlockResolver.memory`."""
+    progress, free, turn_rad, stuck_s = values[:_PLAIN]
+    way, passage = RightOfWay(*values[_PLAIN : _PLAIN + _WAY]), PassageState(*values[_PLAIN + _WAY :])
+    return DeadlockState(progress, free, turn_rad, stuck_s, way, passage)
 
 
 def is_former(memory: Memory) -> bool:

@@ -63,8 +63,7 @@ class _Received:
         stamps, first = np.unique(sent.stamp_s, return_index=True)
         if not takes_first:
             stamps, first = sent.stamp_s, np.arange(len(sent.stamp_s))
-        model = motion_model(spec)
-        limited = np.array([model.limit_command(command) for command in sent.command[first]])
+        limited = motion_model(spec).limit_command(sent.command[first].T).T
         return cls(stamps, limited, spec.dead_man_s + spec.command_delay_s + _SLACK_S)
 
     def same(self, stamp_s: float, command: np.ndarray) -> np.ndarray:

@@ -68,7 +68,7 @@ class _Codes:
     def shares(self, stamp_s: float) -> list[float]:
         """Return by how much the guard may have slowed a command."""
         after = bisect_right(self._stamps, stamp_s)
-        return [1.0, *(report.speed_share for report in (*self.around(stamp_s), *self._reports[after : after + 1]))]
+        return [report.speed_share for report in (*self.around(stamp_s), *self._reports[after : after + 1])]
 
 
 def _compare_sent(findings: LinkFindings, policy: CommandTrack, codes: _Codes, sent: CommandTrack) -> np.ndarray:
@@ -85,10 +85,10 @@ def _compare_sent(findings: LinkFindings, policy: CommandTrack, codes: _Codes, s
         row = int(np.searchsorted(stamps, stamp_s - SAME_STAMP_S))
         if row < len(stamps) and stamps[row] <= stamp_s + SAME_STAMP_S:
             _, asked, asked_turn = commands[row]
-            away = min(
-                deviation((*command, turn), (*(share * value for value in asked), asked_turn))
-                for share in codes.shares(stamp_s)
-            )
+            away = deviation((*command, turn), (*asked, asked_turn))
+            if away > SAME_COMMAND:  # a guard with a laser scanner slows commands
+                slowed = ((*(share * value for value in asked), asked_turn) for share in codes.shares(stamp_s))
+                away = min((away, *(deviation((*command, turn), one) for one in slowed)))
             if away <= SAME_COMMAND:
                 if passed[row] and not zero:
                     findings.add("guard", "inserted", stamp_s, "cmd_vel holds the command of this stamp twice")

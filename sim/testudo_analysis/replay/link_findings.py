@@ -1,5 +1,6 @@
 """What the links of a command's way find: messages that contradict the topic before them."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -56,8 +57,8 @@ def deviation(found: Sequence[float], expected: Sequence[float]) -> float:
     """Return the largest deviation of two commands; infinite if one is not finite or they differ in size."""
     if len(found) != len(expected):
         return np.inf
-    away = float(np.max(np.abs(np.subtract(found, expected)), initial=0.0))
-    return away if np.isfinite(away) else np.inf
+    away = [abs(a - b) for a, b in zip(found, expected, strict=True)]
+    return max(away, default=0.0) if math.isfinite(sum(away)) else math.inf
 
 
 def rows_of(track: CommandTrack) -> list[tuple[float, list[float], float]]:

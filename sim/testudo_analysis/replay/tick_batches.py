@@ -10,6 +10,7 @@ import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_deploy.contract.messages import TickRecord
+from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.shield.caution import Caution, wider
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace, ShieldInputs
@@ -33,6 +34,17 @@ class ShieldTick:
 
 
 @dataclass(frozen=True)
+class DeadlockTick:
+    """One tick whose deadlock rule is computed again."""
+
+    record: TickRecord
+    rule: DeadlockResolver
+    memory: tuple[float, ...]  # of the tick before
+    moved_world: np.ndarray  # (D,) [m/s]: what the shield allowed in the tick before
+    wanted_world: np.ndarray  # (D,) [m/s]: velocity that the rule got
+
+
+@dataclass(frozen=True)
 class ShieldBatch:
     """Results of the shield for ticks T."""
 
@@ -49,6 +61,7 @@ class TickBatches:
         self._model, self._errors = model, errors
         self._estimated: list[TickRecord] = []
         self._shielded: list[ShieldTick] = []
+        self._ruled: list[DeadlockTick] = []
 
     def add_estimate(self, record: TickRecord) -> None:
         """Add a tick with an estimate."""
@@ -58,12 +71,18 @@ class TickBatches:
         """Add a tick with a shielded command."""
         self._shielded.append(tick)
 
+    def add_deadlock(self, tick: DeadlockTick) -> None:
+        """Add a tick with a memory of the deadlock rule."""
+        self._ruled.append(tick)
+
     def compare(self) -> None:
         """Compare all ticks. One whose numbers are missing or inconsistent deviates infinitely."""
         estimated = _grouped(self._estimated, lambda record: len(record.pending_commands))
         _in_batches(estimated, self._compare_estimates, self._spoil)
         shielded = _grouped(self._shielded, _settings)
         _in_batches(shielded, self._compare_shields, lambda tick: self._spoil(tick.record))
+        ruled = _grouped(self._ruled, lambda tick: (_neighbours(tick.record), len(tick.memory)))
+        _in_batches(ruled, self._compare_rules, lambda tick: self._spoil(tick.record))
 
     def _spoil(self, record: TickRecord) -> None:
         self._errors.add("sent", record.sequence, None, record.sent_command)
@@ -81,6 +100,20 @@ class TickBatches:
         stop = self._model.stopping_point(recorded)
         self._errors.add_all("estimate", sequences, _rows(rolled), _rows(recorded))
         self._errors.add_all("control point", sequences, stop.position_world.T, points.T)
+
+    def _compare_rules(self, ticks: Sequence[DeadlockTick]) -> None:
+        records = [tick.record for tick in ticks]
+        estimate = _state((r.estimate_position_world, r.estimate_yaw, r.estimate_velocity) for r in records)
+        found = ticks[0].rule.memories(
+            [tick.memory for tick in ticks],
+            _stacked([tick.moved_world for tick in ticks], 1),
+            self._model.stopping_point(estimate).position_world,
+            _table(records),
+            np.stack([lower_priority(record) for record in records], axis=-1),
+            _stacked([tick.wanted_world for tick in ticks], 1),
+        )
+        recorded = _stacked([record.deadlock_memory for record in records], 1).T
+        self._errors.add_all("deadlock", [record.sequence for record in records], found, recorded)
 
     @property
     def _lag_s(self) -> float:
@@ -128,8 +161,13 @@ def shield_again(model: MotionModel, ticks: Sequence[ShieldTick]) -> ShieldBatch
 def _settings(tick: ShieldTick) -> Hashable:
     """Return what the ticks of a batch have in common."""
     record = tick.record
+    return id(tick.shield), record.caution, record.untrusted_speed_m_s, _neighbours(record)
+
+
+def _neighbours(record: TickRecord) -> Hashable:
+    """Return which neighbours a record names, and what of them is given."""
     given = (any(record.neighbour_untrusted), bool(record.neighbour_wanted_world), bool(record.neighbour_excused))
-    return id(tick.shield), record.caution, record.untrusted_speed_m_s, given, record.neighbour_names
+    return record.neighbour_names, given
 
 
 def _grouped[Item](items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
-from testudo_analysis.replay.tick_batches import ShieldTick, TickBatches, lower_priority
+from testudo_analysis.replay.tick_batches import DeadlockTick, ShieldTick, TickBatches
 from testudo_deploy.contract.command_types import limited_yaw_rate, split_message, split_output, tracking_of, turns
 from testudo_deploy.contract.contract import Contract, policy_signals, slots_first
 from testudo_deploy.contract.messages import EnvelopeError, TickRecord
@@ -161,14 +161,11 @@ class TickReplay:
             return
         if nominal is None or last is None or last.sequence + 1 != record.sequence:
             return
-        contract = self.artefact.contract
-        rule = DeadlockResolver(contract.shield, contract.arena, self.model.spec.control_period_s, len(nominal))
+        memory, moved = self._rule.initial_memory, np.zeros(len(nominal))
         if last.deadlock_memory and last.shielded_world and not last.reason:
-            rule.restore(last.deadlock_memory, last.shielded_world)
+            memory, moved = last.deadlock_memory, np.array(last.shielded_world)
         wanted = slower(_caution(record), nominal)
-        point = self._known_state()[1].position_world
-        rule.resolved(point, recorded_table(record), lower_priority(record), wanted)
-        self._add(record, "deadlock", rule.memory, record.deadlock_memory)
+        self._batches.add_deadlock(DeadlockTick(record, self._rule, memory, moved, wanted))
 
     def _check_shield(self, record: TickRecord, shield: Shield, turn: float) -> None:
         """Compare the result of a shield that must not have braked, with a yaw rate [rad/s] beside it."""
@@ -238,6 +235,11 @@ class TickReplay:
             return None
         wanted = slower(_caution(record), self._nominal)
         return resolved_by(record.deadlock_memory, wanted) if record.deadlock_memory else wanted
+
+    @cached_property
+    def _rule(self) -> DeadlockResolver:
+        contract, spec = self.artefact.contract, self.model.spec
+        return DeadlockResolver(contract.shield, contract.arena, spec.control_period_s, spec.dimension)
 
     @cached_property
     def _whole_shield(self) -> Shield:

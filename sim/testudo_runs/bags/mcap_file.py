@@ -34,6 +34,7 @@ _MAX_CHUNK = 1 << 31
 _MAX_SPAN_NS = 86_400 * 1_000_000_000
 _CHUNK_FORM = re.compile(rb"\x06.{5}\x00{3}.{28}(?:\x00{4}|\x03\x00{3}lz4|\x04\x00{3}zstd)", re.DOTALL)
 _MAX_SHOWN = 5
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # 20 times as fast, where it was built
 
 
 class McapStream:
@@ -291,7 +292,7 @@ def _unpacked(data: bytes, compression: bytes, size: int) -> bytes:
 def _metadata(folder: Path) -> tuple[int | None, str]:
     """Return the number of messages of a closed recording, None for any other, and the last hash of its chain."""
     try:
-        tables = yaml.safe_load((folder / METADATA_FILE).read_text(encoding="utf-8"))
+        tables = yaml.load((folder / METADATA_FILE).read_text(encoding="utf-8"), _LOADER)  # noqa: S506 -- a safe one
         information = tables["rosbag2_bagfile_information"]
         custom = information["custom_data"]
         written = int(information["message_count"]) if custom[CLOSED_KEY] == "yes" else None
