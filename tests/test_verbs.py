@@ -233,7 +233,7 @@ REFUSED = {
         (
             "'chess' is not known; known are crowd, drone_identify, drones, estop, faults, fleet, "
             "games, gpu, identify, import, improve, kills, learning, lossy, mutants, platoon, projection, "
-            "radio, redteam, replay, robot, shield, sim, tasks, tiers"
+            "radio, redteam, replay, robot, shield, sim, tamper, tasks, tiers"
         ),
     ),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),

@@ -49,11 +49,12 @@ class BenchmarkExtent:
 
     repeats: int | None = None
     """Timed runs; seeds of each training (learning, improve, platoon); injections of each fault (faults); kills; known
-    truths (identify); runs with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks)."""
+    truths (identify); runs with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks);
+    changes (tamper)."""
     minutes: float | None = None  # time budget (gpu, redteam), measured time (fleet), time-out of one run (lossy)
     quick: bool = False
     """Fewer episodes, in at most three minutes or so (shield, redteam, learning, improve, platoon); each fault once
-    (faults); set-points for 5 s (radio)."""
+    (faults); set-points for 5 s (radio); 40 changes (tamper)."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def bench(
 
     Args:
         name: the benchmark, or `list`.
-        policy: policy file, or the name of one that ships (robot, tiers, shield).
+        policy: policy file, or the name of one that ships (robot, tiers, shield, tamper).
         robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify, improve,
             lossy), or the one whose lag cars have (platoon).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots

@@ -91,9 +91,9 @@ class TickBatches:
         sequences = [record.sequence for record in records]
         measured = _state((r.measured_position_world, r.measured_yaw, r.measured_velocity) for r in records)
         recorded = _state((r.estimate_position_world, r.estimate_yaw, r.estimate_velocity) for r in records)
-        pending = _stacked([record.pending_commands for record in records], 2)
         rolled = measured
-        if len(pending):
+        if records[0].pending_commands:
+            pending = _stacked([record.pending_commands for record in records], 2)
             times = _stacked([record.pending_time_s for record in records], 1)
             rolled = predict_state(self._model, measured, pending, LagResponse.create(times, self._lag_s))
         points = _stacked([record.control_point_world for record in records], 1)

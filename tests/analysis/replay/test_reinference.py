@@ -236,6 +236,15 @@ def test_values_for_json_hold_no_infinity(passage, make_artefact):
     assert values["passed"] is False
 
 
+@pytest.mark.parametrize("changes", [{"pose_stamp_s": None}, {"neighbour_age_s": ()}])
+def test_a_tick_whose_numbers_are_missing_deviates_infinitely(passage, make_artefact, changes):
+    """It cannot have been computed; the ticks around it are inferred all the same."""
+    result = reinfer(part(with_tick(passage, "r0", 100, **changes), 95, 105), make_artefact("gritsbot_x"))
+    sent = next(check for check in result.robots[0].fields if check.name == "sent")
+    assert (sent.error, sent.sequence) == (math.inf, 100)
+    assert result.robots[1].error <= TOLERANCE
+
+
 @pytest.fixture
 def on_disk(passage, make_artefact, monkeypatch):
     """Return a part of the recorded run with its policy, read instead of a folder."""

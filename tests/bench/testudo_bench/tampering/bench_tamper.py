@@ -23,7 +23,7 @@ from testudo_runs.bags.mcap_file import read_messages
 COLUMNS = ("change", "chain kept", "chain computed again, without a key", "unchanged run")
 """Reported of all, when the chain of hashes stays as recorded; when it is computed again; reports of no change."""
 _CHANGES, _QUICK = 1000, 40
-_SECONDS = 5.0
+_SECONDS = 3.0
 _AGAIN = 5  # one of so many changes is also made with a chain that is computed again
 _POLICY = "navigation"
 

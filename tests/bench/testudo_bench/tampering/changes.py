@@ -100,7 +100,11 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[Path]:
 def _set(content: Any, path: Path, random: np.random.Generator) -> tuple[Any, Any]:
     """Change the value at a path in place; return it before and after."""
     for part in path[:-1]:
-        content = content[part] if isinstance(content, dict | list | np.ndarray) else getattr(content, str(part))
+        child = content[part] if isinstance(content, dict | list | np.ndarray) else getattr(content, str(part))
+        if isinstance(child, np.ndarray) and not child.flags.writeable:  # it shows the bytes of the message
+            child = child.copy()
+            setattr(content, str(part), child)
+        content = child
     last = path[-1]
     inside = isinstance(content, dict | list | np.ndarray)
     before = content[last] if inside else getattr(content, str(last))
