@@ -51,8 +51,8 @@ def replay(
 
     Exit status 1 means that re-inference failed, so that recorded commands do not follow from their inputs, that a
     message is not as the recorder wrote it, or that part of the run could not be read; the rest is still replayed.
-    Imported runs have no artefact for re-inference: they
-    are only replayed open loop, compared with external poses, or odometry without them.
+    Imported runs have no artefact for re-inference: they are only replayed open loop, compared with external poses, or
+    odometry without them.
 
     Example:
         testudo replay runs/latest/run --json replay.json
@@ -67,52 +67,74 @@ def replay(
             simulates from --from, with and without the shield, and compares with the recording.
         reference: poses that open-loop replay starts from and is compared with.
         alter: first alter one recorded input, to see re-inference fail.
-        allow_damage: exit status 0 even if part of the run cannot be read.
+        allow_damage: exit status 0 even if part of the run cannot be read, or is missing.
         json: also write the results to this file.
         proof: what the chain of hashes is checked against.
         branch: options of a counterfactual.
     """
     console = Console()
     policy = None if policy is None else policy_file(policy)
+    if proof != ProofOptions() and (mode == "counterfactual" or is_imported(run)):
+        raise TestudoError(f"{run}: --key and --final-hash need a run of `testudo up`, and a mode that compares it")
     if mode == "counterfactual":
         from testudo_analysis.commands.replay_model import replay_counterfactual  # noqa: PLC0415 -- slow to import
 
         return replay_counterfactual(run, policy, branch, json, console)
     if mode != "reinference" and is_imported(run):
-        if proof != ProofOptions():
-            raise TestudoError(f"{run}: was imported: --key and --final-hash need a run that `testudo up` recorded")
-        if policy is not None or alter:
-            raise TestudoError(
-                f"{run}: was imported: {'--policy' if policy is not None else '--alter'} needs recorded "
-                "policy inputs, which it lacks; --mode counterfactual simulates it with a policy"
-            )
+        _refuse_inputs(run, policy, alters=alter)
         from testudo_analysis.commands.replay_model import replay_imported  # noqa: PLC0415 -- slow to import
 
         return replay_imported(run, mode, reference, branch.robot or None, allow_damage, json, console)
     with progress_bar(f"reading {run}") as show:
         recording = read_run(run, partial(show, f"reading {run}"))
-    show_warnings(recording.warnings, console)
-    whole: dict[str, Any] = {"run": str(run), "complete": recording.complete, "warnings": list(recording.warnings)}
-    status = 0 if recording.complete or allow_damage else 1
-    refusals = _prove(recording.proof, proof, console)
-    whole["proof"] = recording.proof.to_dict() | {"refusals": refusals}
-    status = 1 if refusals else status
-    if mode != "open-loop":
-        chain = compare_chain(recording)
-        _show_chain(chain, console)
-        whole["command_chain"] = chain.to_dict()
-        status = status if chain.passed else 1
-    if policy is not None and len(recording.teams) > 1:
-        raise TestudoError(f"--policy: found {policy}, expected none: {run} has {len(recording.teams)} policy files")
-    found = []
-    for team in recording.teams:
-        results, passed = _replay_team(team, _load(team, policy), mode, reference, alter, console)
-        found.append(results)
-        status = status if passed else 1
-    write_results(json, whole | (found[0] if len(found) == 1 else {"teams": found}), console)
+    whole, status = _compare_whole(recording, proof, with_commands=mode != "open-loop", console=console)
+    results, passed = _replay_teams(recording, policy, mode, reference, alter, console)
+    write_results(json, {"run": str(run)} | whole | results, console)
     if not recording.complete and not allow_damage:
         console.print("[red]part of the run could not be read[/]; --allow-damage accepts the rest")
-    return status
+        return 1
+    return status if passed else 1
+
+
+def _refuse_inputs(run: Path, policy: Path | None, *, alters: bool) -> None:
+    """Raise TestudoError if an option needs policy inputs, which an imported run lacks."""
+    if policy is not None or alters:
+        raise TestudoError(
+            f"{run}: was imported: {'--policy' if policy is not None else '--alter'} needs recorded "
+            "policy inputs, which it lacks; --mode counterfactual simulates it with a policy"
+        )
+
+
+def _replay_teams(
+    recording: RecordedRun, policy: Path | None, mode: str, reference: Reference, alters: bool, console: Console
+) -> tuple[dict[str, Any], bool]:
+    """Replay the robots of every policy file; return the results, and whether re-inference passed."""
+    teams = recording.teams
+    if policy is not None and len(teams) > 1:
+        raise TestudoError(f"--policy: found {policy}, expected none: {recording.folder} has {len(teams)} policy files")
+    found = [_replay_team(team, _load(team, policy), mode, reference, alters, console) for team in teams]
+    results = [values for values, _ in found]
+    return results[0] if len(results) == 1 else {"teams": results}, all(passed for _, passed in found)
+
+
+def _compare_whole(
+    recording: RecordedRun, options: ProofOptions, *, with_commands: bool, console: Console
+) -> tuple[dict[str, Any], int]:
+    """Compare the messages of a run with its chain of hashes and with each other; return results and exit status."""
+    show_warnings(recording.warnings, console)
+    refusals = _prove(recording.proof, options, console)
+    found = {
+        "complete": recording.complete,
+        "warnings": list(recording.warnings),
+        "proof": recording.proof.to_dict() | {"refusals": refusals},
+    }
+    status = 1 if refusals or recording.proof.is_contradicted else 0
+    if with_commands:
+        chain = compare_chain(recording)
+        _show_chain(chain, console)
+        found["command_chain"] = chain.to_dict()
+        status = status if chain.passed else 1
+    return found, status
 
 
 def _prove(found: ChainProof, options: ProofOptions, console: Console) -> list[str]:

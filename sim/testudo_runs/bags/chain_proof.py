@@ -59,6 +59,11 @@ class ChainProof:
         return self.is_closed and not self.deviations and not self.faults and self.proven == self.messages
 
     @property
+    def is_contradicted(self) -> bool:
+        """Return whether a message was changed, inserted or moved: more than damage, which loses messages."""
+        return any(one.kind != "missing" for one in self.deviations)
+
+    @property
     def is_signed(self) -> bool:
         """Return whether the checkpoints hold codes of some key."""
         return self.exists and any(checkpoint.code for checkpoint in self.checkpoints)

@@ -78,6 +78,7 @@ def test_one_change_is_named_with_its_topic(copy, tmp_path, kind, share):
     assert not proof.is_whole
     expected = kind if kind in ("missing", "inserted", "moved") else "changed"
     assert {one.kind for one in proof.deviations} == {expected}
+    assert proof.is_contradicted == (kind != "missing")
     assert copy.note(place).topic in {one.topic for one in proof.deviations}
     assert all(any(str(one) in text for text in damage) for one in proof.deviations)
     assert not read_run(found).complete
