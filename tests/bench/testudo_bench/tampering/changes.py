@@ -56,7 +56,7 @@ def changed(run: RunCopy, kind: str, random: np.random.Generator) -> tuple[RunCo
 
 def _with_field(data: bytes, name: str, random: np.random.Generator) -> tuple[bytes, str, str]:
     """Return a message with one other value, the path of the field, and the values before and after."""
-    message = _STORE.deserialize_cdr(data, name)
+    message: Any = _STORE.deserialize_cdr(data, name)
     if name in _JSON_TYPES:
         text = message.data if isinstance(message.data, str) else message.data.tobytes().decode()
         content = json.loads(text)
@@ -100,20 +100,24 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[Path]:
 def _set(content: Any, path: Path, random: np.random.Generator) -> tuple[Any, Any]:
     """Change the value at a path in place; return it before and after."""
     for part in path[:-1]:
-        child = content[part] if isinstance(content, dict | list | np.ndarray) else getattr(content, str(part))
+        child = _part(content, part)
         if isinstance(child, np.ndarray) and not child.flags.writeable:  # it shows the bytes of the message
             child = child.copy()
             setattr(content, str(part), child)
         content = child
     last = path[-1]
-    inside = isinstance(content, dict | list | np.ndarray)
-    before = content[last] if inside else getattr(content, str(last))
+    before = _part(content, last)
     after = _other(before, random)
-    if inside:
-        content[last] = after
-    else:
+    if hasattr(content, "__msgtype__"):
         setattr(content, str(last), after)
+    else:
+        content[last] = after
     return before, after
+
+
+def _part(content: Any, part: str | int) -> Any:
+    """Return an element of a list, array or mapping, or a field of a message."""
+    return getattr(content, str(part)) if hasattr(content, "__msgtype__") else content[part]
 
 
 def _other(value: Any, random: np.random.Generator) -> Any:
