@@ -22,7 +22,9 @@ _COMMAND_TYPES = {"velocity": COMMAND_TYPE, "velocity_yaw_rate": VELOCITY_YAW_RA
 class TrainConfig:
     """Everything that, with the seed, determines a training run."""
 
-    scenario: Annotated[str, tyro.conf.Suppress] = "navigation"  # registered scenario
+    scenario: Annotated[str, tyro.conf.Suppress] = "navigation"  # registered scenario, or several joined by `+`
+    trunk: Annotated[str, tyro.conf.Suppress] = field(default="", metadata=OPTIONAL)
+    """All scenarios of the run, joined by `+`, where this is one of several with a shared trunk."""
     robot: str = "gritsbot_x"  # registered robot, or the path of a TOML file
     team_size: int = 4  # robots in a world
     command: Commanded = field(default="velocity", metadata=OPTIONAL)
@@ -119,6 +121,11 @@ class TrainConfig:
     coarser and faster on accelerators. Export and robot always use float32."""
 
     @property
+    def scenarios(self) -> tuple[str, ...]:
+        """Return the names of the scenarios."""
+        return tuple(self.scenario.split("+"))
+
+    @property
     def networks(self) -> NetworkConfig:
         """Return kind and sizes of the networks."""
         attention, central = self.network == "attention", self.algorithm in _CENTRAL
@@ -199,7 +206,7 @@ def suggested(config: TrainConfig) -> tuple[TrainConfig, str]:
 def for_fine_tuning(config: TrainConfig) -> TrainConfig:
     """Return the configuration with which PPO goes on from the policy of any algorithm."""
     # recorded steps have neither whole teams nor the memory of a critic
-    config = replace(config, critic_memory=0, joint_ratio=False, symmetry=False)
+    config = replace(config, critic_memory=0, joint_ratio=False, symmetry=False, trunk="")
     others = [name for name in ALGORITHMS.get(config.algorithm, {}) if name not in ("command", "memory")]
     return replace(config, **{name: getattr(TrainConfig, name) for name in (*others, *["algorithm"] * bool(others))})
 

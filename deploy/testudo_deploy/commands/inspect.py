@@ -15,6 +15,7 @@ from testudo_deploy.cli import missing_requirements
 from testudo_deploy.commands.report import Report, cell, facts, table
 from testudo_deploy.contract.command_types import FORMS
 from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_archive import policy_bytes
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import COMMAND, MESSAGE, graph_outputs
 from testudo_deploy.contract.shipped_policies import policy_file
@@ -42,6 +43,7 @@ def inspect(
     Example:
         testudo inspect policy.onnx --json policy.json
         testudo inspect foraging     (a policy that ships)
+        testudo inspect policies.zip/foraging.onnx     (one of an archive)
         testudo inspect run
         testudo inspect bag --msg-path our_msgs/msg
 
@@ -104,7 +106,7 @@ def artefact_report(path: Path) -> Report:
     file = {
         "path": str(path),
         "sha256": artefact.sha256,
-        "size_bytes": path.stat().st_size,
+        "size_bytes": len(policy_bytes(path)),
         "opset": opset,
         "ir_version": artefact.header.ir_version,
         "test_vector_rows": rows,

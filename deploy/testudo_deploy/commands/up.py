@@ -14,7 +14,7 @@ from rich.text import Text
 
 from testudo_deploy.authentication.fleet_key import NO_KEY
 from testudo_deploy.commands.report import Report, facts, table, warn
-from testudo_deploy.contract.shipped_policies import FLEET_FILE, policy_file, shipped_text
+from testudo_deploy.contract.shipped_policies import fleet_beside, policy_file, shipped_text
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.fleet_run import FleetRunInterruptedError, FleetRunState, run_fleet
@@ -110,7 +110,7 @@ def _fleet(file: Path | None, policy: Path | None) -> Fleet:
             raise TestudoError(f"up: found neither --fleet nor --policy, expected one of them; {shipped_text()}")
         return load_fleet(file)
     chosen = policy_file(policy)
-    beside = chosen.with_name(FLEET_FILE)
+    beside = fleet_beside(chosen)
     if file is None and not beside.is_file():
         raise TestudoError(f"--policy {policy}: found no {beside}, expected a fleet file there, or --fleet")
     return replace(load_fleet(file or beside), policy=chosen.absolute())

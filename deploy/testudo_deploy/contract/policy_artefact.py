@@ -19,6 +19,7 @@ from testudo_deploy.contract.onnx_policy import (
     check_graph,
     open_session,
 )
+from testudo_deploy.contract.policy_archive import is_archived, policy_bytes
 from testudo_deploy.contract.policy_header import ArtefactError, OnnxHeader, read_header
 from testudo_deploy.contract.rules import HIDDEN, TASK_SIGNALS, check_robot, graph_inputs, graph_outputs, read_contract
 from testudo_hardware.spec import RobotSpec
@@ -50,7 +51,7 @@ class PolicyArtefact:
         """Read and check a policy file.
 
         Args:
-            path: the ONNX file.
+            path: the ONNX file, or one in an archive, see `policy_archive`.
             robot: the robot that will run it; None skips that check (to inspect a file).
             sha256: the required hash; None accepts any.
             task_signals: names of the signals of the task that are available besides those of the robot; None: the
@@ -75,6 +76,8 @@ class PolicyArtefact:
                 "make one with `testudo export`"
             )
         contract = read_contract(header.metadata[METADATA_KEY], f"{path}: contract")
+        if is_archived(path) and path.stem != contract.scenario:
+            raise ArtefactError(f"{path}: found a policy for {contract.scenario}, expected one for {path.stem}")
         if robot is not None:
             check_robot(contract, robot, f"{path}: contract", task_signals)
         session = open_session(data, header, str(path))
@@ -115,14 +118,7 @@ class PolicyArtefact:
 
 
 def _read(path: Path) -> bytes:
-    if path.is_dir():
-        raise ArtefactError(f"{path}: is a folder; give the policy.onnx inside it")
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise ArtefactError(f"{path}: no such file; make one with `testudo export`") from error
-    except OSError as error:
-        raise ArtefactError(f"{path}: cannot be read: {error.strerror}") from error
+    data = policy_bytes(path)
     if not data:
         raise ArtefactError(f"{path}: is empty (0 bytes); copy or export it again")
     return data

@@ -1,17 +1,13 @@
-"""The header of a policy file, read without the policy's runtime: versions, metadata, contract.
+"""The header of a policy file, read without the policy's runtime: versions and metadata.
 
 It is read by hand because the runtime refuses newer files without saying which version they have, and because the guard
 does not load the runtime. An ONNX file is one protobuf message (ModelProto), of which only the top-level fields are
 parsed.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from testudo_deploy.contract.contract import METADATA_KEY, Contract
-from testudo_deploy.contract.rules import read_contract
 from testudo_hardware.errors import TestudoError
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
@@ -100,23 +96,3 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
     raise ValueError(f"a number longer than 64 bits at byte {position}")
-
-
-def read_policy_contract(path: Path, sha256: str) -> Contract:
-    """Return the contract in a policy file with a given hash.
-
-    Raises:
-        ArtefactError: unreadable, another file, or without a contract.
-        PolicyContractError: no valid contract.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ArtefactError(f"{path}: cannot be read: {error.strerror}") from error
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256.lower():
-        raise ArtefactError(f"{path}: sha256: found {found}, expected {sha256} as in the fleet file")
-    metadata = read_header(data, str(path)).metadata
-    if METADATA_KEY not in metadata:
-        raise ArtefactError(f"{path}: metadata key {METADATA_KEY!r}: missing; make a policy file with `testudo export`")
-    return read_contract(metadata[METADATA_KEY], f"{path}: contract")

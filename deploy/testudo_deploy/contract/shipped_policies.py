@@ -9,6 +9,7 @@ from importlib import resources
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from testudo_deploy.contract.policy_archive import is_archived
 from testudo_deploy.contract.policy_header import ArtefactError
 
 GROUP = "testudo.policies"
@@ -38,6 +39,11 @@ def policy_file(given: Path) -> Path:
     if given.name not in shipped:
         raise ArtefactError(f"{given}: no such file, and no policy of that name ships; {shipped_text()}")
     return shipped[given.name] / POLICY_FILE
+
+
+def fleet_beside(policy: Path) -> Path:
+    """Return the fleet file that `testudo export` writes beside a policy file; of one in an archive, beside that."""
+    return policy.parent.with_name(f"fleet_{policy.stem}.yaml") if is_archived(policy) else policy.with_name(FLEET_FILE)
 
 
 def shipped_text() -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from testudo_deploy.contract.policy_header import read_policy_contract
+from testudo_deploy.contract.policy_archive import read_policy_contract
 from testudo_deploy.guard.command_checks import Bounds, KeepOut
 from testudo_deploy.guard.own_segment import SegmentLimits
 from testudo_deploy.shield.arena import Arena, Ball, Block, Obstacle

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import platform
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from testudo_deploy.authentication.fleet_key import load_key
+from testudo_deploy.contract.policy_archive import policy_bytes
 from testudo_deploy.files.bag_writer import BagWriter, Enclosed, RecordedTopic
 from testudo_deploy.files.hash_chain import CHAIN_SCHEMA
 from testudo_deploy.fleet.fleet import Fleet
@@ -123,7 +123,7 @@ class RunWriter:
         """Copy a policy file into the folder, and return its path."""
         copy = self.folder / name
         if policy != copy.absolute():
-            shutil.copyfile(policy, copy)
+            copy.write_bytes(policy_bytes(policy))
         return copy.absolute()
 
 

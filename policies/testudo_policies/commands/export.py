@@ -14,12 +14,14 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.evaluation import Evaluation
+from testudo_policies.exporting.archive import ARCHIVE_FILE, package_archive, updates_of
 from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.exporting.packaging import package_policy, write_fleet
 from testudo_policies.exporting.robotarium_script import draw_episode, write_script
 from testudo_policies.learning.builder import TrainingComponents, build
-from testudo_policies.learning.checkpoints import load_config, updates_made
+from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
+from testudo_policies.train_config import TrainConfig
 from testudo_sim.devices import devices
 
 
@@ -38,17 +40,21 @@ def export(
     500-step closed loops. A fleet file with the policy's hash is written as well, with the start of the task if that is
     more than goals, and with the bodies that the robots push.
 
+    Of a run with several scenarios, which share a trunk, one archive is written with the policy of each, proven by
+    itself: policies.zip/foraging.onnx is a policy file for every verb. Its fleet file is fleet_foraging.yaml.
+
     For the Robotarium testbed one Python file is written that needs NumPy alone: policy, tracking law and shield
     (layer 1), with the starts and goals of one episode.
 
     Example:
         testudo export runs/mine
         testudo export runs/mine --out policy.onnx --fleet fleet.yaml
+        testudo export runs/two     (several scenarios: policies.zip)
         testudo export runs/mine --target robotarium --out robotarium.py --seed 3
 
     Args:
         run: folder of a training run.
-        out: file to write; default: policy.onnx, or robotarium.py, in the run folder.
+        out: file to write; default: policy.onnx, policies.zip or robotarium.py in the run folder.
         target: `robots`: a policy file for robots under ROS 2; `robotarium`: a script to upload to that testbed.
         fleet: fleet file to write; default: fleet.yaml in the folder of the policy.
         seed: seed of the starts and goals in the fleet file or the script.
@@ -57,7 +63,13 @@ def export(
     console = Console()
     check_output(json)
     console.print(devices().text)
-    components = build(load_config(run))
+    config = load_config(run)
+    if len(config.scenarios) > 1 and target == "robots":
+        if fleet is not None:
+            raise TestudoError("--fleet: found it for several scenarios, each of which has a fleet file; remove it")
+        _export_archive(config, run, out or run / ARCHIVE_FILE, seed, json, console)
+        return
+    components = build(config)
     if target == "robotarium":
         if fleet is not None:
             raise TestudoError("--fleet: found with --target robotarium, which has no fleet file; remove the option")
@@ -66,11 +78,24 @@ def export(
     path = out or run / "policy.onnx"
     with console.status("converting and comparing with JAX"):
         parameters, evaluations = load_parameters(components, run), saved_evaluations(run)
-        report = package_policy(components, parameters, path, evaluations, updates_made(run))
+        report = package_policy(components, parameters, path, evaluations, updates_of(components.config, run))
         fleet_path = write_fleet(components, report, fleet or path.with_name("fleet.yaml"), seed)
     console.print(export_table(report))
     write_output(json, export_numbers(report), console)
     console.print(f"next: testudo inspect {path}   testudo up --policy {path} --fleet {fleet_path}")
+
+
+def _export_archive(config: TrainConfig, run: Path, path: Path, seed: int, json: Path | None, console: Console) -> None:
+    """Write the policies of all scenarios of a shared trunk, each proven as any other, into one archive."""
+    reports = dict[str, ExportReport]()
+    with console.status("converting and comparing with JAX"):
+        evaluations = {name: saved_evaluations(run / name) for name in config.scenarios}
+        for report in package_archive(config, run, path, evaluations, seed):
+            console.print(export_table(report))
+            reports[report.contract.scenario] = report
+    write_output(json, {name: export_numbers(report) for name, report in reports.items()}, console)
+    first = next(iter(reports.values())).path
+    console.print(f"next: testudo inspect {first}   testudo up --policy {first}")
 
 
 def _export_script(

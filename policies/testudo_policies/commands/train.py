@@ -12,11 +12,12 @@ from testudo_deploy.files.atomic_files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_policies.brax.trainers import prepared, train_run_with_brax
 from testudo_policies.distributed import first, join
-from testudo_policies.learning.builder import TrainingComponents, build
+from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.checkpoints import load_config, read_config_file, shared_config
 from testudo_policies.learning.progress import TrainingDisplay
 from testudo_policies.learning.seeds import seed_folders
-from testudo_policies.learning.training_run import train_run, train_seeds
+from testudo_policies.learning.shared_trunk import SharedComponents, build_run
+from testudo_policies.learning.training_run import train_run, train_seeds, train_shared
 from testudo_policies.learning.wandb_run import ask_for_wandb
 from testudo_policies.learning.world_count import sized
 from testudo_policies.train_config import TrainConfig, suggested
@@ -50,6 +51,7 @@ def train(
         testudo train navigation --trainer brax-ppo --run runs/brax
         testudo train navigation --seeds 5 --run runs/five     (five seeds in one program: runs/five/seed_0 ...)
         testudo train --run runs/large --worlds 0 --decisions 50000000     (as many worlds as fit)
+        testudo train foraging+discovery --run runs/two     (one network: a shared trunk, a head for each scenario)
         testudo train discovery --sharing role --network attention     (parameters of each role, attention)
         testudo train chase --self-play 8 --run runs/play     (roles against each other and against earlier policies)
         testudo train chase --against runs/play --role prey     (a best response to the policy of a run)
@@ -59,7 +61,8 @@ def train(
         testudo train --run runs/two --coordinator 10.0.0.1:7007 --processes 2 --process-id 0
 
     Args:
-        scenario: registered scenario.
+        scenario: registered scenario, or several joined by `+`, which then learn together in one network; `--worlds`
+            and `--decisions` are those of each, other options are the same for all.
         run: run folder; an existing one is resumed with its own configuration.
         like: config.json of a run, or best.json of a sweep: its options, where you give no other ones.
         seeds: number of seeds to train in one program, from `--seed` on; each has a run folder in the run folder.
@@ -80,18 +83,27 @@ def train(
     chosen, seeds = _configuration(run, completed, hint, seeds, console)
     folder = run or dated_folder("runs", chosen.scenario)
     console.print(f"run folder {folder}")
-    components = build(chosen)
+    components = build_run(chosen)
     if wandb and first():
-        for one in seed_folders(folder, chosen, seeds) if seeds > 1 else (folder,):
+        for one in _curves(folder, chosen, seeds):
             ask_for_wandb(one, wandb)
     return _train(components, folder, seeds, console)
 
 
-def _train(components: TrainingComponents, folder: Path, seeds: int, console: Console) -> int:
+def _curves(folder: Path, config: TrainConfig, seeds: int) -> tuple[Path, ...]:
+    """Return the folders in which a run keeps its figures: of each seed, or each scenario."""
+    if seeds > 1:
+        return tuple(seed_folders(folder, config, seeds))
+    return tuple(folder / name for name in config.scenarios) if len(config.scenarios) > 1 else (folder,)
+
+
+def _train(components: TrainingComponents | SharedComponents, folder: Path, seeds: int, console: Console) -> int:
     """Train with a display, say what comes next, and return the exit status."""
     chosen = components.config
     with TrainingDisplay(console) as display:
-        if seeds > 1:
+        if isinstance(components, SharedComponents):
+            result = train_shared(components, folder, display.show)
+        elif seeds > 1:
             result = train_seeds(components, folder, seeds, display.show)
         else:
             learn = train_run if chosen.trainer == "testudo" else train_run_with_brax
@@ -102,8 +114,9 @@ def _train(components: TrainingComponents, folder: Path, seeds: int, console: Co
         f"{end}: {result.updates} of {chosen.updates} updates, {result.seconds:.1f} s "
         f"and {result.compile_s:.1f} s of compilation"
     )
-    best = folder if seeds == 1 else folder / f"seed_{chosen.seed}"
-    console.print(f"next: testudo evaluate {best}   testudo export {best}")
+    best = _curves(folder, chosen, seeds)[0]
+    whole = folder if isinstance(components, SharedComponents) else best
+    console.print(f"next: testudo evaluate {best}   testudo export {whole}")
     return 0 if result.finished else _STOPPED
 
 
@@ -127,6 +140,9 @@ def _configuration(
         return load_config(before[0]), len(before)
     if seeds < 1:
         raise TestudoError(f"--seeds: found {seeds}, expected at least 1")
+    if len(requested.scenarios) > 1 and (seeds > 1 or jax.process_count() > 1):
+        found = f"--seeds {seeds}" if seeds > 1 else "several processes"
+        raise TestudoError(f"{found}: found several scenarios, expected one; train one seed in one process")
     if seeds > 1 and (requested.trainer != "testudo" or jax.process_count() > 1):
         found = "several processes" if jax.process_count() > 1 else f"--trainer {requested.trainer}"
         raise TestudoError(f"--seeds {seeds}: found {found}, expected one process and --trainer testudo")

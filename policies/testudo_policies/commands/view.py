@@ -13,6 +13,7 @@ from testudo_analysis.rendering.animation import Animation
 from testudo_analysis.rendering.interactive_viewer import has_display, play
 from testudo_analysis.rendering.render_run import RenderOptions, check_film, recorded_animation, render_run
 from testudo_analysis.rendering.scene_model import View
+from testudo_deploy.contract.policy_archive import is_archived
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.shipped_policies import policy_file, shipped_policies
 from testudo_deploy.launch.run_folder import INFO_FILE
@@ -130,7 +131,7 @@ def _is_recorded(source: Path) -> bool:
     Raises:
         TestudoError: it does not exist.
     """
-    if not source.exists():
+    if not source.exists() and not is_archived(source):
         raise TestudoError(
             f"{source}: no such file, folder or scenario; give a recorded run, a policy.onnx, a training run or a "
             f"scenario: {', '.join(scenario_names())}"

@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 
 from testudo_deploy.contract.contract import COMMAND_TYPE, WAYPOINT, Contract, robot_signals
+from testudo_deploy.contract.policy_archive import policy_bytes
 from testudo_deploy.contract.policy_artefact import REPLAY_TOLERANCE, PolicyArtefact
 from testudo_deploy.contract.rules import COMMAND, HIDDEN, TASK_SIGNALS, graph_inputs
 from testudo_deploy.files.atomic_files import whole_file
@@ -172,7 +173,7 @@ def script_text(artefact: PolicyArtefact, episode: Episode) -> str:
     contract = artefact.contract
     spec = parse_robot(contract.robot_spec, "contract.robot_spec")
     code = script_bundle()
-    graph = _compact(read_graph(onnx.load_from_string(artefact.path.read_bytes())), contract)
+    graph = _compact(read_graph(onnx.load_from_string(policy_bytes(artefact.path))), contract)
     imports = sorted({*code.imports, *robotarium_template.IMPORTS}, key=lambda line: line.split()[1])
     return robotarium_template.TEXT.format(
         scenario=contract.scenario,

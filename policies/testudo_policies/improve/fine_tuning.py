@@ -23,7 +23,7 @@ from testudo_policies.improve.discriminators import (
 )
 from testudo_policies.improve.initial_policy import InitialPolicy
 from testudo_policies.learning.builder import TrainingComponents
-from testudo_policies.learning.losses import Batch, advantages
+from testudo_policies.learning.losses import Batch
 from testudo_policies.learning.ppo import PPO
 from testudo_policies.learning.rollout import collect_rollout
 from testudo_policies.learning.train_state import Metrics, TrainState, episode_counts
@@ -129,18 +129,9 @@ class FineTuner(PPO):
             )
             parameters = self.agent.observe(parameters, simulated.features, simulated.counted)
         batch = replace(batch, trust=trust)
-        advantage = advantages(
-            batch.reward,
-            batch.value,
-            batch.next_value,
-            batch.ended,
-            batch.truncated,
-            config.discount,
-            config.trace,
-            batch.weight,
-        )
         memory = (hidden, self.agent.blank_critic_memory(hidden.shape[0]))
-        parameters, optimiser, losses = self._learn(parameters, state.optimiser, batch, memory, advantage, learn_key)
+        lesson = self.lesson(parameters, batch, memory)
+        parameters, optimiser, losses = self._learn(lesson, state.optimiser, learn_key)
         summary |= episode_counts(batch, self.environment.team.size) | {
             "train/contacts": jnp.zeros(()),
             "shield/intervention_rate": jnp.zeros(()),

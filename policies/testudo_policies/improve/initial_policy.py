@@ -16,6 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from testudo_deploy.contract.contract import Contract
+from testudo_deploy.contract.policy_archive import policy_bytes
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import COMMAND, HIDDEN, HIDDEN_NEXT
 from testudo_hardware.errors import TestudoError
@@ -108,7 +109,7 @@ def _from_graph(artefact: PolicyArtefact, config: TrainConfig) -> AgentParameter
     components = build(config)
     blank = components.learner.start(jax.random.key(config.seed)).parameters
     seen = min(config.decisions * config.team_size, 2**31)
-    parameters = parameters_of_graph(onnx.load(artefact.path), blank, seen)
+    parameters = parameters_of_graph(onnx.load_from_string(policy_bytes(artefact.path)), blank, seen)
     # the identified robot may have another top speed; the artefact's test vector uses the old one
     agent = replace(components.agent, speed_limit_m_s=artefact.contract.command.limit)
     if not matches(agent, parameters, artefact.contract):

@@ -76,6 +76,7 @@ def build(config: TrainConfig) -> TrainingComponents:
     Raises:
         TestudoError: the configuration is invalid; the text names the option.
     """
+    _check_single(config)
     _check(config)
     spec = load_robot(config.robot)
     yaw_rate_rad_s = _yaw_rate_limit(config, spec)
@@ -253,6 +254,14 @@ def _check_algorithm(config: TrainConfig) -> None:
             )
         if config.worlds % config.minibatches:
             raise TestudoError(f"--minibatches: {config.minibatches} does not divide {config.worlds} worlds")
+
+
+def _check_single(config: TrainConfig) -> None:
+    if len(config.scenarios) > 1:
+        raise TestudoError(
+            f"scenario: found {config.scenario}, which share a trunk; expected one of them, in a run folder RUN: "
+            f"{' or '.join(f'RUN/{name}' for name in config.scenarios)}"
+        )
 
 
 def _check(config: TrainConfig) -> None:

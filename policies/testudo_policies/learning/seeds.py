@@ -6,7 +6,7 @@ checkpoints of a run with that ``--seed``: every verb that takes a run takes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -113,12 +113,12 @@ class SeveralFiles:
 
 
 class SeveralReports:
-    """The figures of several seeds: each in its own log, their means on the display."""
+    """The figures of several runs in one program: each in its own log, their means on the display."""
 
     def __init__(
         self,
         config: TrainConfig,
-        horizon: int,
+        horizons: Sequence[int],
         start_update: int,
         logs: list[MetricsLog],
         show: Callable[[Progress], None] | None,
@@ -126,17 +126,36 @@ class SeveralReports:
         """See `Reports`."""
         self._shown: list[Progress] = []
         self._show = show
-        self._reports = [Reports(config, horizon, start_update, log, self._shown.append) for log in logs]
+        self._reports = [
+            Reports(config, horizon, start_update, log, self._shown.append)
+            for horizon, log in zip(horizons, logs, strict=True)
+        ]
+
+    @classmethod
+    def of_seeds(
+        cls,
+        config: TrainConfig,
+        horizon: int,
+        start_update: int,
+        logs: list[MetricsLog],
+        show: Callable[[Progress], None] | None,
+    ) -> Self:
+        """Return the reports of several seeds."""
+        return cls(config, [horizon] * len(logs), start_update, logs, show)
 
     @property
     def aim_reached(self) -> bool:
-        """Whether all seeds have reached the figure of `TrainConfig.until`."""
+        """Whether all have reached the figure of `TrainConfig.until`."""
         return all(report.aim_reached for report in self._reports)
 
     def add(self, update: int, metrics: dict[str, jax.Array]) -> None:
-        """Add the figures (S,) of an update that may still be running."""
+        """Add the figures of an update that may still be running."""
         for index, report in enumerate(self._reports):
-            report.add(update, {name: values[index] for name, values in metrics.items()})
+            report.add(update, self._of(metrics, index))
+
+    def _of(self, metrics: dict[str, jax.Array], index: int) -> dict[str, jax.Array]:
+        """Return the figures of one seed from those (S,) of all."""
+        return {name: values[index] for name, values in metrics.items()}
 
     def flush(self, *, keep: int = 0, show: bool = True) -> None:
         """Log and show all figures except the newest ``keep`` updates; waits for the device."""
@@ -147,14 +166,14 @@ class SeveralReports:
             self._show(_mean(self._shown, len(self._reports)))
 
 
-def _mean(shown: list[Progress], seeds: int) -> Progress:
-    """Return the newest progress with the means of the seeds that know a figure."""
+def _mean(shown: list[Progress], runs: int) -> Progress:
+    """Return the newest progress with the means of the runs that know a figure."""
     newest = [one for one in shown if one.update == shown[-1].update]
     values: dict[str, float] = {}
     for name in newest[0].metrics:
         known = [one.metrics[name] for one in newest if name in one.metrics]
         values[name] = sum(known) / len(known)
-    return replace(newest[-1], metrics=values, decisions_per_s=newest[-1].decisions_per_s * seeds)
+    return replace(newest[-1], metrics=values, decisions_per_s=newest[-1].decisions_per_s * runs)
 
 
 def _with_config(learner: Learner, config: TrainConfig) -> Learner:

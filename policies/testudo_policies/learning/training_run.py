@@ -23,12 +23,14 @@ from testudo_policies.learning.progress import Progress, Reports
 from testudo_policies.learning.run_files import RunFiles
 from testudo_policies.learning.seeds import SeveralFiles, SeveralReports, SeveralSeeds, seed_folders
 from testudo_policies.learning.self_play import with_opponent
+from testudo_policies.learning.shared_trunk import SharedComponents, build_run
 from testudo_policies.learning.train_state import TrainState
+from testudo_policies.learning.trunk_files import TrunkFiles, TrunkReports
 from testudo_policies.learning.world_count import explain_out_of_memory
 from testudo_policies.networks.agent import AgentParameters
 from testudo_policies.train_config import TrainConfig
 
-__all__ = ["Progress", "TrainingResult", "load_parameters", "train_run", "train_seeds"]
+__all__ = ["Progress", "TrainingResult", "load_parameters", "train_run", "train_seeds", "train_shared"]
 
 _CHECKPOINT_EVERY_S = 15.0
 
@@ -37,7 +39,7 @@ _CHECKPOINT_EVERY_S = 15.0
 class TrainingResult:
     """Result of a training run."""
 
-    parameters: AgentParameters
+    parameters: AgentParameters  # of several scenarios their `SharedParameters`
     updates: int
     finished: bool  # false if the run was interrupted and can be resumed
     compile_s: float
@@ -64,6 +66,8 @@ def train_run(
         TestudoError: the worlds do not fit into memory, or cannot be divided equally among the processes.
     """
     config = components.config
+    if config.trunk:
+        raise CheckpointError(f"{folder}: found one of {config.trunk}, which are trained together; give its run folder")
     placement = DevicePlacement.create(config, devices)
     learner = replace(cast(Any, components.learner), mesh=placement.mesh) if placement.mesh else components.learner
     begin = time.perf_counter()
@@ -85,7 +89,30 @@ def train_seeds(
     config, learner = components.config, SeveralSeeds(components.learner, seeds)
     begin = time.perf_counter()
     with SeveralFiles(seed_folders(folder, config, seeds), components.learner) as files, _arithmetic(config):
-        return _trained(learner, files, SeveralReports, on_progress, DevicePlacement(), begin)
+        return _trained(learner, files, SeveralReports.of_seeds, on_progress, DevicePlacement(), begin)
+
+
+def train_shared(
+    components: SharedComponents,
+    folder: Path,
+    on_progress: Callable[[Progress], None] | None = None,
+    devices: list[Any] | None = None,
+) -> TrainingResult:
+    """Train several scenarios with a shared trunk; otherwise as `train_run`.
+
+    The run folder has the configuration and the checkpoints, and in it a folder of each scenario with its figures,
+    which every verb takes that takes a run. The result holds the `SharedParameters`.
+
+    Raises:
+        CheckpointError: the folder holds another run, or a checkpoint that does not fit.
+        TestudoError: the worlds do not fit into memory.
+    """
+    config = components.config
+    placement = DevicePlacement.create(config, devices)
+    learner = replace(components.learner, mesh=placement.mesh)
+    begin = time.perf_counter()
+    with TrunkFiles(folder, learner, placement) as files, _arithmetic(config):
+        return _trained(learner, files, TrunkReports, on_progress, placement, begin)
 
 
 @contextmanager
@@ -183,14 +210,23 @@ def _compiled(update: Callable[..., Any], state: TrainState, placement: DevicePl
 
 
 def load_parameters(components: TrainingComponents, folder: Path) -> AgentParameters:
-    """Return the newest parameters of a run folder.
+    """Return the newest parameters of a run folder, or of a scenario's folder in that of a shared trunk.
 
     Raises:
         CheckpointError: the folder has no checkpoint.
     """
-    blank = blank_state(components.learner)
+    config = components.config
+    if not config.trunk:
+        return _newest(components.learner, folder)
+    whole = build_run(replace(config, scenario=config.trunk, trunk=""))
+    shared: Any = _newest(whole.learner, folder.parent)
+    found: AgentParameters = shared.of(config.scenario)
+    return found
+
+
+def _newest(learner: Any, folder: Path) -> AgentParameters:
     with Checkpoints(folder, reading=True) as checkpoints:
-        state = checkpoints.restore(blank)
+        state = checkpoints.restore(blank_state(learner))
     if state is None:
         raise CheckpointError(f"{folder}: no checkpoint yet; run `testudo train --run {folder}` first")
     return state.parameters

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.distributed import DevicePlacement
-from testudo_policies.learning.builder import build
+from testudo_policies.learning.shared_trunk import build_run
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.devices import Devices, devices
 
@@ -55,7 +56,7 @@ def sized(config: TrainConfig, say: Callable[[str], None]) -> TrainConfig:
 def bytes_per_world(config: TrainConfig) -> int:
     """Return the memory of the update per world [bytes]: inputs, outputs and temporary arrays."""
     sample = replace(config, worlds=_SAMPLE_WORLDS, minibatches=1)
-    learner = build(sample).learner
+    learner: Any = build_run(sample).learner
     state = jax.eval_shape(learner.init, jax.random.key(0))
     with explain_out_of_memory(sample):
         needs = jax.jit(learner.update).lower(state).compile().memory_analysis()

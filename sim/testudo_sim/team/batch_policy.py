@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from testudo_deploy.contract.onnx_policy import open_session
+from testudo_deploy.contract.policy_archive import policy_bytes
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
 
@@ -24,7 +25,7 @@ def artefact_policy(artefact: PolicyArtefact) -> BatchPolicy:
         ArtefactError: the runtime refuses the file.
     """
     contract, path = artefact.contract, artefact.path
-    session = open_session(path.read_bytes(), artefact.header, str(path))
+    session = open_session(policy_bytes(path), artefact.header, str(path))
     inputs, outputs = list(graph_inputs(contract)), list(graph_outputs(contract))
     said = bool(contract.command.message_size)
 
