@@ -188,6 +188,8 @@ class _Asked:
     def of_one(self, tested: PolicyUnderTest) -> int:
         """Run one policy beside its baselines; return the exit status."""
         console, chosen = _console(), self.chosen
+        if tested.note:
+            console.print(tested.note, highlight=False)
         distribution = None if chosen.starts is None else load_starts(chosen.starts)
         sizes = self.team_size or (tested.team_size if distribution is None else distribution.size,)
         environments = _environments(partial(tested.environment, starts=distribution, **self.place), sizes, self.layers)

@@ -1,10 +1,9 @@
 """Cross table: every policy of one role against every policy of the other, Elo ratings, and who exploits whom."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
@@ -12,9 +11,8 @@ from scipy.optimize import minimize
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import BATCH, compiled_programs, run_batch
 from testudo_policies.evaluation.policy_under_test import PolicyUnderTest
+from testudo_policies.evaluation.side_by_side import side_by_side
 from testudo_policies.learning.opponents import ELO_SCALE, FIRST_RATING, scores
-from testudo_sim.scenarios.robot_number import ROBOT_NUMBER
-from testudo_sim.team.batch_policy import BatchPolicy
 
 _ALIKE = ("scenario", "team_size", "spec", "map", "obstacles", "yaw_rate_limit", "tracking", "message_size")
 _SIDES = 2
@@ -159,25 +157,6 @@ def cross_table(
         if on_meeting:
             on_meeting(len(meetings))
     return CrossTable(base.scenario, (roles[0], roles[1]), meetings)
-
-
-def side_by_side(sides: Sequence[PolicyUnderTest], side_of: np.ndarray) -> tuple[BatchPolicy, int]:
-    """Return the policy of a team in which robot i drives by ``sides[side_of[i]]``, and the size of its memory."""
-    sizes = [one.memory for one in sides]
-
-    def step(signals: Mapping[str, jax.Array], hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
-        robots = hidden.shape[0]
-        mine = np.tile(side_of, robots // len(side_of))[:, None]
-        command, memories = jnp.zeros(()), []
-        for side, (tested, own) in enumerate(zip(sides, np.split(hidden, np.cumsum(sizes)[:-1], axis=1), strict=True)):
-            assert tested.policy is not None  # noqa: S101 -- `_check_alike`
-            seen = signals if tested.numbered else {n: v for n, v in signals.items() if n != ROBOT_NUMBER}
-            found, memory = tested.policy(seen, own)
-            command = jnp.where(mine == side, jnp.asarray(found), command)
-            memories.append(jnp.asarray(memory))
-        return command, jnp.concatenate(memories, axis=1)
-
-    return step, sum(sizes)
 
 
 def _meeting(robot_returns: np.ndarray, side_of: np.ndarray) -> Meeting:

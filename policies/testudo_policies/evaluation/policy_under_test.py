@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import jax
+import numpy as np
 
 from testudo_deploy.contract.command_types import tracking_of, turns
 from testudo_deploy.contract.contract import Contract
@@ -17,9 +18,11 @@ from testudo_deploy.shield.projection_margins import ProjectionParameters, proje
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot, parse_robot
 from testudo_hardware.strict_files import read_as
+from testudo_policies.evaluation.side_by_side import side_by_side
 from testudo_policies.learning.builder import TrainingComponents, build, make_environment, obstacles_of_map
 from testudo_policies.learning.checkpoints import load_config
-from testudo_policies.learning.training_run import load_parameters
+from testudo_policies.learning.sharing import group_names
+from testudo_policies.learning.training_run import load_met_opponent, load_parameters
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
@@ -51,6 +54,7 @@ class PolicyUnderTest:
     numbered: bool = False  # robots have parameters of their own, for teams of this size
     map: str = ""  # map of obstacles in training, as `TrainConfig.map`
     task_messages: bool = True  # whether training had the age of the task's messages
+    note: str = ""  # what a reader of the figures must know
 
     def environment(
         self,
@@ -123,7 +127,7 @@ def by_hand(scenario: str, robot: str, team_size: int, map_name: str = "") -> Po
 def _from_run(folder: Path) -> PolicyUnderTest:
     components = build(load_config(folder))
     policy = jax.jit(components.agent.policy(load_parameters(components, folder)))
-    return PolicyUnderTest(
+    found = PolicyUnderTest(
         policy,
         components.config.memory,
         components.config.scenario,
@@ -138,6 +142,27 @@ def _from_run(folder: Path) -> PolicyUnderTest:
         bool(components.agent.groups),
         components.config.map,
         components.config.task_messages,
+    )
+    return _with_opponent(found, components, folder) if components.config.against else found
+
+
+def _with_opponent(response: PolicyUnderTest, components: TrainingComponents, folder: Path) -> PolicyUnderTest:
+    """Return the team in which one role is the best response, and the others are the opponent that it met."""
+    config, scenario = components.config, components.environment.scenario
+    role = group_names(config, scenario).index(config.role)
+    side_of = np.where(np.array(components.agent.groups) == role, 0, 1)
+    theirs = replace(response, policy=jax.jit(components.agent.policy(load_met_opponent(components, folder))))
+
+    def beside_them(own: BatchPolicy | None) -> tuple[BatchPolicy, int]:
+        return side_by_side([replace(response, policy=own), theirs], side_of)
+
+    policy, memory = beside_them(response.policy)
+    return replace(
+        response,
+        policy=policy,
+        memory=memory,
+        make_untrained=lambda: beside_them(untrained_policy(components))[0],
+        note=f"a best response: {config.role} has learnt, all others drive by the policy of {config.against}",
     )
 
 

@@ -217,19 +217,29 @@ def load_parameters(components: TrainingComponents, folder: Path) -> AgentParame
     """
     config = components.config
     if not config.trunk:
-        return _newest(components.learner, folder)
+        return _newest(components.learner, folder).parameters
     whole = build_run(replace(config, scenario=config.trunk, trunk=""))
-    shared: Any = _newest(whole.learner, folder.parent)
+    shared: Any = _newest(whole.learner, folder.parent).parameters
     found: AgentParameters = shared.of(config.scenario)
     return found
 
 
-def _newest(learner: Any, folder: Path) -> AgentParameters:
+def load_met_opponent(components: TrainingComponents, folder: Path) -> AgentParameters:
+    """Return the policy that a best response was trained against, as its own run folder keeps it.
+
+    Raises:
+        CheckpointError: the folder has no checkpoint.
+    """
+    pool = _newest(components.learner, folder).rollout.league.pool
+    return cast(AgentParameters, jax.tree.map(lambda x: x[0], pool.policies))
+
+
+def _newest(learner: Any, folder: Path) -> TrainState:
     with Checkpoints(folder, reading=True) as checkpoints:
         state = checkpoints.restore(blank_state(learner))
     if state is None:
         raise CheckpointError(f"{folder}: no checkpoint yet; run `testudo train --run {folder}` first")
-    return state.parameters
+    return cast(TrainState, state)
 
 
 _SHAPED_BY = ("scenario", "robot", "team_size", "command", "message", "sharing", "network", "width", "memory")

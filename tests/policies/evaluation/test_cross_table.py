@@ -16,8 +16,8 @@ from testudo_policies.evaluation.cross_table import (
     _meeting,
     cross_table,
     fitted_ratings,
-    side_by_side,
 )
+from testudo_policies.evaluation.side_by_side import side_by_side
 
 CHASE = replace(TINY, scenario="chase", sharing="role")
 

@@ -14,6 +14,7 @@ from tests.policies.learning.two_places_task import OPTIONS
 from tests.policies.quick import TINY, assert_equal_trees
 
 from testudo_hardware.errors import TestudoError
+from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.learning import training_run
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.checkpoints import blank_state
@@ -21,7 +22,7 @@ from testudo_policies.learning.opponents import actor_only
 from testudo_policies.learning.run_files import Checkpoints
 from testudo_policies.learning.self_play import with_opponent
 from testudo_policies.learning.train_state import first_features
-from testudo_policies.learning.training_run import load_opponent, train_run
+from testudo_policies.learning.training_run import load_opponent, load_parameters, train_run
 from testudo_sim.scenarios.robotarium_task import RobotariumTask
 from testudo_sim.scenarios.roles import Role, Roles, trait_values
 from testudo_sim.scenarios.scenario import StartState, TaskStep
@@ -168,8 +169,28 @@ def test_pool_and_ratings_are_kept_in_the_run_which_resumes_bit_for_bit(chase, t
     assert_equal_trees(
         jax.tree.map(lambda x: x[0], begun[0].rollout.league.pool.policies), actor_only(states[0].parameters)
     )
+    check_evaluated_beside_its_opponent(tmp_path / "response", response, states[0].parameters)
     with pytest.raises(TestudoError, match=r"--against .*whole: found a run of --width 8, expected 16 as here"):
         load_opponent(replace(response, width=16))
+
+
+def check_evaluated_beside_its_opponent(folder, config, opponent):
+    """In an evaluation prey drives by what the run has learnt, and the predators by their policy of the other run."""
+    tested, components = load_policy_under_test(folder), build(config)
+    environment = tested.environment(config.team_size)
+    signals = environment.signals(environment.reset(jax.random.split(jax.random.key(0), 2)))
+    signals = {name: value.reshape(-1, *value.shape[2:]) for name, value in signals.items()}
+    robots = 2 * config.team_size
+    command, hidden = tested.policy(signals, jnp.zeros((robots, tested.memory)))
+    blank = components.agent.blank_memory(robots)
+    own, theirs = (
+        components.agent.policy(one)(signals, blank)[0] for one in (load_parameters(components, folder), opponent)
+    )
+    preys = np.tile(np.array(components.agent.groups) == 1, 2)
+    np.testing.assert_allclose(command, np.where(preys[:, None], own, theirs), atol=1e-6)
+    assert np.abs(own - theirs)[preys].max() > 1e-4
+    assert hidden.shape == (robots, tested.memory)
+    assert tested.note == f"a best response: prey has learnt, all others drive by the policy of {config.against}"
 
 
 @pytest.mark.parametrize(
