@@ -96,6 +96,10 @@ class TrainConfig:
     drop_out: float = field(default=0.0, metadata=OPTIONAL)
     """Share of neighbours, and of entities that may be absent, that the policy does not see in a decision of the
     training, drawn anew at each; the nearest two of each kind always are seen. Shield and central critic see all."""
+    most_neighbours: int = field(default=0, metadata=OPTIONAL)
+    """Neighbours that the policy sees at once, also in the exported file; 0: all. Of more, in larger teams, it sees the
+    nearest two, and of the others as many as are left, drawn anew at each decision. Shield and central critic see
+    all."""
     seed: int = 0  # random seed of the run
     decisions: int = 700_000  # environment decisions to train for (worlds x decisions)
     until: str = field(default="", metadata=OPTIONAL)
@@ -129,7 +133,8 @@ class TrainConfig:
     def networks(self) -> NetworkConfig:
         """Return kind and sizes of the networks."""
         attention, central = self.network == "attention", self.algorithm in _CENTRAL
-        return NetworkConfig(self.width, self.memory, central, attention, self.critic_memory, self.drop_out)
+        sizes = self.width, self.memory, central, attention, self.critic_memory
+        return NetworkConfig(*sizes, self.drop_out, self.most_neighbours)
 
     @property
     def physics_choice(self) -> PhysicsChoice:

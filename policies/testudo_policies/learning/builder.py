@@ -37,7 +37,7 @@ _PRECISIONS = ("highest", "high", "default")
 _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
     (("self_play",), 0, 1000),
     (("decisions", "worlds", "replay", "rollout", "epochs", "minibatches", "width"), 1, math.inf),
-    (("memory", "critic_memory"), 0, math.inf),
+    (("memory", "critic_memory", "most_neighbours"), 0, math.inf),
     (("message",), 0, MOST_NUMBERS),
     (("seed",), 0, 2**31 - 1),
     (("discount", "trace", "starts_share", "failures", "drop_out"), 0, 1),

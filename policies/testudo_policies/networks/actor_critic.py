@@ -33,6 +33,7 @@ class NetworkConfig:
     attention: bool = False  # neighbours and entities are attended to; else neighbours are pooled
     critic_memory: int = 0  # units of the central critic's GRU; it then also knows what was drawn for the world
     drop_out: float = 0.0  # share of neighbours and entities that the actor does not see in training
+    most_neighbours: int = 0  # that the actor sees at once, see `without_surplus`; 0: all
 
 
 class TeamEncoder(nn.Module):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from testudo_hardware.errors import TestudoError
 from testudo_policies.networks.actor_critic import Actor, Critic, NetworkConfig, RecurrentCritic
 from testudo_policies.networks.brax_imports import NormalTanhDistribution, running_statistics, specs
+from testudo_policies.networks.entity_drop_out import without_surplus
 from testudo_policies.networks.observation_encoding import Features, encode, out_of_frame
 from testudo_policies.networks.spoken_choice import SpokenChoice
 from testudo_policies.networks.waypoint_choice import WaypointChoice
@@ -86,14 +87,18 @@ class Agent:
         )
 
     def encode(self, signals: Mapping[str, jax.Array]) -> Features:
-        """Return the features of signals with leading batch axes; see `observation_encoding.encode`."""
+        """Return the actor's features of signals with leading batch axes; see `observation_encoding.encode`."""
+        most = self.config.most_neighbours
+        return self._encoded(without_surplus(signals, most) if most else signals)
+
+    def _encoded(self, signals: Mapping[str, jax.Array]) -> Features:
         features = encode(signals, self.observation)
         return features if self.waypoints is None else replace(features, point=signals["control_point_world"])
 
     def encode_central(self, signals: Mapping[str, jax.Array]) -> Features:
         """Return the features of `Environment.central_signals`: a central critic knows more than robots tell others."""
         sees = replace(self.observation, peer_range_m=max(self.observation.peer_range_m, Observation.peer_range_m))
-        return replace(self, observation=sees).encode(signals)
+        return replace(self, observation=sees)._encoded(signals)  # noqa: SLF001
 
     def blank_critic_memory(self, robots: int) -> jax.Array:
         """Return the critic's memory (robots, C) at the start of an episode."""

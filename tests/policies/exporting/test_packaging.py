@@ -21,7 +21,8 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot, robot_files
 from testudo_policies.commands.export import saved_evaluations
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
-from testudo_policies.exporting import packaging
+from testudo_policies.exporting import packaging, parity
+from testudo_policies.exporting.onnx_export import export_policy
 from testudo_policies.exporting.packaging import closed_loops, make_contract, write_fleet
 from testudo_policies.exporting.parity import call_step
 from testudo_policies.learning.builder import build
@@ -241,3 +242,15 @@ def test_a_best_response_is_not_exported_because_its_other_role_has_learnt_nothi
     ):
         packaging.package_policy(components, parameters, tmp_path / "policy.onnx", [])
     assert not (tmp_path / "policy.onnx").exists()
+
+
+def test_the_file_sees_as_many_neighbours_as_the_policy_and_the_same_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(parity, "SLOTS", (1, 3, 8))
+    components = build(replace(TINY, most_neighbours=2))
+    agent, contract = components.agent, make_contract(components, [])
+    inputs = parity.random_inputs(contract, 8, 8, np.random.default_rng(0))
+    features = agent.encode(inputs)
+    parameters = jax.device_get(agent.init(jax.random.key(0), features, features))
+    report = export_policy(agent.policy(parameters), contract, inputs, tmp_path / "policy.onnx")
+    assert report.parity.inputs > 10_000
+    assert report.parity.max_error <= 1e-5  # 8 neighbours among them; others would be another command

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from testudo_policies.networks.entity_drop_out import with_drop_out
+from testudo_policies.networks.entity_drop_out import with_drop_out, without_surplus
 
 ROBOTS, SLOTS = 500, 5
 
@@ -35,3 +35,29 @@ def test_a_share_is_left_out_anew_each_time_and_the_nearest_two_never():
     assert np.mean(found["mark_valid"] != again["mark_valid"]) > 0.2
     assert np.mean(found["mark_valid"][:, 0, 0] != found["neighbour_valid"][:, 0]) > 0.3  # drawn apart
     np.testing.assert_array_equal(found["mark_position_world"], signals()["mark_position_world"])
+
+
+def test_of_more_than_the_most_the_nearest_two_are_seen_and_each_other_one_as_often_in_any_order():
+    rng = np.random.default_rng(0)
+    count, slots, most = 2000, 8, 4
+    place = rng.uniform(-2, 2, (count, slots, 2)).astype(np.float32)
+    valid = np.ones((count, slots), np.float32)
+    valid[:, 5] = 0.0
+    given = {
+        "control_point_world": rng.uniform(-0.2, 0.2, (count, 2)).astype(np.float32),
+        "neighbour_position_world": place,
+        "neighbour_valid": valid,
+        "neighbour_age": rng.uniform(0, 0.2, (count, slots)).astype(np.float32),
+    }
+    seen = np.asarray(jax.jit(lambda signals: without_surplus(signals, most))(given)["neighbour_valid"])
+    away = np.linalg.norm(place - given["control_point_world"][:, None], axis=-1)
+    order = np.argsort(np.where(valid > 0, away, np.inf), axis=-1)
+    shares = np.take_along_axis(seen, order, axis=-1).mean(axis=0)
+    assert shares[:2].tolist() == [1, 1]
+    np.testing.assert_allclose(shares[2:7], (most - 2) / 5, atol=0.05)
+    assert shares[7] == 0  # who is not there stays so
+    assert (seen.sum(axis=-1) == most).mean() > 0.98  # the rest: equal chances
+    turned = {name: x[:, ::-1] if name.startswith("neighbour") else x for name, x in given.items()}
+    np.testing.assert_array_equal(without_surplus(turned, most)["neighbour_valid"][:, ::-1], seen)
+    fewer = {name: x[:, :most] if name.startswith("neighbour") else x for name, x in given.items()}
+    np.testing.assert_array_equal(without_surplus(fewer, most)["neighbour_valid"], valid[:, :most])
