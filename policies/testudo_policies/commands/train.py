@@ -61,8 +61,7 @@ def train(
         testudo train --run runs/two --coordinator 10.0.0.1:7007 --processes 2 --process-id 0
 
     Args:
-        scenario: registered scenario, or several joined by `+`, which then learn together in one network; `--worlds`
-            and `--decisions` are those of each, other options are the same for all.
+        scenario: registered scenario, or several joined by `+`, which learn in one network, each in its own `--worlds`.
         run: run folder; an existing one is resumed with its own configuration.
         like: config.json of a run, or best.json of a sweep: its options, where you give no other ones.
         seeds: number of seeds to train in one program, from `--seed` on; each has a run folder in the run folder.
