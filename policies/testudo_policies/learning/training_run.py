@@ -242,7 +242,18 @@ def _newest(learner: Any, folder: Path) -> TrainState:
     return cast(TrainState, state)
 
 
-_SHAPED_BY = ("scenario", "robot", "team_size", "command", "message", "sharing", "network", "width", "memory")
+_SHAPED_BY = (
+    "scenario",
+    "robot",
+    "team_size",
+    "command",
+    "message",
+    "sharing",
+    "network",
+    "width",
+    "memory",
+    "most_neighbours",
+)
 """Options in which a run and its opponent are equal, as one program runs both policies."""
 
 
