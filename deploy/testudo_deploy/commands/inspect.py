@@ -15,7 +15,7 @@ from testudo_deploy.cli import missing_requirements
 from testudo_deploy.commands.report import Report, cell, facts, table
 from testudo_deploy.contract.command_types import FORMS
 from testudo_deploy.contract.contract import Contract
-from testudo_deploy.contract.policy_archive import policy_bytes
+from testudo_deploy.contract.policy_archive import is_archive, policy_bytes
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import COMMAND, MESSAGE, graph_outputs
 from testudo_deploy.contract.shipped_policies import policy_file
@@ -80,6 +80,8 @@ def _is_policy(path: Path) -> bool:
         return True
     if path.is_dir():
         return False
+    if is_archive(path):  # the loader says which policies it holds
+        return True
     try:
         with path.open("rb") as stream:
             head = stream.read(2)

@@ -16,6 +16,7 @@ from testudo_deploy.contract.rules import read_contract
 from testudo_deploy.files.atomic_files import whole_file
 
 POLICY_SUFFIX = ".onnx"
+_ZIP = b"PK\x03\x04"  # first bytes of an archive; a policy file begins otherwise
 _LARGEST = 256 * 2**20  # bytes of an unpacked policy file
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same policies are the same archive
 
@@ -30,14 +31,15 @@ def policy_bytes(path: Path) -> bytes:
         raise ArtefactError(f"{path}: is a folder; give the policy.onnx inside it")
     if is_archived(path):
         return _member(path)
-    if zipfile.is_zipfile(path):
-        raise ArtefactError(f"{path}: is an archive of several policies; give {_choice(path, _names(path))}")
     try:
-        return path.read_bytes()
+        data = path.read_bytes()
     except FileNotFoundError as error:
         raise ArtefactError(f"{path}: no such file; make one with `testudo export`") from error
     except OSError as error:
         raise ArtefactError(f"{path}: cannot be read: {error.strerror}") from error
+    if data.startswith(_ZIP):
+        raise ArtefactError(f"{path}: is an archive of several policies; give {_choice(path, _names(path))}")
+    return data
 
 
 def read_policy_contract(path: Path, sha256: str) -> Contract:
@@ -60,6 +62,16 @@ def read_policy_contract(path: Path, sha256: str) -> Contract:
 def is_archived(path: Path) -> bool:
     """Return whether a path leads into a file, which can only be an archive."""
     return path.parent.is_file()
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is an archive of policies."""
+    try:
+        with path.open("rb") as stream:
+            begins = stream.read(len(_ZIP)) == _ZIP
+    except OSError:
+        return False
+    return begins and bool(_names(path))
 
 
 def write_archive(path: Path, policies: Mapping[str, bytes]) -> None:

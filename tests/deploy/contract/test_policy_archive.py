@@ -5,6 +5,7 @@ import zipfile
 import pytest
 from tests.deploy.tiny_policy import make_tiny_policy
 
+from testudo_deploy.commands.inspect import inspect
 from testudo_deploy.contract.policy_archive import policy_bytes, read_policy_contract, write_archive
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.policy_header import ArtefactError
@@ -46,6 +47,8 @@ def test_without_a_scenario_or_with_a_wrong_one_it_is_said_what_there_is(plain, 
     choice = f"{archive}/{plain.contract.scenario}.onnx or {archive}/rware.onnx"
     with pytest.raises(ArtefactError, match=f"is an archive of several policies; give {choice}"):
         PolicyArtefact.load(archive)
+    with pytest.raises(ArtefactError, match=f"is an archive of several policies; give {choice}"):
+        inspect(archive)
     with pytest.raises(ArtefactError, match=f"no such policy in the archive; give {choice}"):
         PolicyArtefact.load(archive / "chase.onnx")
     with pytest.raises(ArtefactError, match=f"found a policy for {plain.contract.scenario}, expected one for rware"):
