@@ -13,6 +13,7 @@ from testudo_runs.importing.bags.bag_recovery import recover_bag
 from testudo_runs.importing.mapping.mapping_file import load_map
 from testudo_runs.importing.run_import import (
     ImportRequest,
+    ImportResult,
     import_run,
     parse_offsets,
     parse_robot_types,
@@ -77,7 +78,12 @@ def import_verb(
     )
     with progress_bar("reading") as tell:
         result = import_run(request, paths[-1], tell)
-    # report of imported and lost data
+    _show(result, json)
+    return 0 if allow_damage or not result.losses else 1
+
+
+def _show(result: ImportResult, json: Path | None) -> None:
+    """Print what was imported and what was lost."""
     kind = ", ".join(f"by the mapping {one['name']}" for one in result.report["maps"])
     Report(
         {**result.report, "run": str(result.folder), "messages": result.messages},
@@ -89,7 +95,6 @@ def import_verb(
             *text_table("Lost", [str(loss) for loss in result.losses]),
         ),
     ).show(json)
-    return 0 if allow_damage or not result.losses else 1
 
 
 _NO_POLICY = "re-inference needs policy.onnx, the artefact that drove the robots: copy it into the folder"
