@@ -22,22 +22,22 @@ def stacked(*arrays: Array) -> Array:
 
 def all_of(mask: Array, axis: int | tuple[int, ...] = 0) -> Array:
     """Return whether all elements along ``axis`` are true; takes less than half the time of `all` in NumPy."""
-    return mask.all(axis) if isinstance(mask, np.ndarray) else array_namespace(mask).all(mask, axis=axis)
+    return mask.all(axis) if is_numpy(mask) else array_namespace(mask).all(mask, axis=axis)
 
 
 def any_of(mask: Array, axis: int | tuple[int, ...] = 0) -> Array:
     """Return whether an element along ``axis`` is true; takes less than half the time of `any` in NumPy."""
-    return mask.any(axis) if isinstance(mask, np.ndarray) else array_namespace(mask).any(mask, axis=axis)
+    return mask.any(axis) if is_numpy(mask) else array_namespace(mask).any(mask, axis=axis)
 
 
 def min_of(values: Array, axis: int | tuple[int, ...] = 0) -> Array:
     """Return the least value along ``axis``; takes less than half the time of `min` in NumPy."""
-    return values.min(axis) if isinstance(values, np.ndarray) else array_namespace(values).min(values, axis=axis)
+    return values.min(axis) if is_numpy(values) else array_namespace(values).min(values, axis=axis)
 
 
 def max_of(values: Array, axis: int | tuple[int, ...] = 0) -> Array:
     """Return the largest value along ``axis``; takes less than half the time of `max` in NumPy."""
-    return values.max(axis) if isinstance(values, np.ndarray) else array_namespace(values).max(values, axis=axis)
+    return values.max(axis) if is_numpy(values) else array_namespace(values).max(values, axis=axis)
 
 
 def is_numpy(array: Array) -> bool:

@@ -277,8 +277,9 @@ def _numbers(numbers: tuple[float, ...], axes: int, dtype: Any) -> np.ndarray:
 
 def _like(numbers: Any, array: Array) -> Array:
     """Return numbers with the axes that ``array`` begins with, (), (D,) or (D, O), as an array that fits it."""
-    if isinstance(numbers, tuple) and is_numpy(array):
-        return _numbers(numbers, array.ndim, array.dtype)
+    given: object = numbers
+    if isinstance(given, tuple) and is_numpy(array):
+        return _numbers(cast("tuple[float, ...]", given), array.ndim, array.dtype)
     xp = array_namespace(array)
     shape = np.shape(numbers)
     return xp.reshape(xp.asarray(numbers, dtype=array.dtype), shape + (1,) * (array.ndim - len(shape)))

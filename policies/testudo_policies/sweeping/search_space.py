@@ -9,7 +9,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.train_config import TrainConfig
 
 LOG, WHOLE = "log", "int"
-_FIXED = ("scenario", "seed", "starts", "decisions", "until")
+_FIXED = ("scenario", "trunk", "seed", "starts", "decisions", "until")
 """Options that a sweep does not vary: trials with others could not be compared."""
 _FORMS = "NAME=A,B,C, NAME=LOW:HIGH, NAME=log:LOW:HIGH or NAME=int:LOW:HIGH"
 

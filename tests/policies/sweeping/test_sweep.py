@@ -69,7 +69,7 @@ def test_the_best_of_all_trials_is_written_as_options_for_training(trainings, tm
     }
     # options that are given beside count more
     taken = []
-    monkeypatch.setattr(train_module, "build", lambda config: taken.append(config) or sys.exit())
+    monkeypatch.setattr(train_module, "build_run", lambda config: taken.append(config) or sys.exit())
     with pytest.raises(SystemExit):
         main(["train", "--like", str(folder / "best.json"), "--seed", "5", "--run", str(tmp_path / "run")])
     assert taken == [best.__class__(**{**vars(best), "seed": 5})]
