@@ -112,9 +112,8 @@ def give_way(
     cosine = dot(ahead[:, None, ...], lanes.ahead)
     parked = speed < PARKED_SHARE * shield.peer_speed_m_s
     near = lanes.wants & lanes.is_inside & (lanes.distance_m < _HELD_UP * unit)
-    asked = near & (parked | (state.to_all > 0))
-    no_room = ~can_pass(shield, arena, point_world, lanes.ahead, asked)
-    waits_for = goes_round_one(shield, arena, point_world, lanes.ahead, asked) & (state.blocked_s < _GOES_ROUND_S)
+    no_room = ~can_pass(shield, arena, point_world, lanes.ahead)
+    waits_for = goes_round_one(shield, arena, point_world, lanes.ahead) & (state.blocked_s < _GOES_ROUND_S)
     stops = no_room | (lanes.held & ~waits_for)
     holds_up = near & stops
     comes = lanes.wants & ~traffic.first & lanes.is_inside & (lanes.distance_m < _NEAR * unit) & (cosine < _AGAINST)
@@ -138,7 +137,9 @@ def give_way(
     kept_free = replace(lanes, wants=(passing | against) & gives[None, ...] & (stops | ~to_all[None, ...]))
     eager = xp.where(gives, _YIELDING + zero, _EAGER + zero)
     aside = kept_free.wants & to_all[None, ...]
-    aside = any_of(aside & can_pass(shield, arena, point_world, lanes.ahead, aside, _SHIFTS), axis=0)
+    if not known_false(aside):
+        aside = aside & can_pass(shield, arena, point_world, lanes.ahead, _SHIFTS)
+    aside = any_of(aside, axis=0)
     reach = xp.where(aside, _SHORT + zero, 1 + zero)  # sideways into what little room there is, not away
     off_wall = xp.where(~gives & (blocked_s > _LEAVES_WALL_AFTER_S), _OFF_WALL * unit + zero, zero)
     best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager, reach, off_wall)

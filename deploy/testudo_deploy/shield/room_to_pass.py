@@ -3,7 +3,7 @@
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.passages import beyond_walls
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_hardware.arrays import Array, array_namespace, known_false
+from testudo_hardware.arrays import Array, array_namespace
 
 # lengths in separations of two control points
 PASS = 1.06  # beside one that stands a robot passes
@@ -15,32 +15,25 @@ def can_pass(
     arena: Arena | None,
     point_world: Array,
     ahead: Array,
-    asked: Array,
     shifts: tuple[float, ...] = (0.0,),
 ) -> Array:
     """Return whether walls leave room for peers that drive ``ahead`` (D, K, ...) to pass a robot on a side (K, ...).
 
     The robot is at (D, ...) [m], or beside it by one of ``shifts`` [separations] on either side.
     """
-    if known_false(asked):
-        return asked
     place = point_world[:, None, ...] + 0 * ahead
-    passes = asked & ~asked
+    passes = array_namespace(ahead).zeros_like(ahead[0, ...]) > 0
     for shift in shifts:
         near, far = (free_beside(shield, arena, place, ahead, reach) for reach in (shift, PASS - shift))
         passes = passes | (near[0] & far[1]) | (near[1] & far[0])
     return passes
 
 
-def goes_round_one(
-    shield: ProjectionParameters, arena: Arena | None, point_world: Array, ahead: Array, asked: Array
-) -> Array:
+def goes_round_one(shield: ProjectionParameters, arena: Arena | None, point_world: Array, ahead: Array) -> Array:
     """Return whether peers that drive ``ahead`` (D, K, ...) go round a robot at (D, ...) [m] (K, ...).
 
     They do where walls leave room on one side only (`going_round`).
     """
-    if known_false(asked):
-        return asked
     right, left = free_beside(shield, arena, point_world[:, None, ...] + 0 * ahead, ahead)
     return right != left
 

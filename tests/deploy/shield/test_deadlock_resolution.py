@@ -192,3 +192,30 @@ def test_all_libraries_agree(asarray):
         for name, value in vars(expected).items():
             if name not in ("way", "passage"):
                 assert np.asarray(getattr(known, name)) == pytest.approx(value, abs=1e-5)
+
+
+def test_a_robot_alone_takes_shorter_ways_to_what_a_batch_computes():
+    """Where nobody is near, one robot on its computer leaves out what cannot matter; replay computes batches."""
+    rng = np.random.default_rng(1)
+    count, slots = 200, 2
+    state = {name: rng.uniform(0, 1, count) for name in ("progress", "free", "turn_rad", "stuck_s")}
+    state["turn_rad"] *= rng.integers(0, 2, count)
+    way = RightOfWay(*(rng.uniform(0, 1, count) * rng.integers(0, 2, count) for _ in range(3)))
+    memory = DeadlockState(**state, way=way, passage=initial_passage_state(np.zeros(count)))
+    wish, moved = rng.uniform(-0.3, 0.3, (2, 2, count))
+    ages, known = rng.uniform(0, 0.3, (slots, count)), np.ones((slots, count), bool)
+    places, moves, wants = rng.uniform(-1, 1, (3, 2, slots, count)) * np.array([4.0, 0.2, 0.1])[:, None, None, None]
+    wants -= wish[:, None]  # many come the robot's way
+    table = PeerTable(places, moves, ages, known, wanted_world=wants)
+    place = np.zeros((2, count))
+    found, after = resolved(memory, place, table, wish, moved)
+    for k in range(count):
+        own = DeadlockState(
+            *(getattr(memory, name)[k] for name in state),
+            RightOfWay(*(value[k] for value in vars(way).values())),
+            PassageState(*(value[k] for value in vars(memory.passage).values())),
+        )
+        peers = PeerTable(places[..., k], moves[..., k], ages[:, k], known[:, k], wanted_world=wants[..., k])
+        alone, later = resolved(own, place[:, k], peers, wish[:, k], moved[:, k])
+        assert alone == pytest.approx(found[:, k], abs=1e-12)
+        assert [float(value) for value in vars(later.way).values()] == [value[k] for value in vars(after.way).values()]
