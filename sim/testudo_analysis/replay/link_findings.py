@@ -69,10 +69,11 @@ def rows_of(track: CommandTrack) -> list[tuple[float, list[float], float]]:
 
 def merged(first: CommandTrack, second: CommandTrack) -> CommandTrack:
     """Return the commands of both, by stamp."""
-    order = np.argsort(np.concatenate([first.stamp_s, second.stamp_s]), kind="stable")
+    stamps = np.concatenate([first.stamp_s, second.stamp_s])
+    order = np.argsort(stamps, kind="stable")
     turns = [np.zeros(len(one.stamp_s)) if one.yaw_rate is None else one.yaw_rate for one in (first, second)]
     return CommandTrack(
-        np.concatenate([first.stamp_s, second.stamp_s])[order],
+        stamps[order],
         np.concatenate([first.received_s, second.received_s])[order],
         np.concatenate([first.command, second.command])[order],
         np.concatenate(turns)[order],

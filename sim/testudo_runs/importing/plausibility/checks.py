@@ -1,4 +1,4 @@
-"""What units, axes and frames of a recorded robot cannot be, and how to mend its mapping."""
+"""Finds units, axes and frames that contradict the recorded motion, and names the correction of the mapping."""
 
 import math
 from collections.abc import Iterator
@@ -136,7 +136,10 @@ def _rates(robot: RobotRecording, motion: Motion) -> Iterator[tuple[str, tuple[s
         series = robot.series.get(role)
         if series is None or not len(series):
             continue
-        turning = means_at(series, role, motion.time_s, "wz")[:, 0]
+        has_velocity = role != "imu"
+        names = ("wz", "vx", "vy", "vz") if has_velocity else ("wz",)
+        means = means_at(series, role, motion.time_s, *names)
+        turning, velocity = means[:, 0], means[:, 1:]
         most = _COMMAND_RATIO if role == "command" else _RATIO
         ratio = _ratio(turning, motion.yaw_rate, _TURNS_BY_RAD_S)
         if ratio is not None and not 1 / most < ratio[0] < most:
@@ -145,7 +148,7 @@ def _rates(robot: RobotRecording, motion: Motion) -> Iterator[tuple[str, tuple[s
                 role,
                 (
                     f"its turn rate wz is {ratio[0]:.3g} times that of the poses",
-                    f"its unit may be {unit}: give it, or mend that of the heading",
+                    f"its unit may be {unit}: give it, or correct that of the heading",
                 ),
             )
         elif ratio is not None and ratio[1] < -_SCATTERED:
@@ -153,9 +156,8 @@ def _rates(robot: RobotRecording, motion: Motion) -> Iterator[tuple[str, tuple[s
                 role,
                 ("its turn rate wz is opposite to the turns of the poses", "give wz, or the heading, `scale: -1`"),
             )
-        if role == "imu":
+        if not has_velocity:
             continue
-        velocity = means_at(series, role, motion.time_s, "vx", "vy", "vz")
         ratio = _ratio(np.linalg.norm(velocity[:, :2], axis=1), motion.speed, _MOVES_M_S)
         if ratio is not None and not 1 / most < ratio[0] < most:
             yield role, (f"its speed is {ratio[0]:.3g} times that of the poses", "give the `unit` of vx and vy")

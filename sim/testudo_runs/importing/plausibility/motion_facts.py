@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_runs.importing.mapping.column_conversion import rotated
+from testudo_hardware import frames
 from testudo_runs.recording.recording import ROLES, RobotRecording, Series
 
 GRID_S = 0.25
 _WINDOW_S = 0.5  # noise of poses counts little over this time
 _GAP_S = 1.0  # across longer gaps nothing is known of the motion
-_UP = np.array([0.0, 0.0, 1.0])
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class Motion:
     @property
     def tilt(self) -> np.ndarray:
         """Return the angles (T,) [rad] between the vertical axes of robot and world."""
-        up = rotated(np.broadcast_to(_UP, self.position_world.shape), self.attitude)
-        return np.arccos(np.clip(up[:, 2], -1.0, 1.0))
+        return np.arccos(np.clip(frames.body_up(self.attitude.T)[2], -1.0, 1.0))
 
 
 def channels_of(role: str, series: Series, *names: str) -> np.ndarray:
@@ -65,7 +63,7 @@ def motion_of(robot: RobotRecording, role: str) -> Motion | None:
     longest = np.array([np.max(np.diff(stamps[a : b + 1]), initial=0.0) for a, b in zip(first, last, strict=True)])
     grid, before, after = (times[longest < _GAP_S] for times in (grid, before, after))
     place, attitude = channels_of(role, series, "x", "y", "z"), channels_of(role, series, "qx", "qy", "qz", "qw")
-    yaw = np.unwrap(yaw_of(attitude))
+    yaw = np.unwrap(frames.heading(attitude.T))
 
     def at(values: np.ndarray, times: np.ndarray) -> np.ndarray:
         return np.stack([np.interp(times, stamps, column) for column in values.T], axis=1)
@@ -80,12 +78,6 @@ def motion_of(robot: RobotRecording, role: str) -> Motion | None:
         (at(place, after) - at(place, before)) / _WINDOW_S,
         (np.interp(after, stamps, yaw) - np.interp(before, stamps, yaw)) / _WINDOW_S,
     )
-
-
-def yaw_of(attitude: np.ndarray) -> np.ndarray:
-    """Return the headings (T,) [rad] of quaternions (T, 4), x y z w."""
-    x, y, z, w = attitude.T
-    return np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
 def means_at(series: Series, role: str, times_s: np.ndarray, *names: str) -> np.ndarray:
