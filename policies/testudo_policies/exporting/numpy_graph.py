@@ -35,7 +35,7 @@ def arg_max(x: np.ndarray, axis: int = 0, keepdims: int = 1, select_last_index: 
     return np.expand_dims(np.argmax(x, axis), axis) if keepdims else np.argmax(x, axis)
 
 
-def cast(x: np.ndarray, to: int) -> np.ndarray:
+def to_type(x: np.ndarray, to: int) -> np.ndarray:
     """Return the values in another type, by its number in ONNX."""
     return x.astype({1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_}[to])
 
@@ -93,7 +93,7 @@ def transposed(x: np.ndarray, perm: list[int]) -> np.ndarray:
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "Add": np.add,
     "ArgMax": arg_max,
-    "Cast": cast,
+    "Cast": to_type,
     "Clip": lambda x, low, high: np.minimum(np.maximum(x, low), high),
     "Concat": lambda *parts, axis: np.concatenate(parts, axis),
     "Cos": np.cos,
