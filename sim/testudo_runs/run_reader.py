@@ -24,6 +24,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.bags.record_order import order_faults
+from testudo_runs.collection_pause import collection_paused
 from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.tracks import (
     CommandTrack,
@@ -149,6 +150,7 @@ def ticks_in_order(records: Sequence[TickRecord]) -> tuple[TickRecord, ...]:
     return tuple(sorted(records, key=lambda record: record.sequence if unique else record.stamp_s))
 
 
+@collection_paused()
 def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
     """Read a run folder.
 

@@ -14,7 +14,7 @@ from testudo_deploy.contract.rules import TASK_SIGNALS
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.policy_groups import check_groups_apart
 from testudo_deploy.fleet.robot_links import FleetError
-from testudo_deploy.shield.arena import Arena, clearance
+from testudo_deploy.shield.arena import Arena, distance_to
 from testudo_deploy.shield.flight_column import ClimbVolume
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.spec import RobotSpec
@@ -82,7 +82,7 @@ def check_inside_arena(team: Fleet, arena: Arena | None) -> None:
                         f"of {team.policy.name}"
                     )
             for number, obstacle in enumerate(arena.obstacles):
-                if clearance(obstacle, np.asarray(place))[0] < 0:
+                if distance_to(obstacle, np.asarray(place)) < 0:
                     raise FleetError(
                         f"{where}: found {list(place)}, expected a place outside obstacle {number} of the "
                         f"arena of {team.policy.name}"

@@ -134,6 +134,13 @@ def clearance(obstacle: Obstacle, point_world: Array) -> tuple[Array, Array]:
     return distance - _like(obstacle.radius_m, distance), offset / (distance + TINY)
 
 
+def distance_to(obstacle: Obstacle, point_world: Array) -> Array:
+    """Return the distance (...) [m] of points (D, ...) to an obstacle's surface, as `clearance` without directions."""
+    if isinstance(obstacle, Block):
+        return _block_distance(obstacle, _into_block(obstacle, point_world))[0]
+    return clearance(obstacle, point_world)[0]
+
+
 def clearances(groups: tuple[ObstacleGroup, ...], point_world: Array) -> tuple[Array, Array]:
     """Return `clearance` of all obstacles of some groups, not empty, to points (D, ...): (O, ...) and (D, O, ...)."""
     found = [clearance(group, point_world[:, None, ...]) for group in groups]
@@ -156,7 +163,7 @@ def segment_clearance(obstacle: Obstacle, start_world: Array, end_world: Array) 
     start = _into_block(obstacle, start_world)
     along = _into_block(obstacle, end_world) - start
     share = _nearest_share(start, along, obstacle.half_size_m)
-    return _block_clearance(obstacle, start_world + share * (end_world - start_world))[0]
+    return distance_to(obstacle, start_world + share * (end_world - start_world))
 
 
 def segment_clearances(groups: tuple[ObstacleGroup, ...], start_world: Array, end_world: Array) -> Array:
@@ -187,7 +194,7 @@ def hull_clearances(groups: tuple[ObstacleGroup, ...], points_world: Array) -> A
 def _hull_clearance(group: ObstacleGroup, points_world: Array) -> Array:
     xp = array_namespace(points_world)
     points = points_world[:, None, ...]
-    y = _pick(points, xp.argmin(clearance(group, points)[0], axis=1))
+    y = _pick(points, xp.argmin(distance_to(group, points), axis=1))
     best = None
     for _ in range(_HULL_ROUNDS):
         distance, outward = clearance(group, y)
@@ -209,18 +216,28 @@ def _pick(points: Array, index: Array) -> Array:
     return xp.take_along_axis(among, rows, axis=2)[:, :, 0, ...]
 
 
+def _block_distance(block: Block, local: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the distance (...) [m] of points (D, ...) in the frame of a box, and what its direction is made of.
+
+    That is the distance of points outside, else zero (...), and by how much they are beyond the faces (D, ...): above
+    zero only, and with sign.
+    """
+    xp = array_namespace(local)
+    beyond = xp.abs(local) - _like(block.half_size_m, local)  # of the faces that the point is in front of
+    outside = xp.maximum(beyond, xp.zeros_like(beyond))
+    apart, face = length(outside), max_of(beyond, axis=0)
+    return xp.where(face > 0, apart, face), apart, outside, beyond
+
+
 def _block_clearance(block: Block, point_world: Array) -> tuple[Array, Array]:
     xp = array_namespace(point_world)
     local = _into_block(block, point_world)
-    beyond = xp.abs(local) - _like(block.half_size_m, local)  # of the faces that the point is in front of
-    outside = xp.maximum(beyond, xp.zeros_like(beyond))
-    apart = length(outside)
-    face = max_of(beyond, axis=0)
+    distance, apart, outside, beyond = _block_distance(block, local)
     sign = xp.where(local < 0, -xp.ones_like(local), xp.ones_like(local))
     first = xp.argmax(beyond, axis=0)
     on_face = xp.stack([xp.astype(first == d, local.dtype) for d in range(local.shape[0])])
     outward = sign * xp.where(apart > _SURFACE_M, outside / (apart + TINY), on_face)
-    return xp.where(face > 0, apart, face), _turned(outward, block.yaw)
+    return distance, _turned(outward, block.yaw)
 
 
 def _nearest_share(start: Array, along: Array, half_size: tuple[float, ...]) -> Array:

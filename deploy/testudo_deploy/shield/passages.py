@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_deploy.shield.arena import Arena, clearance
+from testudo_deploy.shield.arena import Arena, distance_to
 from testudo_hardware.arrays import Array, array_namespace, min_of
 
 _CELL = 1 / 8  # size of a grid cell, in separations
@@ -37,7 +37,7 @@ def beyond_walls(wall_m: float, arena: Arena, place_world: Array) -> Array:
     low, high = (xp.reshape(side, (-1,) + (1,) * (place_world.ndim - 1)) for side in arena.corners(place_world))
     room = min_of(xp.minimum(place_world - low, high - place_world), axis=0)
     for obstacle in arena.obstacles:
-        room = xp.minimum(room, clearance(obstacle, place_world)[0])
+        room = xp.minimum(room, distance_to(obstacle, place_world))
     return xp.maximum(wall_m - room, 0 * room)
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from testudo_deploy.shield.arena import Arena, clearance, segment_clearance
+from testudo_deploy.shield.arena import Arena, distance_to, segment_clearance
 from testudo_deploy.shield.geometry import segment_distance
 
 Path = tuple[int, ...]
@@ -186,8 +186,8 @@ class RoadmapOfArena:
         for obstacle in self.arena.obstacles:
             inside = segment_clearance(obstacle, begin_world.T, end_world.T) >= self.room_m - _ROUNDING_M
             # out of a place that is too near, a robot may go away
-            leaves = clearance(obstacle, end_world.T)[0] > clearance(obstacle, begin_world.T)[0]
-            too_near = clearance(obstacle, begin_world.T)[0] < self.room_m
+            leaves = distance_to(obstacle, end_world.T) > distance_to(obstacle, begin_world.T)
+            too_near = distance_to(obstacle, begin_world.T) < self.room_m
             free &= inside | (too_near & leaves & (segment_clearance(obstacle, begin_world.T, end_world.T) > 0))
         return free
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from testudo_deploy.shield.arena import Arena, clearance, segment_clearance
+from testudo_deploy.shield.arena import Arena, distance_to, segment_clearance
 from testudo_hardware.errors import TestudoError
 
 
@@ -82,7 +82,7 @@ class RrtStarPlanner:
     def _is_free(self, dimension: int) -> Any:
         def is_free(state: Any) -> bool:
             point = np.array([state[axis] for axis in range(dimension)])
-            return all(clearance(obstacle, point)[0] >= self.room_m for obstacle in self.arena.obstacles)
+            return all(distance_to(obstacle, point) >= self.room_m for obstacle in self.arena.obstacles)
 
         return is_free
 

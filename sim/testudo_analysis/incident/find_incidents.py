@@ -9,7 +9,7 @@ from testudo_analysis.incident.incident import Incident, IncidentKind, IncidentT
 from testudo_analysis.incident.likely_causes import with_likely_cause
 from testudo_analysis.incident.motion_incidents import find_in_motion
 from testudo_analysis.incident.tick_incidents import find_in_ticks
-from testudo_deploy.shield.arena import clearance
+from testudo_deploy.shield.arena import distance_to
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 
 _JOIN_S = 1.0
@@ -69,7 +69,7 @@ def _with_walls(recording: TeamRecording, robot: AlignedRobot) -> list[Incident]
     low, high = recording.arena.corners(place)
     room = np.minimum(place - low, high - place).min(axis=0)
     for obstacle in recording.arena.obstacles:
-        room = np.minimum(room, clearance(obstacle, place)[0])
+        room = np.minimum(room, distance_to(obstacle, place))
     found = []
     for begin, end in spans(room < radius, stamps, _JOIN_S):
         worst = largest(-room, begin, end)

@@ -22,7 +22,7 @@ from testudo_analysis.report.plot_style import (
 )
 from testudo_analysis.report.report_data import FleetSection
 from testudo_deploy.contract.messages import TickRecord
-from testudo_deploy.shield.arena import Arena, clearance
+from testudo_deploy.shield.arena import Arena, distance_to
 from testudo_runs.run_reader import ticks_in_order
 
 _MARK_EVERY_S = 2.0
@@ -160,7 +160,7 @@ def _draw_obstacles(axes: Axes, arena: Arena) -> None:
                 name: value[:2] for name, value in vars(obstacle).items() if isinstance(value, tuple)
             },
         )
-        axes.contourf(x, y, clearance(flat, points)[0], levels=[-np.inf, 0.0], colors=[FAINT])
+        axes.contourf(x, y, distance_to(flat, points), levels=[-np.inf, 0.0], colors=[FAINT])
 
 
 def _draw_path(axes: Axes, section: FleetSection, name: str, colour: str, view: tuple[int, int]) -> None:

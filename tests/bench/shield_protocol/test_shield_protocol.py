@@ -21,7 +21,7 @@ from testudo_bench.shield_protocol.protocol_cell import (
     Rule,
 )
 from testudo_bench.shield_protocol.world_batch import CellEpisode, draw_batch
-from testudo_deploy.shield.arena import clearance
+from testudo_deploy.shield.arena import distance_to
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
@@ -94,7 +94,7 @@ def test_every_cell_starts_apart_and_inside_its_walls():
                 room = np.array(stage.team.arena.high_world)[:, None, None] - np.abs(points)
                 assert room.min() >= stage.wall_m, job.cell.name
                 for obstacle in stage.team.arena.obstacles:
-                    assert clearance(obstacle, points)[0].min() >= stage.wall_m, job.cell.name
+                    assert distance_to(obstacle, points).min() >= stage.wall_m, job.cell.name
 
 
 def test_robots_swap_among_obstacles_of_each_kind():

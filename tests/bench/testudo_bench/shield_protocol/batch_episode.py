@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from testudo_bench.shield_protocol.baselines import OtherShield
 from testudo_bench.shield_protocol.compiled_setting import DOORS, JAMB_M, CompiledStage, door_half_m
 from testudo_bench.shield_protocol.world_batch import Batch
-from testudo_deploy.shield.arena import clearance
+from testudo_deploy.shield.arena import distance_to
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -218,5 +218,5 @@ def _touching(stage: CompiledStage, place: jax.Array) -> jax.Array:
     inside = (place >= low + radius + slack) & (place <= high - radius - slack)
     touching = robots | ~jnp.all(inside, axis=0)
     for obstacle in arena.obstacles:
-        touching = touching | ~(clearance(obstacle, place)[0] >= radius + slack)
+        touching = touching | ~(distance_to(obstacle, place) >= radius + slack)
     return touching
