@@ -15,12 +15,13 @@ from testudo_deploy.authentication.message_codes import split_trailer
 from testudo_runs.bags.bag_contents import BagContents, BagError, BagMessage, BagTopic, Keep, Tell
 from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.bags.mcap_file import MAGIC, McapStream
+from testudo_runs.bags.ros1_file import ROS1_MAGIC, Ros1Bag
 from testudo_runs.bags.sqlite_file import HEADER, SqliteBag
 
 METADATA = "metadata.yaml"
 _NEWEST = 9
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ENDINGS = (".mcap", ".db3", ".mcap.zstd", ".db3.zstd")
+_ENDINGS = (".mcap", ".db3", ".mcap.zstd", ".db3.zstd", ".bag")
 _KEY = "rosbag2_bagfile_information"
 
 
@@ -42,7 +43,7 @@ def looks_like_bag(path: str | Path) -> bool:
     """Return whether a path is a rosbag2 folder or one file of a bag, damaged or not, of any age."""
     path = Path(path)
     if path.is_file():
-        return path.name.lower().endswith(_ENDINGS) or _begins(path, MAGIC) or _begins(path, HEADER)
+        return path.name.lower().endswith(_ENDINGS) or any(_begins(path, mark) for mark in (MAGIC, HEADER, ROS1_MAGIC))
     if not path.is_dir():
         return False
     try:
@@ -64,7 +65,8 @@ def open_folder(path: str | Path, damage: list[str]) -> BagFolder:
     if path.is_file():
         if not looks_like_bag(path):
             raise BagError(
-                f"{path}: no bag: expected a folder of rosbag2, or a file that ends in {', '.join(_ENDINGS)}"
+                f"{path}: no bag: expected a folder of rosbag2, a bag of ROS 1, or a file that ends in "
+                f"{', '.join(_ENDINGS)}"
             )
         _check_not_empty(path, [path])
         name = path.name.removesuffix(".zstd")
@@ -115,6 +117,12 @@ def is_mcap(file: Path) -> bool:
     if _begins(file, MAGIC) or _begins(file, HEADER):
         return _begins(file, MAGIC)
     return ".mcap" in file.name.lower()
+
+
+def _kind_of(file: Path) -> type[McapStream | SqliteBag | Ros1Bag]:
+    if _begins(file, ROS1_MAGIC) or file.suffix == ".bag":
+        return Ros1Bag
+    return McapStream if is_mcap(file) else SqliteBag
 
 
 def _metadata(path: Path, damage: list[str], notes: list[str]) -> dict[str, Any]:
@@ -225,7 +233,7 @@ class BagSource:
         try:
             with TemporaryDirectory(prefix="testudo_bag_") as scratch:
                 plain = self._unpacked(file, Path(scratch))
-                reader = (McapStream if is_mcap(plain) else SqliteBag)(plain, self.contents, self.damage)
+                reader = _kind_of(plain)(plain, self.contents, self.damage)
                 for message in reader.messages(keep, tell):
                     if message.data[:4] == _ZSTD_MAGIC:  # never the start of CDR: each message is packed
                         message = self._opened(message)  # noqa: PLW2901

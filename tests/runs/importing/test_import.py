@@ -342,8 +342,6 @@ def test_names_in_the_first_line_stand_for_those_in_a_comment(tmp_path):
 @pytest.mark.parametrize(
     ("begin", "remedy"),
     [
-        (b"#ROSBAG V2.0\n", "rosbags-convert --src old.data --dst old"),
-        (b"ULog\x01\x12\x35", "ulog2csv old.data"),
         (b"PK\x03\x04", "unpack it first"),
         (b"PAR1", "write it as CSV"),
     ],

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic, Tell
 from testudo_runs.bags.bag_source import BagSource
 from testudo_runs.importing.bags.bag_series import BagSeries, read_series, topics_for
 from testudo_runs.importing.bags.clock_offsets import BagClock, ClockMarks, clocks_of
 from testudo_runs.importing.bags.clock_steps import CLOCK, record_times
 from testudo_runs.importing.bags.motion_matching import motion_of
-from testudo_runs.importing.bags.topic_decoding import TopicSamples
+from testudo_runs.importing.bags.topic_decoding import TopicSamples, frame_of
 from testudo_runs.importing.mapping.mapping_file import ReadMap
 from testudo_runs.importing.mapping.topic_mapping import TopicMap, parse_topics
 from testudo_runs.recording.recording import ROLES, Recording, RobotRecording, Series
@@ -106,7 +105,6 @@ def _joined(first: TopicSamples, second: TopicSamples, rows: np.ndarray) -> Topi
 _LEAST_HASHED = 32  # bytes; shorter messages can be equal without being the same one
 _LATCHED = re.compile(r"durability:\s*(1|transient_local)\b")
 _SEEN = ("pose", "odometry", "imu")  # roles that show a motion; a command only precedes one
-_WORLD_FRAMES = ("world", "map", "odom", "earth")
 
 Marked = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Hashes (K,) of messages, their times of recording [ns] and their indices in the bag."""
@@ -272,17 +270,9 @@ def _robots(
                     (samples.stamp_ns - start_ns) / NANO,
                     samples.values,
                     (samples.log_ns - start_ns) / NANO,
-                    _frame(entry, samples),
+                    frame_of(entry, samples),
                 )
         kind = next((entry.robot_type for entry in entries if entry.robot == name and entry.robot_type), "")
         if series:
             robots[name] = RobotRecording(name, kind or mapping.robot_type, series)
     return robots, start_ns
-
-
-def _frame(entry: TopicMap, samples: TopicSamples) -> str:
-    if entry.role != "command":
-        return samples.frame or WORLD_FRAME
-    if entry.frame:
-        return WORLD_FRAME if entry.frame == "world" else body_frame(entry.robot)
-    return WORLD_FRAME if samples.frame in _WORLD_FRAMES else body_frame(entry.robot)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic, clock_time
 from testudo_runs.bags.bag_source import BagSource
 from testudo_runs.bags.cdr import Types, groups
@@ -17,7 +18,8 @@ from testudo_runs.importing.bags.clock_steps import (
     recorder_steps,
     without_recorder_steps,
 )
-from testudo_runs.importing.bags.topic_decoding import TF, TopicSamples, read_samples, texts_of
+from testudo_runs.importing.bags.topic_decoding import TF, TopicSamples, frame_of, read_samples, texts_of
+from testudo_runs.importing.mapping.axes import table_in_rep103
 from testudo_runs.importing.mapping.column_conversion import LARGEST, NO_ATTITUDE, rotated
 from testudo_runs.importing.mapping.topic_mapping import TopicMap
 from testudo_runs.recording.recording import ATTITUDE
@@ -210,6 +212,9 @@ def read_series(source: BagSource, found: Found, entries: Sequence[TopicMap], fo
             samples = _of_transforms(entry, links[entry.topic], source.damage)
         else:
             samples = read_samples(topic, messages, entry, types, source.damage)
+        in_world = entry.role == "setpoint" or (entry.role == "command" and frame_of(entry, samples) == WORLD_FRAME)
+        values = table_in_rep103(entry.role, samples.values, entry.axes, velocity_in_world=in_world)
+        samples = replace(samples, values=values)
         made.samples[entry] = _settled(samples, entry, source.damage, made)
     return made
 

@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from testudo_hardware.links.wire import WORLD_FRAME, body_frame
 from testudo_runs.bags.bag_contents import NANO, BagError, BagMessage, BagTopic
 from testudo_runs.bags.cdr import CdrGroup, Types, groups
-from testudo_runs.importing.mapping.column_conversion import from_angles
+from testudo_runs.importing.mapping.column_conversion import from_angles, in_si
+from testudo_runs.importing.mapping.mapping_file import Channel
 from testudo_runs.importing.mapping.topic_mapping import TopicMap
-from testudo_runs.recording.recording import ANGLES, QUATERNION, ROLES
+from testudo_runs.recording.recording import ANGLES, QUATERNION, ROLES, TIME_UNITS
 
 TF = "tf2_msgs/msg/TFMessage"
 NAMED_POSES = "NamedPoseArray"
 _MOTORS = ("m1", "m2", "m3", "m4")
 _HEADER = "header"
+_WORLD_FRAMES = ("world", "map", "odom", "earth")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,15 @@ class TopicSamples:
 
     def __len__(self) -> int:
         return len(self.stamp_ns)
+
+
+def frame_of(entry: TopicMap, samples: TopicSamples) -> str:
+    """Return the frame of the samples of an entry: for a command that of its velocities."""
+    if entry.role != "command":
+        return samples.frame or WORLD_FRAME
+    if entry.frame:
+        return WORLD_FRAME if entry.frame == "world" else body_frame(entry.robot)
+    return WORLD_FRAME if samples.frame in _WORLD_FRAMES else body_frame(entry.robot)
 
 
 def roles_of(kind: str) -> tuple[str, ...]:
@@ -138,12 +150,11 @@ def _values(kind: str, entry: TopicMap, group: CdrGroup) -> tuple[np.ndarray, np
     """
     role = ROLES[entry.role]
     if entry.fields:
-        columns = {channel: path for channel, path in entry.fields.items() if channel != "stamp"}
-        stamp = _stamp(group, entry.fields["stamp"]) if "stamp" in entry.fields else _header_stamp(group)
-        values = _table(group, [columns.get(channel) for channel in role.channels])
-        if set(QUATERNION) <= set(role.channels) and not set(QUATERNION) & set(columns):
+        stamp = _field_stamp(group, entry.fields["stamp"]) if "stamp" in entry.fields else _header_stamp(group)
+        values = _fields(group, entry, role.channels)
+        if set(QUATERNION) <= set(role.channels) and not set(QUATERNION) & set(entry.fields):
             at = [role.channels.index(name) for name in QUATERNION]  # level with heading 0 without an attitude
-            values[:, at] = from_angles(*_table(group, [columns.get(name) for name in ANGLES]).T)
+            values[:, at] = from_angles(*_fields(group, entry, ANGLES).T)
         return values, stamp
     if is_named_poses(kind):
         where = next(
@@ -167,6 +178,16 @@ def _values(kind: str, entry: TopicMap, group: CdrGroup) -> tuple[np.ndarray, np
     if entry.role != "pose" and part.twist is not None:
         paths += [_joined(part.twist, f"{half}.{axis}") for half in ("linear", "angular") for axis in "xyz"]
     return _table(group, _filled(paths, role.channels)), stamp
+
+
+def _fields(group: CdrGroup, entry: TopicMap, channels: Sequence[str]) -> np.ndarray:
+    """Return channels (T, C) from the fields that the mapping names, in SI units; zero without a field."""
+    found = np.zeros((len(group.index), len(channels)))
+    for k, name in enumerate(channels):
+        if name in entry.fields:
+            column = group.column(str(entry.fields[name].column)).astype(float)
+            found[:, k] = in_si(entry.role, name, entry.fields[name], column)
+    return found
 
 
 def _table(group: CdrGroup, paths: Sequence[str | None]) -> np.ndarray:
@@ -194,6 +215,28 @@ def _header_stamp(group: CdrGroup) -> np.ndarray | None:
 def _stamp(group: CdrGroup, path: str) -> np.ndarray:
     seconds, rest = (group.column(f"{path}.{part}").astype(np.int64) for part in ("sec", "nanosec"))
     return seconds * NANO + rest
+
+
+def _field_stamp(group: CdrGroup, channel: Channel) -> np.ndarray:
+    """Return the stamps (T,) [ns] of a `Time`, or of a number in the unit that the mapping names.
+
+    Raises:
+        KeyError: neither is there.
+        BagError: an integer without a unit.
+    """
+    path = str(channel.column)
+    if f"{path}.sec" in group.layout.numbers:
+        return _stamp(group, path)
+    number = group.column(path)
+    if np.issubdtype(number.dtype, np.integer):
+        if not channel.unit:
+            raise BagError(f"fields.stamp: {path} is an integer; expected its unit, one of {', '.join(TIME_UNITS)}")
+        return number.astype(np.int64) * TIME_UNITS[channel.unit]
+    factor = TIME_UNITS[channel.unit or "s"]
+    sound = np.isfinite(number)
+    whole = np.floor(np.where(sound, number, 0.0))
+    rest = np.where(sound, number, 0.0) - whole
+    return whole.astype(np.int64) * factor + np.rint(rest * factor).astype(np.int64)
 
 
 def texts_of(group: CdrGroup, ending: str) -> list[Any]:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testudo_runs.importing.logs.crazyflie_sd_log import looks_like_usd
-from testudo_runs.importing.mapping.mapping_file import ReadMap, TextMap, UsdMap, load_map, plain_name, shipped_maps
+from testudo_runs.importing.logs.ulog_file import looks_like_ulog
+from testudo_runs.importing.mapping.mapping_file import (
+    BinaryMap,
+    ReadMap,
+    TextMap,
+    UlogMap,
+    load_map,
+    plain_name,
+    shipped_maps,
+)
 from testudo_runs.recording.recording import RecordingError
 
 _HEAD_BYTES = 8192
@@ -19,20 +28,13 @@ class LogFile:
 
     file: Path
     map: ReadMap
-    part: TextMap | UsdMap
+    part: TextMap | BinaryMap
     robot: str  # its name
     run: str  # text that matched `{run}`; empty where the file name has no run
     how: str  # why this mapping was chosen, as a sentence
 
 
 _CONVERTED = {
-    b"#ROSBAG V": (
-        "is a bag of ROS 1; convert it with `rosbags-convert --src {name} --dst {stem}`, and import the folder {stem}"
-    ),
-    b"ULog": (
-        "is a log of PX4; convert it with `ulog2csv {name}` (pip install pyulog), and give a mapping of the CSV files "
-        "with --map; PX4's world is north, east, down: x is y, y is x, and z has `scale: -1`"
-    ),
     b"PK\x03\x04": "is a zip archive; unpack it first",
     b"\x1f\x8b": "is compressed by gzip; unpack it first",
     b"PAR1": "is a Parquet file; write it as CSV, and give a mapping with --map",
@@ -128,10 +130,9 @@ def _recognised(file: Path, maps: Sequence[ReadMap], asked: bool) -> LogFile | N
         head = b""
     by_name, by_head = [], []
     for one in maps:
-        for part in (*one.text, *one.usd):
+        for part in one.logs:
             fields = _matched(part.files, file)
-            text = isinstance(part, TextMap)
-            mine = bool(part.detect) and part.detect.encode() in head if text else looks_like_usd(head)
+            mine = _is_of(part, head)
             log = LogFile(
                 file,
                 one,
@@ -147,6 +148,13 @@ def _recognised(file: Path, maps: Sequence[ReadMap], asked: bool) -> LogFile | N
     first, second = (by_name, by_head) if asked else (by_head, by_name)
     candidates = [log for log in first if log in second] or first or second
     return candidates[0] if len(candidates) == 1 or (asked and candidates) else None
+
+
+def _is_of(part: TextMap | BinaryMap, head: bytes) -> bool:
+    """Return whether the first bytes of a file are of a kind of logs."""
+    if isinstance(part, TextMap):
+        return bool(part.detect) and part.detect.encode() in head
+    return looks_like_ulog(head) if isinstance(part, UlogMap) else looks_like_usd(head)
 
 
 def _matched(pattern: str, file: Path) -> dict[str, str] | None:
@@ -174,7 +182,7 @@ def _nothing(files: Sequence[Path], given: ReadMap | None) -> str:
     if remedy := next(filter(None, map(_remedy, files)), ""):
         return remedy
     if given is not None:
-        patterns = ", ".join(part.files for part in (*given.text, *given.usd)) or "none: it is for bags"
+        patterns = ", ".join(part.files for part in given.logs) or "none: it is for bags"
         return f"{given.file}: no file name matches the mapping: found {shown}, expected {patterns}"
     return (
         f"no file is recognised by its header: found {shown}; write a mapping file and give it with --map; "

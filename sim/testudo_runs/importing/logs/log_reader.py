@@ -12,6 +12,7 @@ from testudo_runs.importing.logs.crazyflie_sd_log import read_usd
 from testudo_runs.importing.logs.log_discovery import LogFile
 from testudo_runs.importing.logs.log_stamps import in_order, to_ns, with_unit
 from testudo_runs.importing.logs.text_log import read_text
+from testudo_runs.importing.logs.ulog_file import read_ulog
 from testudo_runs.importing.mapping.column_conversion import (
     NO_ATTITUDE,
     FileLosses,
@@ -21,7 +22,7 @@ from testudo_runs.importing.mapping.column_conversion import (
     missing_columns,
     values_of,
 )
-from testudo_runs.importing.mapping.mapping_file import AUTO, RoleMap, TextMap, check_type
+from testudo_runs.importing.mapping.mapping_file import AUTO, RoleMap, TextMap, UlogMap, check_type
 from testudo_runs.recording.recording import ATTITUDE, PWM16, Recording, RecordingError, RobotRecording, Series
 
 _NANO = 1_000_000_000
@@ -108,7 +109,8 @@ def _read(log: LogFile, losses: FileLosses, notes: list[str]) -> list[LogSegment
                 notes.append(f"{log.robot}: {log.file.name}: the stamps are taken as {time.unit}, by how far they step")
             tables, clock = [(table, to_ns(table.columns[at], time))], time.clock
         else:
-            tables, clock = [(table, table.time_ns) for table in read_usd(log.file, losses)], "boot"
+            read = read_ulog if isinstance(log.part, UlogMap) else read_usd
+            tables, clock = [(table, table.time_ns) for table in read(log.file, losses)], "boot"
     except OSError as error:
         losses.add(f"cannot be read: {error.strerror or error}")
         return []

@@ -8,6 +8,7 @@ import numpy as np
 
 from testudo_hardware import frames
 from testudo_hardware.links.wire import WORLD_FRAME, body_frame
+from testudo_runs.importing.mapping.axes import in_rep103
 from testudo_runs.importing.mapping.mapping_file import Channel, RoleMap
 from testudo_runs.recording.recording import (
     ANGLES,
@@ -215,18 +216,20 @@ def from_angles(roll: np.ndarray, pitch: np.ndarray, yaw: np.ndarray) -> np.ndar
 
 def into_body(vectors: np.ndarray, attitude: np.ndarray) -> np.ndarray:
     """Return world vectors (R, 3) in body frames with attitudes (R, 4), x y z w."""
-    return rotated(vectors, attitude * np.array([-1.0, -1.0, -1.0, 1.0]))
+    return frames.rotate_back(attitude.T, vectors.T).T
 
 
 def rotated(vectors: np.ndarray, attitude: np.ndarray) -> np.ndarray:
     """Return vectors (R, 3) rotated by unit quaternions (R, 4), x y z w."""
-    axis, w = attitude[:, :3], attitude[:, 3:]
-    twice = 2.0 * np.cross(axis, vectors)
-    return vectors + w * twice + np.cross(axis, twice)
+    return frames.rotate(attitude.T, vectors.T).T
 
 
 def _si(role: str, name: str, channel: Channel, table: LogTable) -> np.ndarray:
-    column = table.columns[table.needed_index(channel.column)]
+    return in_si(role, name, channel, table.columns[table.needed_index(channel.column)])
+
+
+def in_si(role: str, name: str, channel: Channel, column: np.ndarray) -> np.ndarray:
+    """Return logged numbers (R,) of a channel of a role in its SI unit."""
     with np.errstate(over="ignore", invalid="ignore"):
         if channel.unit == PWM16:
             return pwm_force(column) * channel.scale
@@ -246,13 +249,20 @@ def _attitude(channels: dict[str, np.ndarray], count: int) -> np.ndarray:
 
 def _composed(role: str, way: RoleMap, channels: dict[str, np.ndarray], attitude: np.ndarray) -> np.ndarray:
     attitude = attitude / np.linalg.norm(attitude, axis=1, keepdims=True)
+    native = {"odometry": "body", "setpoint": "world"}.get(role)
+    channels, attitude = in_rep103(
+        channels,
+        attitude,
+        way.axes,
+        velocity_in_world=(way.velocity or native) == "world",
+        force_in_world=way.acceleration != "body",
+    )
     channels = {**channels, **dict(zip(QUATERNION, attitude.T, strict=True))}
     nothing = np.zeros(len(attitude))
 
     def vector(*names: str) -> np.ndarray:
         return np.stack([channels.get(name, nothing) for name in names], axis=1)
 
-    native = {"odometry": "body", "setpoint": "world"}.get(role)
     if native and way.velocity not in (None, native):
         turn = into_body if native == "body" else rotated
         channels.update(zip(("vx", "vy", "vz"), turn(vector("vx", "vy", "vz"), attitude).T, strict=True))

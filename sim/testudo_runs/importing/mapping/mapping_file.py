@@ -1,7 +1,7 @@
 """Reads and checks mapping files, which assign files, columns and topics of external recordings to robots and roles.
 
-A mapping is YAML with the schema ``testudo/map/1`` and up to three sections:
-``text`` for text and CSV logs, ``usd`` for binary logs of the Crazyflie's SD card, ``topics`` for bags.
+A mapping is YAML with the schema ``testudo/map/1`` and up to four sections: ``text`` for text and CSV logs, ``usd`` for
+binary logs of the Crazyflie's SD card, ``ulog`` for logs of PX4, ``topics`` for bags.
 """
 
 import re
@@ -15,6 +15,7 @@ from testudo_deploy.files.strict_yaml import parse_yaml, read_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_hardware.strict_files import OPTIONAL, read_as
+from testudo_runs.importing.mapping.axes import REP103, Axes
 from testudo_runs.recording.recording import (
     ANGLES,
     ATTITUDE,
@@ -36,6 +37,7 @@ _NOT_IN_A_NAME = re.compile(r"[^a-z0-9_]+")
 _FIELD = re.compile(r"\{(\w*)\}")
 _DELIMITER = re.compile(r"[\t !#$%&*,/:;<=>?@^_|~]")
 _FIELDS = ("robot", "run")
+_LOGS = ("text", "usd", "ulog")
 
 
 class MapError(TestudoError):
@@ -46,7 +48,8 @@ class MapError(TestudoError):
 class Channel:
     """Column of one channel."""
 
-    column: int | str  # number from 1, or name in the header; variable name in a binary log
+    column: int | str
+    """Number from 1, or name in the header; variable name in a binary log; path in a message of a bag."""
     unit: str = field(default="", metadata=OPTIONAL)  # unit of the logged number; empty for SI
     scale: float = field(default=1.0, metadata=OPTIONAL)  # additional factor, such as -1 for an opposite axis
 
@@ -61,6 +64,8 @@ class RoleMap:
     """Frame of vx, vy, vz; None for that of the role. A command may be in the world."""
     acceleration: Literal["body", "world", "world_without_gravity"] = field(default="body", metadata=OPTIONAL)
     """Of an IMU: specific force in the body, or the same in the world (+9.81 upwards at rest), or without gravity."""
+    axes: Axes = field(default=REP103, metadata=OPTIONAL)
+    """Convention of the logged axes, see `axes.CONVENTIONS`; units and scales apply first."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +100,22 @@ class TextMap:
 
 
 @dataclass(frozen=True)
-class UsdMap:
-    """Binary logs of the Crazyflie's SD card."""
+class BinaryMap:
+    """Binary logs with variables by name and a time of their own."""
 
     files: str
     roles: dict[str, tuple[RoleMap, ...]]
-    """By role; of several alternatives the first whose variables are all logged. The log has its own time."""
+    """By role; of several alternatives the first whose variables are all in one record."""
+
+
+@dataclass(frozen=True)
+class UsdMap(BinaryMap):
+    """Binary logs of the Crazyflie's SD card."""
+
+
+@dataclass(frozen=True)
+class UlogMap(BinaryMap):
+    """ULog files of PX4; a variable is `message.field`, such as `vehicle_odometry.q[0]`."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +131,7 @@ class MapFile:
     """Robot name, built from the text that matched `{robot}`."""
     text: tuple[TextMap, ...] = field(default=(), metadata=OPTIONAL)
     usd: tuple[UsdMap, ...] = field(default=(), metadata=OPTIONAL)
+    ulog: tuple[UlogMap, ...] = field(default=(), metadata=OPTIONAL)
     topics: Any = field(default=None, metadata=OPTIONAL)  # parsed by `topic_mapping.parse_topics`
 
 
@@ -125,6 +141,11 @@ class ReadMap(MapFile):
 
     file: str = ""
     raw: str = field(default="", repr=False)
+
+    @property
+    def logs(self) -> tuple["TextMap | BinaryMap", ...]:
+        """Return the entries for files that are no bags."""
+        return (*self.text, *self.usd, *self.ulog)
 
 
 def shipped_maps() -> dict[str, Path]:
@@ -163,16 +184,17 @@ def parse_map(text: str, file: str) -> ReadMap:
     """
     tables = parse_yaml(text, file, MapError)
     if not isinstance(tables, Mapping):
-        raise MapError(f"{file}: found {tables!r:.60}, expected the keys schema, name, about and text, usd or topics")
+        keys = f"schema, name, about and one of {', '.join(_LOGS)}, topics"
+        raise MapError(f"{file}: found {tables!r:.60}, expected the keys {keys}")
     if tables.get("schema") != SCHEMA:
         raise MapError(f"{file}: schema: found {tables.get('schema')!r}, expected {SCHEMA!r}")
-    tables = {**tables, **{key: _without_short_forms(tables[key]) for key in ("text", "usd") if key in tables}}
+    tables = {**tables, **{key: _without_short_forms(tables[key]) for key in _LOGS if key in tables}}
     entry: MapFile = read_as(MapFile, tables, f"{file}: map", MapError)
     found = ReadMap(**{key.name: getattr(entry, key.name) for key in fields(entry)}, file=file, raw=text)
-    if not (found.text or found.usd or found.topics):
-        raise MapError(f"{file}: found none of text, usd and topics, expected at least one")
+    if not (found.logs or found.topics):
+        raise MapError(f"{file}: found none of {', '.join(_LOGS)} and topics, expected at least one")
     _check_pattern(found.robot_name, ("robot",), f"{file}: robot_name")
-    for section in ("text", "usd"):
+    for section in _LOGS:
         for index, part in enumerate(getattr(found, section)):
             _check_part(part, f"{file}: {section}[{index}]")
     return found
@@ -195,14 +217,17 @@ def _ways(ways: Any) -> Any:
     return [
         {
             **way,
-            "channels": {
-                name: {"column": one} if type(one) in (int, str) else one for name, one in way["channels"].items()
-            },
+            "channels": whole_channels(way["channels"]),
         }
         if isinstance(way, Mapping) and isinstance(way.get("channels"), Mapping)
         else way
         for way in ways
     ]
+
+
+def whole_channels(channels: Mapping[str, Any]) -> dict[str, Any]:
+    """Return channels, of which one may be given by its column alone, each as a mapping."""
+    return {name: {"column": one} if type(one) in (int, str) else one for name, one in channels.items()}
 
 
 def _check_text(part: TextMap, where: str) -> None:
@@ -222,7 +247,7 @@ def _check_text(part: TextMap, where: str) -> None:
         raise MapError(f"{where}.comment: missing; expected the sign of the comment that holds the header")
 
 
-def _check_part(part: TextMap | UsdMap, where: str) -> None:
+def _check_part(part: TextMap | BinaryMap, where: str) -> None:
     _check_pattern(part.files, _FIELDS, f"{where}.files")
     if isinstance(part, TextMap):
         _check_text(part, where)
@@ -235,15 +260,13 @@ def _check_part(part: TextMap | UsdMap, where: str) -> None:
             _check_way(role, way, part, f"{where}.roles.{role}" + (f"[{index}]" if len(ways) > 1 else ""))
 
 
-def _check_way(role: str, way: RoleMap, part: TextMap | UsdMap, where: str) -> None:
+def _check_way(role: str, way: RoleMap, part: TextMap | BinaryMap, where: str) -> None:
     units = units_of(role)
     for name, channel in way.channels.items():
         here = f"{where}.channels.{name}"
         if name not in units:
             raise MapError(f"{here}: unknown channel; a {role} has {', '.join(units)}")
-        known = (*UNITS[units[name]], *((PWM16,) if role == "motors" else ()))
-        if channel.unit and channel.unit not in known:
-            raise MapError(f"{here}.unit: found {channel.unit!r}, expected one of {', '.join(known)}")
+        check_unit(role, name, channel, here)
         _check_column(channel.column, part, f"{here}.column")
     missing = [name for name in needed_of(role) if name not in way.channels]
     if missing:
@@ -269,14 +292,25 @@ def _check_way(role: str, way: RoleMap, part: TextMap | UsdMap, where: str) -> N
         )
 
 
-def _check_column(column: int | str, part: TextMap | UsdMap, where: str) -> None:
-    names = isinstance(part, UsdMap) or part.header != "none"
+def check_unit(role: str, name: str, channel: Channel, where: str) -> None:
+    """Refuse a unit that a channel of a role cannot have.
+
+    Raises:
+        MapError: unknown unit; ``where`` names the entry.
+    """
+    known = (*UNITS[units_of(role)[name]], *((PWM16,) if role == "motors" else ()))
+    if channel.unit and channel.unit not in known:
+        raise MapError(f"{where}.unit: found {channel.unit!r}, expected one of {', '.join(known)}")
+
+
+def _check_column(column: int | str, part: TextMap | BinaryMap, where: str) -> None:
+    names = isinstance(part, BinaryMap) or part.header != "none"
     if isinstance(column, str) and not names:
         raise MapError(f"{where}: found the name {column!r}, but `header: none` has no names; expected a number from 1")
-    if isinstance(column, int) and (column < 1 or isinstance(part, UsdMap)):
+    if isinstance(column, int) and (column < 1 or isinstance(part, BinaryMap)):
         raise MapError(
             f"{where}: found {column}, expected "
-            + ("the name of a variable" if isinstance(part, UsdMap) else "a number from 1")
+            + ("the name of a variable" if isinstance(part, BinaryMap) else "a number from 1")
         )
 
 

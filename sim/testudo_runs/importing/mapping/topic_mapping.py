@@ -17,8 +17,9 @@ import yaml
 
 from testudo_hardware.strict_files import OPTIONAL, read_as
 from testudo_runs.bags.bag_contents import BagError
-from testudo_runs.importing.mapping.mapping_file import MapError, ReadMap
-from testudo_runs.recording.recording import ANGLES, QUATERNION, ROLES, needed_of
+from testudo_runs.importing.mapping.axes import REP103, Axes
+from testudo_runs.importing.mapping.mapping_file import Channel, MapError, ReadMap, check_unit, whole_channels
+from testudo_runs.recording.recording import ANGLES, QUATERNION, ROLES, TIME_UNITS, needed_of
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -40,9 +41,12 @@ class TopicMap:
     """Frame of a command; empty for the frame in the message, or body if it has none."""
     stamp: Literal["message", "record"] = field(default="message", metadata=OPTIONAL)
     """Time source: header stamp, or time of recording."""
-    fields: dict[str, str] = field(default_factory=dict, metadata=OPTIONAL)
-    """For other message types: path of each channel, such as `m1: motors.thrust[0]`, in SI units; `roll pitch yaw` may
-    replace the quaternion; `stamp` is the path of the time."""
+    axes: Axes = field(default=REP103, metadata=OPTIONAL)
+    """Convention of the axes in the messages, see `axes.CONVENTIONS`."""
+    fields: dict[str, Channel] = field(default_factory=dict, metadata=OPTIONAL)
+    """For other message types or units: path of each channel, such as `m1: motors.thrust[0]`, or
+    `yaw: {column: heading, unit: deg, scale: -1}`; `roll pitch yaw` may replace the quaternion; `stamp` is the path of
+    the time, of a `Time` or of one number, with its unit s, ms, us or ns."""
     robot_type: str = field(default="", metadata=OPTIONAL)
     """A registered robot or the path of a robot file; empty for the type of the whole mapping."""
 
@@ -59,7 +63,7 @@ def parse_topics(found: ReadMap) -> tuple[TopicMap, ...]:
     where = f"{found.file}: topics"
     if not isinstance(found.topics, list):
         raise MapError(f"{where}: found {found.topics!r:.60}, expected a list of entries with topic, robot and role")
-    entries = read_as(tuple[TopicMap, ...], found.topics, where, MapError)
+    entries = read_as(tuple[TopicMap, ...], [_whole(entry) for entry in found.topics], where, MapError)
     for index, entry in enumerate(entries):
         _check(entry, f"{where}[{index}]")
     for index, entry in enumerate(entries):
@@ -72,6 +76,13 @@ def parse_topics(found: ReadMap) -> tuple[TopicMap, ...]:
                     "expected each role of a robot once in each bag"
                 )
     return entries
+
+
+def _whole(entry: Any) -> Any:
+    """Return an entry in which each field is a mapping."""
+    if isinstance(entry, Mapping) and isinstance(entry.get("fields"), Mapping):
+        return {**entry, "fields": whole_channels(entry["fields"])}
+    return entry
 
 
 def topics_text(
@@ -90,6 +101,12 @@ def topics_text(
             for key, value in asdict(entry).items()
             if key in ("topic", "robot", "role") or value != getattr(defaults, key)
         }
+        if entry.fields:
+            plain = Channel("")
+            given["fields"] = {
+                name: one.column if (one.unit, one.scale) == (plain.unit, plain.scale) else asdict(one)
+                for name, one in entry.fields.items()
+            }
         text = yaml.safe_dump(given, sort_keys=False, default_flow_style=True, width=1000).strip()
         reason = (why or {}).get(entry)
         lines += [f"  # {reason}\n"] if reason else []
@@ -110,18 +127,30 @@ def _check(entry: TopicMap, where: str) -> None:
             f"{ROLES[entry.role].sense}"
         )
     if entry.fields:
-        # refuse unknown channels, and a role without its required channels, which would be zero
-        channels = ROLES[entry.role].channels
-        angles = ANGLES if set(QUATERNION) <= set(channels) else ()
-        unknown = set(entry.fields) - {*channels, *angles, "stamp"}
-        if unknown:
-            raise MapError(
-                f"{where}.fields.{min(unknown)}: unknown channel; a {entry.role} has "
-                f"{', '.join((*channels, *angles))}, and stamp"
-            )
-        named = [name for name in (*QUATERNION, *ANGLES) if name in entry.fields]
-        if set(named) & set(QUATERNION) and set(named) & set(ANGLES):
-            raise MapError(f"{where}.fields: found {', '.join(named)}, expected those of a quaternion or angles")
-        missing = [name for name in needed_of(entry.role) if name not in entry.fields]
-        if missing:
-            raise MapError(f"{where}.fields: {missing[0]} is missing; a {entry.role} needs it")
+        _check_fields(entry, where)
+
+
+def _check_fields(entry: TopicMap, where: str) -> None:
+    # refuse unknown channels, and a role without its required channels, which would be zero
+    channels = ROLES[entry.role].channels
+    angles = ANGLES if set(QUATERNION) <= set(channels) else ()
+    unknown = set(entry.fields) - {*channels, *angles, "stamp"}
+    if unknown:
+        raise MapError(
+            f"{where}.fields.{min(unknown)}: unknown channel; a {entry.role} has "
+            f"{', '.join((*channels, *angles))}, and stamp"
+        )
+    named = [name for name in (*QUATERNION, *ANGLES) if name in entry.fields]
+    if set(named) & set(QUATERNION) and set(named) & set(ANGLES):
+        raise MapError(f"{where}.fields: found {', '.join(named)}, expected those of a quaternion or angles")
+    for name, channel in entry.fields.items():
+        here = f"{where}.fields.{name}"
+        if not isinstance(channel.column, str):
+            raise MapError(f"{here}.column: found {channel.column!r}, expected a path such as `pose.position.x`")
+        if name != "stamp":
+            check_unit(entry.role, name, channel, here)
+        elif channel.unit and channel.unit not in TIME_UNITS:
+            raise MapError(f"{here}.unit: found {channel.unit!r}, expected one of {', '.join(TIME_UNITS)}")
+    missing = [name for name in needed_of(entry.role) if name not in entry.fields]
+    if missing:
+        raise MapError(f"{where}.fields: {missing[0]} is missing; a {entry.role} needs it")

@@ -20,6 +20,10 @@ _RATIO, _COMMAND_RATIO = (
     8.0,
 )  # two measures of one motion differ by less; a robot does not always do what it should
 _MOVES_M_S, _TURNS_BY_RAD_S = 0.03, 0.15
+_Y_UP = (
+    "y may point up: give the role `axes: y_up`, or `unity` for left-handed axes; if only the place has them, give "
+    "the column of z for y, with `scale: -1`, and that of y for z"
+)
 _ALIGNED, _SCATTERED = 0.8, 0.5  # mean of unit vectors
 _OFF_RAD = math.radians(35)
 _LEANS_RAD = {2: math.radians(20), 3: math.radians(60)}
@@ -94,13 +98,13 @@ def _axes(motion: Motion, spec: RobotSpec | None) -> Iterator[tuple[str, str]]:
     if size == 2 and spread[2] > max(0.2, 5 * spread[1]):
         yield (
             f"moves by {spread[2]:.2g} m in z and {spread[1]:.2g} m in y, though it drives on the floor",
-            "y may point up: give the column of z for y, with `scale: -1`, and that of y for z",
+            _Y_UP,
         )
     high = np.percentile(motion.position_world[:, 2], [10, 90])
     if spec is not None and size == 3 and high[0] < -0.3 and high[1] < 0.05:
         yield (
             f"flies between {high[0]:.2g} and {high[1]:.2g} m in z",
-            "z may point down (NED): give y and z `scale: -1`, and the attitude in the same axes",
+            "z may point down: give the role `axes: ned`",
         )
 
 
@@ -207,7 +211,7 @@ def _gravity(robot: RobotRecording) -> Iterator[tuple[str, str]]:
     elif not _LEAST_G < size / STANDARD_GRAVITY < 1 / _LEAST_G:
         yield f"its mean specific force is {size:.3g} m/s², expected 9.81", "give the `unit` of ax, ay, az"
     elif mean[2] < -_ALIGNED * size:
-        yield "its z axis points down", "give the axes y and z `scale: -1` (forward, left, up)"
+        yield "its z axis points down", "give the role `axes: ned` (its body is forward, right, down)"
     elif max(abs(mean[:2])) > _ALIGNED * size:
         axis = "xy"[int(abs(mean[1]) > abs(mean[0]))]
         yield f"its {axis} axis is vertical", "name the columns so that z is up (REP-103)"

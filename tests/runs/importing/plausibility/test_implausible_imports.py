@@ -136,8 +136,8 @@ DRONE = {
     ),
     "north, east, down": (
         lambda c: scaled(c, -1, "y", "z", "pitch", "yaw"),
-        "point down",
-        {name: f"{{column: {name}, scale: -1}}" for name in ("y", "z", "pitch", "yaw")},
+        "axes: ned",
+        {"pose": ", axes: ned", "odometry": ", axes: ned"},
     ),
     "centimetres": (lambda c: scaled(c, 100, "x", "y", "z"), "in mm or cm", {n: UNIT.format(n, "cm") for n in "xyz"}),
 }
