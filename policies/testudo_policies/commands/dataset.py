@@ -1,7 +1,7 @@
 """`testudo dataset`: an offline dataset from recorded runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -20,6 +20,7 @@ from testudo_policies.dataset.dataset_file import (
     save_card,
     sha256_of,
 )
+from testudo_policies.dataset.lerobot_folder import VERSION, save_lerobot
 from testudo_policies.learning.progress import counted
 
 _BAR = 24
@@ -36,14 +37,16 @@ def dataset(
 
     Contents: observations, actions, rewards, terminals and truncations of each robot, with the names and axes of
     Off-the-Grid MARL; rewards are recomputed with the scenario's code. The card (OUT with .json) holds layout, profile
-    and hashes.
+    and hashes. An OUT without an ending becomes a folder of Parquet tables in the format of LeRobot 3.0.
 
     Example:
         testudo dataset runs/mine dataset.npz
         testudo dataset runs/ dataset.npz --skip-bad --json profile.json
+        testudo dataset runs/ lerobot_team
 
     Args:
-        paths: run folders, or folders that contain run folders; the last path is the file to write (.npz).
+        paths: run folders, or folders that contain run folders; the last path is the file (.npz) or the folder to
+            write.
         good_return: episode return that counts as 1 in the profile; default: return of the best episode.
         skip_bad: skip unusable runs, with a message for each.
         json: file for the values of the card, for scripts.
@@ -55,24 +58,33 @@ def dataset(
             "testudo dataset: expected run folders and a file to write, as in `testudo dataset runs/mine dataset.npz`"
         )
     *folders, out = paths
-    if out.suffix != ".npz":
-        raise TestudoError(f"{out}: expected a file name that ends in .npz as the last argument")
-    check_output(out, "OUT")
+    if out.suffix not in (".npz", ""):
+        raise TestudoError(f"{out}: expected a file name that ends in .npz, or a folder, as the last argument")
+    if out.suffix or not out.exists():
+        check_output(out, "OUT")
     result = Dataset.of(_read(find_runs(list(folders)), skip_bad=skip_bad, console=console), good_return)
+    card, said = _save(out, result)
+    for table in profile_tables(result):
+        console.print(table)
+    console.print(Text(said))
+    write_output(json, card, console)
+    return 0
+
+
+def _save(out: Path, result: Dataset) -> tuple[dict[str, Any], str]:
+    """Write a dataset by the ending of its name; return its card, and what was written in words."""
     arrays = result.arrays()
+    if not out.suffix:
+        card = result.card(arrays, "")
+        frames = save_lerobot(out, result, card)
+        return card, f"wrote {out}: {frames:,} frames in the format of LeRobot {VERSION}, each robot for itself"
     save_arrays(out, arrays)
     card = result.card(arrays, sha256_of(out))
     save_card(out.with_suffix(".json"), card)
-    for table in profile_tables(result):
-        console.print(table)
-    console.print(
-        Text(
-            f"wrote {out}: {card['transitions']:,} transitions of {card['robots']} robots, "
-            f"{card['invalid']} robot-steps marked invalid; card {out.with_suffix('.json')}"
-        )
+    return card, (
+        f"wrote {out}: {card['transitions']:,} transitions of {card['robots']} robots, "
+        f"{card['invalid']} robot-steps marked invalid; card {out.with_suffix('.json')}"
     )
-    write_output(json, card, console)
-    return 0
 
 
 def profile_tables(contents: Dataset) -> tuple[Table, Table]:

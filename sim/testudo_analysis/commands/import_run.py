@@ -36,7 +36,7 @@ def import_verb(
     allow_implausible: bool = False,
     json: Path | None = None,
 ) -> int:
-    """Convert recordings to a run folder: text and CSV logs, binary logs of the Crazyflie, bags.
+    """Convert recordings to a run folder: text and CSV logs, logs of the Crazyflie and of PX4, bags of ROS 1 and 2.
 
     A mapping gives the meaning of the data; mappings of Testudo are selected by the first lines of a log. Damaged
     sources are read as far as possible. Exit status 1 means that data were lost; the run is still written. For bags

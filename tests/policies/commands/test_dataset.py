@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from tests.deploy.talking_policy import make_talking_policy
 from tests.sim.recorded_run import record_run
@@ -17,6 +18,7 @@ from testudo_hardware.spec import load_robot
 from testudo_policies.dataset.composition import CompositionProfile
 from testudo_policies.dataset.dataset_file import Dataset, DatasetSource, check_has_policy, find_runs, save_arrays
 from testudo_policies.dataset.episodes import episodes_of
+from testudo_policies.dataset.lerobot_folder import save_lerobot
 from testudo_policies.learning.builder import make_environment
 from testudo_runs.run_reader import Track
 from testudo_sim.online_task.task_state import scoring_of
@@ -199,3 +201,26 @@ def test_a_learned_message_follows_the_velocity_in_the_actions(tmp_path):
     output, _ = talking.step(inputs, episode.hidden[t, i])
     np.testing.assert_allclose(episode.actions[t, i], output, atol=1e-6)
     assert inputs["neighbour_message"].any()
+
+
+def test_a_folder_for_lerobot_holds_each_valid_decision_of_each_robot_once(tmp_path, run, artefact):
+    contents = Dataset.of([source(run, artefact, tmp_path)])
+    arrays = contents.arrays()
+    card = contents.card(arrays, "")
+    out = tmp_path / "team"
+    assert save_lerobot(out, contents, card) == int(arrays["infos/valid"].sum())
+    frames = pd.read_parquet(out / "data/chunk-000/file-000.parquet")
+    episodes = pd.read_parquet(out / "meta/episodes/chunk-000/file-000.parquet")
+    info = json.loads((out / "meta/info.json").read_text())
+    valid = arrays["infos/valid"].T  # robot after robot
+    np.testing.assert_array_equal(np.stack(frames["action"]), arrays["actions"].swapaxes(0, 1)[valid])
+    np.testing.assert_array_equal(np.stack(frames["observation.state"]), arrays["observations"].swapaxes(0, 1)[valid])
+    np.testing.assert_allclose(frames["next.reward"], arrays["rewards"].T[valid], rtol=1e-6)
+    assert info["total_frames"] == len(frames) == episodes["length"].sum()
+    assert len(info["features"]["observation.state"]["names"]) == arrays["observations"].shape[-1]
+    for row in episodes.itertuples():
+        part = frames.iloc[row.dataset_from_index : row.dataset_to_index]
+        assert (part["episode_index"] == row.episode_index).all()
+        np.testing.assert_allclose(part["timestamp"], np.arange(row.length) / info["fps"], atol=1e-4)
+    with pytest.raises(TestudoError, match=r"team: exists; expected the name of a new folder"):
+        save_lerobot(out, contents, card)
