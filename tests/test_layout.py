@@ -251,6 +251,7 @@ def test_only_the_clock_of_a_node_reads_the_time():
         "quick_stop.py",
         "stop_port.py",
         "arm.py",
+        "goal.py",
         "lost.py",
         "driver_node.py",
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from testudo_deploy.fleet.policy_groups import Follow
+from testudo_deploy.launch.topic_names import ENDED, TIMEOUT
 from testudo_plant.plant.driver import AppliedCommand, DriverReason
 from testudo_plant.plant.plant import Plant
 
@@ -30,6 +31,7 @@ class RunLimits:
     start_patience_s: float = 30.0  # longest time until every robot has its first command
     follows: Mapping[str, Follow] = field(default_factory=dict)  # goals of robots that follow another one
     arrive: bool = True  # the run ends when all are at their goals; otherwise its task ends it, see `RunMonitor.end`
+    open_end: bool = False  # to reach the time-out is what is wanted
 
 
 class RunMonitor:
@@ -45,7 +47,7 @@ class RunMonitor:
         self._reported_contacts = 0
         self._reasons = dict.fromkeys(rules.goals_world, DriverReason.START)
         self.outcome = ""
-        """Empty during the run; then arrived, timeout or not_started."""
+        """Empty during the run; then arrived, timeout, ended or not_started."""
 
     def watch(self, plant: Plant, now_s: float) -> list[dict[str, Any]]:
         """Return the new events at ``now_s`` [s]."""
@@ -91,7 +93,7 @@ class RunMonitor:
         if self._arrived_since_s is not None and now_s - self._arrived_since_s >= rules.hold_s:
             self.outcome = "arrived"
         elif now_s - max(self._start_s, self._task_s or self._start_s) > rules.duration_s:
-            self.outcome = "timeout"
+            self.outcome = ENDED if rules.open_end else TIMEOUT
 
     def _summary(self, plant: Plant, distances: Mapping[str, float], now_s: float) -> dict[str, Any]:
         separations = plant.watch.separations

@@ -103,6 +103,7 @@ class Fleet:
     """Start of the task by name, numbers or nested lists, component first: the task node of the station runs it and
     sends all signals of the task. None: the goals are the task, and nothing is sent."""
     bodies: tuple[FleetBody, ...] = ()  # that are no robots: they stand in the plant, and are measured and recorded
+    orders: bool = False  # takes goals while it runs, and has no end of its own; only with a task
 
     @property
     def teams(self) -> tuple[Fleet, ...]:
@@ -199,6 +200,7 @@ class _FleetEntry:
     estop_heartbeat_s: float = field(default=0.0, metadata=OPTIONAL)
     task: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
     bodies: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPTIONAL)
+    orders: bool = field(default=False, metadata=OPTIONAL)
 
 
 def load_fleet(path: str | Path) -> Fleet:
@@ -227,7 +229,8 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     check_sha256(entry.policy_sha256, f"{file}: policy_sha256")
     if not entry.robots:
         raise FleetError(f"{file}: robots: found none, expected at least one")
-    tasked = entry.task is not None
+    task = {} if entry.orders and entry.task is None else entry.task
+    tasked = task is not None
     robots = _with_leaders(tuple(_robot(name, values, file, tasked) for name, values in entry.robots.items()), file)
     _check_room(robots, file)
     check_shared_frame({robot.name: robot.pose.frame for robot in robots}, file)
@@ -244,11 +247,15 @@ def parse_fleet(text: str, file: Path) -> Fleet:
         policy_files(entry.policies, [robot.type for robot in robots], file),
         (file.parent / entry.key_file).absolute() if entry.key_file else None,
         _heartbeat(entry.estop_heartbeat_s, file),
-        entry.task,
+        task,
         fleet_bodies(entry.bodies, entry.robots, file),
+        entry.orders,
     )
     if tasked and fleet.policies:
         raise FleetError(f"{file}: task: found with several policy files, expected one: a task has one kind of robot")
+    led = next((robot.name for robot in robots if robot.follows is not None), "")
+    if fleet.orders and led:
+        raise FleetError(f"{file}: orders: found with robots.{led}.follow, expected a goal: a follower takes no orders")
     if fleet.untrusted and not fleet.tracking:
         raise FleetError(
             f"{file}: robots.{fleet.untrusted[0]}.untrusted: found true, expected `tracking: true` in the fleet, too: "

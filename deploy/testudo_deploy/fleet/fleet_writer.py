@@ -43,6 +43,8 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
         **({"key_file": _relative(fleet.key_file, file.parent)} if fleet.key_file is not None else {}),
         **({"estop_heartbeat_s": float(fleet.estop_heartbeat_s)} if fleet.estop_heartbeat_s else {}),
     }
+    if fleet.orders:
+        tables["orders"] = True
     if fleet.task is not None:
         tables["task"] = dict(fleet.task)
     tables |= body_tables(fleet.bodies)

@@ -20,6 +20,8 @@ from testudo_deploy.fleet.pose_source import (
 from testudo_deploy.launch.launch_plan import ProcessPlan
 from testudo_deploy.launch.lock_step import CLOCK_TOPIC, DONE_TOPIC, STAGE_TOPIC
 from testudo_deploy.launch.topic_names import (
+    ANSWERS_TOPIC,
+    CLICK_TOPIC,
     DIAGNOSTICS_TOPIC,
     DRIVER,
     ESTOP_TOPIC,
@@ -28,7 +30,9 @@ from testudo_deploy.launch.topic_names import (
     HEARTBEAT_TOPIC,
     LOST_TOPIC,
     MARKERS_TOPIC,
+    ORDERS_TOPIC,
     PEER_TOPIC,
+    POSE_GOAL_TOPIC,
     SCORE_TOPIC,
     TOOL_NODES,
 )
@@ -64,6 +68,8 @@ def topics(fleet: Fleet) -> tuple[TopicPlan, ...]:
         TopicPlan(SCORE_TOPIC, "std_msgs/msg/String", "", "score"),
         TopicPlan(ESTOP_TOPIC, "std_msgs/msg/Bool", "", "estop"),
     ]
+    if fleet.orders:
+        found += [TopicPlan(name, "std_msgs/msg/String", "", "order") for name in (ORDERS_TOPIC, ANSWERS_TOPIC)]
     for robot in fleet.robots:
         name = robot.name
         own = {**ROBOT_TOPICS, **(FLIGHT_TOPICS if robot.has_flight_phases else {})}
@@ -191,12 +197,13 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
     ]
     policy += [f"/{name}/policy/land" for name in flying]
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
+    orders, answers = ([ORDERS_TOPIC], [ANSWERS_TOPIC]) if fleet.orders else ([], [])
     return _interfaces(
-        [*_EVERY_NODE, *stops, LOST_TOPIC, *([] if fleet.key_file is None else [EPOCHS_TOPIC])],
-        subscribed,
+        [*_EVERY_NODE, *stops, *orders, LOST_TOPIC, *([] if fleet.key_file is None else [EPOCHS_TOPIC])],
+        [*subscribed, *answers],
         [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"],
         [*guard, *policy],
-        optional=subscribed,
+        optional=[*subscribed, *answers],
     )
 
 
@@ -323,6 +330,9 @@ def _task(fleet: Fleet, _: str) -> Interfaces:
     if fleet.task is not None:
         sent = [f"/{name}/{kind}" for name in fleet.names for kind in TASK_TOPICS]
         subscribed += [f"/{name}/{PEER_TOPIC}" for name in fleet.names]
+    if fleet.orders:
+        sent.append(ANSWERS_TOPIC)
+        subscribed += [ORDERS_TOPIC, *([] if fleet.key_file is not None else [POSE_GOAL_TOPIC, CLICK_TOPIC])]
     return _interfaces([SCORE_TOPIC, GOALS_TOPIC, *sent], subscribed, ["/task/restart"], optional=optional)
 
 

@@ -249,6 +249,8 @@ def read_source(folder: Path) -> DatasetSource:
     """
     check_has_policy(folder)
     run = read_run(folder)
+    if run.fleet.orders:
+        raise TestudoError(f"{folder}: its goals were given while it ran; expected a run with a fixed task")
     artefact = PolicyArtefact.load(run.policy_path, sha256=run.policy_sha256)
     started = datetime.fromtimestamp(run.info["start_wall_ns"] / _NANO, UTC).isoformat(timespec="seconds")
     return DatasetSource(

@@ -50,11 +50,13 @@ _Moment = tuple[Scene | None, tuple[str, ...]]  # the scene at one time, or None
 class OnlineTask:
     """The task of one running fleet, for one episode at a time."""
 
-    def __init__(self, scoring: TaskScoring, robots: Sequence[str], task: Any) -> None:
+    def __init__(self, scoring: TaskScoring, robots: Sequence[str], task: Any, *, open_end: bool = False) -> None:
         """Prepare and compile the scoring.
 
-        ``robots`` are the names in the order of the fleet, ``task`` is the state of one world, see `make_task`.
+        ``robots`` are the names in the order of the fleet, ``task`` is the state of one world, see `make_task`; with an
+        ``open_end`` neither success nor time ends an episode.
         """
+        self._open_end = open_end
         self.scoring, self.robots, self.task = scoring, tuple(robots), task
         self._first_task = task
         self.bodies = tuple(box.name for box in scoring.scenario.boxes)
@@ -110,6 +112,25 @@ class OnlineTask:
         """Add the change of the command of one tick by the shield [m/s]."""
         if self.running and math.isfinite(change_m_s):
             self._changes[robot].append((received_s, change_m_s))
+
+    @property
+    def goals_world(self) -> dict[str, tuple[float, ...]]:
+        """Return the present goal (D,) [m] of each robot; empty if the task has no goal for each."""
+        places = goals_of(self.task).T
+        return (
+            dict(zip(self.robots, map(tuple, places.tolist()), strict=True)) if len(places) == len(self.robots) else {}
+        )
+
+    def is_at_goal(self, robot: str) -> bool:
+        """Return whether a robot was last measured within the tolerance of its goal."""
+        pose, goal = self.newest(robot), self.goals_world[robot]
+        return pose is not None and math.dist(pose.position_world, goal) < self.scoring.scenario.tolerance_m
+
+    def aim(self, robot: str, goal_world: Sequence[float]) -> None:
+        """Give a robot another goal (D,) [m], from the present decision on; not to be undone by `rewind`."""
+        goals = np.array(self.task.goal_world)
+        goals[:, self.robots.index(robot), 0] = goal_world
+        self.task = self._first_task = replace(self.task, goal_world=jax.numpy.asarray(goals))
 
     def rewind(self) -> None:
         """Put the task back to its start; no episode runs."""
@@ -193,6 +214,8 @@ class OnlineTask:
         return self._ended(replace(decision, terms=terms, reward=reward, total=total, scored=decision.scored + 1))
 
     def _ended(self, score: DecisionScore) -> DecisionScore:
+        if self._open_end:
+            return score
         if score.success:
             return replace(score, outcome=SUCCESS)
         return replace(score, outcome=TIMEOUT) if score.decision >= self.scoring.horizon else score

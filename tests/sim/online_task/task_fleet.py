@@ -21,6 +21,7 @@ from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 from testudo_sim.go_to_goal import IR_VERSION, OPSET, go_to_goal_contract, with_test_vector
+from testudo_sim.online_task.goal_orders import GoalOrders, GoalRules
 from testudo_sim.online_task.online_task import OnlineTask
 from testudo_sim.online_task.task_sender import TaskSender
 from testudo_sim.online_task.task_state import Pose, bodies_of, scoring_of, task_of, values_of
@@ -37,6 +38,7 @@ TARGETS = {
         helper.make_node("Add", ["second", "share"], ["target"]),
     ],
     "predator_prey": [helper.make_node("Identity", ["prey_position_world"], ["target"])],
+    "navigation": [helper.make_node("Identity", ["goal_world"], ["target"])],
     # robots that stand behind the box push it there
     "push_box": [helper.make_node("Identity", ["goal_world"], ["target"])],
 }
@@ -134,7 +136,11 @@ class Drive:
             for robot in fleet.robots
         }
         scoring = scoring_of(self.contract, spec)
-        self.live = OnlineTask(scoring, fleet.names, task_of(scoring.scenario, fleet))
+        self.live = OnlineTask(scoring, fleet.names, task_of(scoring.scenario, fleet), open_end=fleet.orders)
+        starts = {robot.name: robot.initial_position_world for robot in fleet.robots}
+        self.orders = None
+        if fleet.orders:
+            self.orders = GoalOrders(self.live, GoalRules.of(self.contract, scoring.scenario), starts)
         self.sender = TaskSender(self.contract, scoring.scenario, fleet.names, "task")
         self._lag = LagResponse.create(np.array(spec.control_period_s), spec.velocity_lag_s)
         self.tick_count, self.task_runs = 0, True
@@ -177,6 +183,8 @@ class Drive:
         if not self.live.running and not self.scores and all(not r[-1].reason for r in self.records.values()):
             self.live.begin(now_s)
         self.scores += self.live.advance(now_s)
+        if self.orders is not None:
+            self.orders.step()
         sample = self.live.sample(now_s)
         if sample is not None:
             found = self.sender.messages(sample, now_s)

@@ -49,6 +49,7 @@ OFFERED: dict[str, QoSProfile] = {
     "clock": _profile(10),
     "epochs": _profile(100),
     "lost": _profile(10),
+    "order": _profile(10, latched=True),  # as a recorder requests it
 }
 """By the last part of the topic's name."""
 
@@ -71,6 +72,7 @@ REQUESTED: dict[str, QoSProfile] = {
     "vehicle_state": _profile(1, reliable=False),
     "plant_fault": _profile(5),
     "lost": _profile(10),
+    "order": _profile(10),
     "station_heartbeat": _profile(1, reliable=False),
     "scan": _profile(1, reliable=False),
     "joy": _profile(5, reliable=False),

@@ -32,6 +32,7 @@ from testudo_nodes.common.messages import envelope_bytes, status_values
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
 from testudo_nodes.station.markers_node import marker_array
+from testudo_nodes.station.order_topics import OrderTopics
 from testudo_nodes.station.task_topics import TaskTopics
 from testudo_sim.online_task.online_task import (
     ACTIVE,
@@ -81,11 +82,12 @@ class TaskNode(Node):
         jax.config.update("jax_platforms", "cpu")  # too little computation for an accelerator
         scoring = scoring_of(contract, spec)
         task = task_of(scoring.scenario, fleet, values)
-        self._live, self._frame = OnlineTask(scoring, fleet.names, task), fleet.frame
+        self._live, self._frame = OnlineTask(scoring, fleet.names, task, open_end=fleet.orders), fleet.frame
         self._modes: dict[str, str] = {}
         self._waits, self._goals_due_s = True, 0.0
         self._connect(fleet, simulated=backend == "sim")
         self._sends = None if fleet.task is None else TaskTopics(self, self._node_clock, self._live, contract)
+        self._orders = OrderTopics(self, self._node_clock, self._live, contract, fleet).orders if fleet.orders else None
         self._cpu = CpuMeter()
 
     def close(self) -> None:
@@ -168,10 +170,13 @@ class TaskNode(Node):
         else:
             for score in self._live.advance(now_s):
                 self._publish_score(score_values(self._live, score))
-                report_status("task_figures", {"figures": figure_values(score)})
+                orders = {} if self._orders is None else {"goals reached": self._orders.reached}
+                report_status("task_figures", {"figures": figure_values(score) | orders})
                 if score.outcome:
                     report_status("task_finished", finish_values(self._live, score))
                     self.get_logger().info(f"{score.outcome} after {score.decision} decisions")
+        if self._orders is not None and not self._waits:
+            self._orders.step()
         if self._sends is not None:
             self._sends.publish()
         if now_s >= self._goals_due_s:

@@ -1,0 +1,122 @@
+"""Goals that an operator gives while a fleet runs: refused in one sentence or reached, and never a contact."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.sim.online_task.task_fleet import Drive, make_task_fleet
+
+from testudo_deploy.contract.goal_order import GoalOrder
+from testudo_deploy.fleet.fleet import FleetError, load_fleet, parse_fleet
+from testudo_deploy.fleet.fleet_writer import fleet_text, save_fleet
+from testudo_deploy.shield.arena import Arena, Ball
+from testudo_hardware.errors import TestudoError
+from testudo_sim.online_task.goal_orders import GoalOrders, GoalRules
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+RULES = GoalRules(Arena((-1.6, -1.0), (1.6, 1.0), (Ball((0.5, 0.5), 0.2),)), room_m=0.2, apart_m=0.5, height_ratio=1.0)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("orders")
+    fleet = make_task_fleet(folder, "navigation", 4)
+    save_fleet(replace(fleet, orders=True), fleet.file)
+    return load_fleet(fleet.file)
+
+
+@pytest.mark.parametrize(
+    ("goal", "says"),
+    [
+        ((1.41, 0.0), "r0: goal (1.41, 0.00): found x = 1.41 m, expected -1.40 to 1.40 m: the arena less 0.20 m"),
+        ((0.0, -0.81), "found y = -0.81 m, expected -0.80 to 0.80 m"),
+        ((0.5, 0.12), "r0: goal (0.50, 0.12): is 0.18 m from obstacle 0, expected at least 0.20 m"),
+        ((-1.0, 0.3), "r0: goal (-1.00, 0.30): is 0.30 m from the goal of r1, expected at least 0.50 m"),
+        ((math.nan, 0.0), "expected 2 finite numbers"),
+        ((0.0, 0.0, 0.0), "expected 2 finite numbers"),
+        ((1.4, -0.8), ""),
+        ((-1.0, 0.5), ""),
+    ],
+)
+def test_a_goal_is_refused_where_a_robot_cannot_rest(goal, says):
+    fault = RULES.fault("r0", goal, {"r0": (0.0, -0.8), "r1": (-1.0, 0.0)}, 2)
+    assert says in fault
+    assert bool(fault) == bool(says)
+
+
+def test_above_each_other_heights_count_less():
+    rules = replace(RULES, arena=None, height_ratio=2.0)
+    assert "is 0.40 m from the goal of b" in rules.fault("a", (0.0, 0.0, 1.8), {"b": (0.0, 0.0, 1.0)}, 3)
+    assert rules.fault("a", (0.0, 0.0, 2.0), {"b": (0.0, 0.0, 1.0)}, 3) == ""
+
+
+def test_a_route_goes_on_when_its_goal_is_reached_and_the_next_is_free(fleet):
+    drive = Drive(fleet)
+    live, orders = drive.live, drive.orders
+    for robot, place in zip(fleet.names, ((-1.0, 0.0), (0.0, 0.0), (1.0, 0.0), (1.0, 0.6)), strict=True):
+        live.aim(robot, place)
+    first = GoalOrder("1", "r0", ((-1.0, -0.6), (0.0, 0.0)), repeat=True)
+    assert orders.take(first).sentence == "r0: goes to (-1.00, -0.60), then 1 more"
+    assert orders.take(first).accepted  # the same order again changes nothing
+    drive.live._tracks["r0"].add(1.0, 1.0, _at(-1.0, -0.6))
+    orders.step()
+    assert live.goals_world["r0"] == pytest.approx((-1.0, -0.6))
+    assert "is 0.00 m from the goal of r1" in orders.waits["r0"]
+    assert orders.take(GoalOrder("2", "r1", ((0.0, 0.7),))).accepted
+    orders.step()
+    assert live.goals_world["r0"] == pytest.approx((0.0, 0.0))
+    drive.live._tracks["r0"].add(1.1, 1.1, _at(0.0, 0.05))
+    orders.step()
+    assert live.goals_world["r0"] == pytest.approx((-1.0, -0.6))  # a patrol begins again
+    assert (orders.reached, dict(orders.waits)) == (2, {})
+    assert not orders.take(GoalOrder("3", "r7", ((0.0, 0.7),))).accepted
+    home = orders.take(GoalOrder("4", "r3", ()))
+    assert home.accepted
+    assert live.goals_world["r3"] == pytest.approx(fleet.robot("r3").initial_position_world)
+    live.rewind()
+    assert live.goals_world["r0"] == pytest.approx((-1.0, -0.6))  # a new episode keeps the goals
+
+
+def _at(x, y):
+    from testudo_sim.online_task.task_state import Pose
+
+    return Pose((x, y), 0.0, (0.0, 0.0))
+
+
+def test_random_orders_are_reached_or_refused_and_no_robots_touch(fleet):
+    """One simulated minute: an order every 1 to 4 s, so that ways cross; in the end all get time to arrive."""
+    drive, rng = Drive(fleet), np.random.default_rng(0)
+    least, refused, numbers, due_s = math.inf, 0, itertools.count(), 0.0
+    while drive.now_s < 61.0:
+        drive.tick()
+        places = [np.asarray(state.position_world, float) for state in drive.states.values()]
+        least = min(least, *(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(places, 2)))
+        if drive.live.running and due_s <= drive.now_s < 40.0:
+            due_s = drive.now_s + rng.uniform(1.0, 4.0)
+            order = GoalOrder(
+                f"{next(numbers)}", f"r{rng.integers(4)}", (tuple(rng.uniform((-1.7, -1.1), (1.7, 1.1))),)
+            )
+            answer = drive.orders.take(order)
+            refused += not answer.accepted
+            assert answer.sentence.startswith(f"{order.robot}: ")
+    assert next(numbers) > 12
+    assert 0 < refused < next(numbers) - 2
+    assert least > 2 * drive.spec.body_radius_m
+    assert all(drive.live.is_at_goal(robot) for robot in fleet.names), drive.live.goals_world
+    assert drive.live.running  # success ends nothing
+
+
+def test_a_fleet_takes_orders_only_with_a_goal_for_each_robot(fleet, tmp_path):
+    text = fleet_text(fleet, fleet.file)
+    assert "orders: true" in text
+    without_task = text.partition("task:")[0]
+    assert parse_fleet(without_task, fleet.file).task == {}
+    follower = without_task.replace("  r1:\n", "  r1:\n    follow: {robot: r0, offset: [-0.6, 0.0]}\n")
+    with pytest.raises(FleetError, match=r"orders: found with robots\.r1\.follow, expected a goal"):
+        parse_fleet(follower, fleet.file)
+    other = Drive(make_task_fleet(tmp_path, "foraging", 3))
+    with pytest.raises(TestudoError, match="found the scenario 'foraging', expected one with a goal for each robot"):
+        GoalOrders(other.live, RULES, {})
