@@ -248,6 +248,7 @@ def test_only_the_clock_of_a_node_reads_the_time():
         "markers_node.py",
         "status_listener.py",
         "status.py",
+        "fleet_probe.py",
         "quick_stop.py",
         "stop_port.py",
         "arm.py",

@@ -220,6 +220,8 @@ REFUSED = {
     "improve: no time": (["improve", "empty", "--policy", "p.onnx", "--minutes", "0"], "--minutes: found 0.0"),
     "security: no fleet": (["security", "no.yaml", "keys"], "no.yaml: no such fleet file"),
     "security: domain": (["security", "no.yaml", "keys", "--domain", "300"], "--domain: found '300', expected"),
+    "doctor: seconds": (["doctor", "--seconds", "nan"], "--seconds: found nan, expected 0 to 600 s"),
+    "doctor: domain": (["doctor", "--domain", "300"], "--domain: found '300', expected a number from 0 to 232"),
     "estop: no fleet": (["estop", "no.yaml"], "no.yaml: no such fleet file"),
     "estop: domain": (["estop", "--domain", "300"], "--domain: found '300', expected a number from 0 to 232"),
     "estop: wait": (["estop", "--wait", "nan"], "--wait: found nan, expected a time above 0 s"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from testudo_hardware.errors import TestudoError
 
-_DOMAINS = range(233)
+DOMAINS = range(233)
 PROFILE = str(Path(__file__).with_name("fastdds_localhost.xml"))
 _FAST_DDS_2 = ("humble", "iron", "jazzy")
 """ROS distributions with Fast DDS 2, which reads the profile by the old name of the variable."""
@@ -27,7 +27,7 @@ def ros_domain_id(given: int | None) -> int:
         TestudoError: not a number from 0 to 232.
     """
     text = str(given) if given is not None else os.environ.get("ROS_DOMAIN_ID", "0")
-    if not text.isdecimal() or int(text) not in _DOMAINS:
+    if not text.isdecimal() or int(text) not in DOMAINS:
         where = "--domain" if given is not None else "ROS_DOMAIN_ID"
-        raise TestudoError(f"{where}: found {text!r}, expected a number from 0 to {_DOMAINS[-1]}")
+        raise TestudoError(f"{where}: found {text!r}, expected a number from 0 to {DOMAINS[-1]}")
     return int(text)
