@@ -202,6 +202,8 @@ REFUSED = {
     "export: a file": (["export", "file"], "file: not a training run"),
     "export: untrained": (["export", "untrained"], "no checkpoint yet"),
     "export: nowhere": (["export", "untrained", "--json", "empty"], "empty: is a folder"),
+    "wrap: no description": (["wrap", "file", "--contract", "no.yaml"], "no.yaml: no such description"),
+    "wrap: itself": (["wrap", "file", "--contract", "no.yaml", "--out", "file"], "--out file: is the policy itself"),
     "inspect: no file": (["inspect", "no.onnx"], "no.onnx: no such file"),
     "inspect: an empty folder": (["inspect", "empty"], "the source holds no file"),
     "inspect: neither": (["inspect", "file"], "no file is recognised by its header: found file"),

@@ -33,7 +33,15 @@ from testudo_deploy.contract.rules import HIDDEN, graph_inputs, graph_outputs
 from testudo_deploy.files.atomic_files import whole_file
 from testudo_hardware.errors import TestudoError
 from testudo_policies.exporting.graph_reduction import BATCH, SLOTS, simplify
-from testudo_policies.exporting.parity import Parity, Step, call_step, measure_parity, outputs_of, random_inputs
+from testudo_policies.exporting.parity import (
+    Parity,
+    Reference,
+    Step,
+    call_step,
+    measure_parity,
+    outputs_of,
+    random_inputs,
+)
 
 OPSET = 21  # supported by onnxruntime 1.20, the oldest version that the robot side accepts
 _VECTOR_ROWS = 4
@@ -83,10 +91,35 @@ def export_policy(
     path = Path(path)
     for what, given in (("example_signals", example_signals), ("loops", loops)):
         _check_names(what, given, contract)
-    model = convert(step, contract)
+    compiled, message_size = jax.jit(step), contract.command.message_size
+    return write_proven(
+        convert(step, contract),
+        lambda inputs: call_step(compiled, inputs, message_size),
+        contract,
+        example_signals,
+        path,
+        loops=loops,
+    )
+
+
+def write_proven(
+    model: onnx.ModelProto,
+    reference: Reference,
+    contract: Contract,
+    example_signals: Mapping[str, np.ndarray],
+    path: Path,
+    *,
+    loops: Mapping[str, np.ndarray] | None = None,
+) -> ExportReport:
+    """Write ``path`` if the graph equals the ``reference``, and the robot's loader takes it; see `export_policy`.
+
+    Raises:
+        ExportError: the graph deviates from the reference.
+        TestudoError: the contract is invalid.
+    """
     header = read_header(model.SerializeToString(), str(path))
     session = open_session(model.SerializeToString(), header, str(path))
-    parity = measure_parity(step, session, contract, loops=loops)
+    parity = measure_parity(reference, session, contract, loops=loops)
     if not parity.holds:
         raise ExportError(
             f"{path}: the graph deviates from the policy by {parity.max_error:.3g} (commands "
@@ -94,7 +127,7 @@ def export_policy(
             f"{parity.teacher_forced_error:.3g}), expected at most {parity.tolerance:g} (NaN: "
             "an output is not finite); the file was not written"
         )
-    contract = contract.replace(parity=parity.to_dict(), test_vector=_test_vector(step, contract, example_signals))
+    contract = contract.replace(parity=parity.to_dict(), test_vector=_test_vector(reference, contract, example_signals))
     onnx.helper.set_model_props(model, {METADATA_KEY: contract.to_json()})
     artefact = _write_verified(model, path)
     return ExportReport(
@@ -161,15 +194,15 @@ def _check_names(what: str, given: Mapping[str, np.ndarray] | None, contract: Co
         raise ExportError(f"{what}: found {', '.join(sorted(given))}, expected {', '.join(sorted(expected))}")
 
 
-def _test_vector(step: Step, contract: Contract, example_signals: Mapping[str, np.ndarray]) -> TestVector:
-    """Return the first rows of the examples and their outputs by JAX."""
+def _test_vector(reference: Reference, contract: Contract, example_signals: Mapping[str, np.ndarray]) -> TestVector:
+    """Return the first rows of the examples and their outputs by the reference."""
     rows = {name: np.asarray(array[:_VECTOR_ROWS], np.float32) for name, array in example_signals.items()}
     if contract.hidden_size and HIDDEN not in rows:
         batch = len(next(iter(rows.values())))
         rng = np.random.default_rng(0)
         rows[HIDDEN] = random_inputs(contract, batch, 1, rng)[HIDDEN]
     inputs = {name: rows[name] for name in graph_inputs(contract)}
-    return TestVector.from_arrays(inputs, call_step(jax.jit(step), inputs, contract.command.message_size))
+    return TestVector.from_arrays(inputs, reference(inputs))
 
 
 def _write_verified(model: onnx.ModelProto, path: Path) -> PolicyArtefact:

@@ -23,6 +23,8 @@ Step = Callable[[dict[str, Any], Any], tuple[Any, Any]]
 The numbers of a message come after the command, in the same array.
 """
 
+Reference = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+"""The outputs of the graph by name, from its inputs (B, ...) by name."""
 SLOTS = tuple(range(1, 9))
 INPUTS = 10_240
 _COINCIDENT = 0.03  # share of inputs in which two points coincide, so that no direction is defined
@@ -59,29 +61,29 @@ class Parity:
 
 
 def measure_parity(
-    step: Step,
+    reference: Reference,
     session: onnxruntime.InferenceSession,
     contract: Contract,
     *,
     loops: Mapping[str, np.ndarray] | None = None,
     seed: int = 0,
 ) -> Parity:
-    """Compare the JAX function with the graph.
+    """Compare a function with the graph, on random inputs and along loops.
 
     Args:
-        step: the exported function.
+        reference: the function.
         session: the graph.
         contract: names and shapes.
         loops: inputs recorded in closed loops, (T, B, ...) by name; None skips them.
         seed: seed of the random inputs.
     """
-    pair = _Pair(step, session, contract)
+    pair = _Pair(reference, session, contract)
     rng = np.random.default_rng(seed)
     batch = math.ceil(INPUTS / len(SLOTS))
     command_error = hidden_error = 0.0
     for slots in SLOTS:
         inputs = random_inputs(contract, batch, slots, rng)
-        expected, found = pair.by_jax(inputs), pair.by_graph(inputs)
+        expected, found = pair.by_reference(inputs), pair.by_graph(inputs)
         for name in (COMMAND, MESSAGE):
             command_error = _worst(command_error, expected, found, name)
         hidden_error = _worst(hidden_error, expected, found, HIDDEN_NEXT)
@@ -142,13 +144,10 @@ def _task_values(
 class _Pair:
     """The function and the graph, both with inputs and outputs by name."""
 
-    def __init__(self, step: Step, session: onnxruntime.InferenceSession, contract: Contract) -> None:
-        self._step, self._message_size = jax.jit(step), contract.command.message_size
+    def __init__(self, reference: Reference, session: onnxruntime.InferenceSession, contract: Contract) -> None:
+        self.by_reference = reference
         self._session = session
         self._names = list(graph_outputs(contract))
-
-    def by_jax(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return call_step(self._step, inputs, self._message_size)
 
     def by_graph(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         results = cast(list[np.ndarray], self._session.run(self._names, dict(inputs)))
@@ -192,7 +191,7 @@ def _along_loops(pair: _Pair, loops: Mapping[str, np.ndarray], hidden_size: int)
     for tick in range(steps):
         signals = {name: np.asarray(value[tick], np.float32) for name, value in loops.items()}
         memory = {HIDDEN: forced_hidden} if hidden_size else {}
-        expected = pair.by_jax(signals | memory)
+        expected = pair.by_reference(signals | memory)
         found = pair.by_graph(signals | memory)
         for name in expected:
             forced = _worst(forced, expected, found, name)

@@ -10,7 +10,7 @@ from testudo_policies.brax.trainers import TRAINERS
 pytestmark = pytest.mark.usefixtures("quick")
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-PAGE = (DOCS / "adapters.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "adapters.md").read_text(encoding="utf-8").partition("## A policy of another library on robots")[0]
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
