@@ -202,6 +202,11 @@ REFUSED = {
     "export: a file": (["export", "file"], "file: not a training run"),
     "export: untrained": (["export", "untrained"], "no checkpoint yet"),
     "export: nowhere": (["export", "untrained", "--json", "empty"], "empty: is a folder"),
+    "shield: robot": (["shield", "r2d2"], "robot 'r2d2' is not known"),
+    "shield: arena": (
+        ["shield", "gritsbot_x", "--arena", "1", "2", "3"],
+        "--arena: found [1.0, 2.0, 3.0], expected 2 numbers",
+    ),
     "wrap: no description": (["wrap", "file", "--contract", "no.yaml"], "no.yaml: no such description"),
     "wrap: itself": (["wrap", "file", "--contract", "no.yaml", "--out", "file"], "--out file: is the policy itself"),
     "inspect: no file": (["inspect", "no.onnx"], "no.onnx: no such file"),

@@ -9,7 +9,8 @@ from tests.hardware.plain_messages import header
 from tests.hardware.test_link_profiles import changed
 
 from testudo_hardware.links.link_profile import LinkError, parse_link
-from testudo_hardware.links.signal_wire import LASER_SCAN, SignalWire
+from testudo_hardware.links.signal_wire import LASER_SCAN, TWIST, TWIST_STAMPED, SignalWire
+from testudo_hardware.spec import load_robot
 
 SOURCE = {"source": "the sensor's manual"}
 SCAN = {
@@ -26,8 +27,8 @@ def profile(**signals):
     return parse_link(changed(("signals",), signals), "mine.toml")
 
 
-def wire(part, *, ros_stamps=False):
-    return SignalWire("ranges", profile(ranges=part).signals["ranges"], "/r0/scan", ros_stamps)
+def wire(part, *, ros_stamps=False, robot="gritsbot_x"):
+    return SignalWire("ranges", profile(ranges=part).signals["ranges"], "/r0/scan", ros_stamps, load_robot(robot))
 
 
 def test_ranges_of_a_scan_in_the_unit_of_the_signal_and_no_echo_is_the_greatest_range():
@@ -60,3 +61,17 @@ def test_a_number_without_a_stamp_is_as_old_as_its_delay():
 def test_a_topic_whose_messages_have_no_age_or_source_is_refused(part, sentence):
     with pytest.raises(LinkError, match=re.escape(sentence)):
         profile(ranges=part)
+
+
+def test_a_twist_is_the_command_of_its_kind_of_robot_with_its_stamp_or_that_of_its_arrival():
+    axes = SimpleNamespace
+    twist = axes(linear=axes(x=0.2, y=0.3, z=0.4), angular=axes(x=0.0, y=0.0, z=1.5))
+    bare = {**SCAN, "type": {"value": TWIST, **SOURCE}, "delay": {"value": 0.0, **SOURCE}}
+    bare.pop("scale")
+    assert wire(bare).decode(twist, 0.0, 7.0) == (7.0, (0.2, 1.5))
+    assert wire(bare, robot="crazyflie_2x").decode(twist, 0.0, 7.0) == (7.0, (0.2, 0.3, 0.4))
+    stamped = {**bare, "type": {"value": TWIST_STAMPED, **SOURCE}}
+    stamped.pop("delay")
+    message = axes(header=header(), twist=twist)
+    message.header.stamp.sec = 1000
+    assert wire(stamped, ros_stamps=True).decode(message, 1000.25, 7.0) == (6.75, (0.2, 1.5))

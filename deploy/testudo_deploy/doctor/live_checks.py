@@ -9,7 +9,7 @@ from testudo_deploy.doctor.finding import Finding, failed, ok, warning
 from testudo_deploy.doctor.live_facts import Endpoint, LiveFacts
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.link_topics import absolute
-from testudo_deploy.fleet.pose_source import sensed_topics
+from testudo_deploy.fleet.pose_source import sensed_topics, signal_wires
 from testudo_deploy.launch.fleet_topics import foreign_publishers, topics, unknown_robots
 from testudo_deploy.launch.lock_step import CLOCK_TOPIC
 from testudo_deploy.launch.topic_names import PEER_TOPIC
@@ -61,6 +61,14 @@ def _topics(fleet: Fleet, facts: LiveFacts) -> Iterator[Finding]:
                     f"nothing publishes {topic.absolute}, its {topic.kind}",
                     f"start its driver or localisation; `ros2 topic list | grep {topic.kind}` shows the real name: "
                     f"`remappings: {{{topic.wire.topic}: NAME}}` below its `link`, see docs/hardware.md",
+                )
+        for wire in signal_wires(robot):
+            if not facts.publishers(wire.absolute):
+                yield failed(
+                    f"{robot.name} topics",
+                    f"nothing publishes {wire.absolute}, from which its policy takes {wire.signal}: it would brake",
+                    "start that program or sensor, and compare its topic with the link profile, or `commands` below "
+                    "the robot's `link`",
                 )
         command = _command_topic(robot)
         if not facts.subscriptions(command):

@@ -98,6 +98,7 @@ def signal_wires(robot: FleetRobot) -> tuple[SignalWire, ...]:
             part,
             absolute(link.remappings.get(part.topic.value, part.topic.value), robot.name),
             link.profile.stamps.value == "ros",
+            robot.spec,
         )
         for name, part in link.profile.signals.items()
     )

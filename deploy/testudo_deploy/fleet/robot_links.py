@@ -7,13 +7,15 @@ The defaults are a robot that a driver of this project or the plant moves on thi
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from testudo_deploy.fleet.pose_velocity import filter_delay_s, filter_window_s
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import DEFAULT_LINK, LinkProfile, load_link, named
+from testudo_hardware.links.signal_wire import TWIST, TWIST_STAMPED, SignalTopic
+from testudo_hardware.links.sourced import Sourced
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import WORLD_FRAME
 from testudo_hardware.spec import RobotSpec
@@ -25,6 +27,10 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _URI = re.compile(r"(radio|usb|udp|tcp|serial)://[\w.:/?=&-]+")
 _TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 _FRAME = re.compile(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
+
+
+COMMANDED_VELOCITY = "commanded_velocity"
+"""Signal of a policy that drives by the commands of another program, see `LinkEntry.commands`."""
 
 
 class FleetError(TestudoError):
@@ -42,6 +48,14 @@ class PoseSource:
 
 
 @dataclass(frozen=True)
+class CommandsEntry:
+    """Topic of another program, such as nav2, in the file: its commands are the robot's nominal ones."""
+
+    topic: str
+    stamped: bool = field(default=False, metadata=OPTIONAL)  # TwistStamped, else Twist, whose age counts from arrival
+
+
+@dataclass(frozen=True)
 class LinkChoice:
     """Link of a robot."""
 
@@ -55,6 +69,7 @@ class LinkChoice:
     """Robot types of that configuration that the robot file describes, given at import; empty: unknown."""
     uri: str = ""  # address of the robot's radio, for profiles with a driver of this project
     onboard_brake: bool = False  # the user confirms that the vehicle brakes by itself when its radio is silent
+    commands: CommandsEntry | None = None  # topic of another program whose commands the robot follows, shielded
 
     @property
     def topics(self) -> dict[str, str]:
@@ -76,6 +91,7 @@ class LinkEntry:
     types: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     uri: str = field(default="", metadata=OPTIONAL)
     onboard_brake: bool = field(default=False, metadata=OPTIONAL)
+    commands: CommandsEntry | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -131,6 +147,8 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
         CommandWire(robot, spec, profile)  # refuses a link for other kinds of robots
     except TestudoError as error:
         raise FleetError(f"{where}.link: {error}") from error
+    if entry.commands is not None:
+        profile = _with_commands(profile, entry.commands, where)
     for text in (text for pair in entry.remappings.items() for text in pair):
         if not _TOPIC.fullmatch(text):
             raise FleetError(f"{where}.link.remappings: found {text!r}, expected the name of a topic")
@@ -147,8 +165,29 @@ def link_choice(entry: LinkEntry | None, robot: str, spec: RobotSpec, file: Path
         )
     _check_uri(entry.uri, profile, where)
     return LinkChoice(
-        entry.profile, profile, dict(entry.remappings), dict(entry.config), entry.types, entry.uri, entry.onboard_brake
+        entry.profile,
+        profile,
+        dict(entry.remappings),
+        dict(entry.config),
+        entry.types,
+        entry.uri,
+        entry.onboard_brake,
+        entry.commands,
     )
+
+
+def _with_commands(profile: LinkProfile, commands: CommandsEntry, where: str) -> LinkProfile:
+    """Return a link whose topic of another program's commands is a sensor of the signal `COMMANDED_VELOCITY`."""
+    if not _TOPIC.fullmatch(commands.topic):
+        raise FleetError(f"{where}.link.commands.topic: found {commands.topic!r}, expected the name of a topic")
+    source = "fleet file: link.commands"
+    topic = SignalTopic(
+        Sourced(commands.topic, source),
+        Sourced(TWIST_STAMPED if commands.stamped else TWIST, source),
+        Sourced("best_effort", source),  # requested, so that any publisher matches
+        None if commands.stamped else Sourced(0.0, source),
+    )
+    return replace(profile, signals={**profile.signals, COMMANDED_VELOCITY: topic})
 
 
 def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
@@ -243,6 +282,7 @@ def link_tables(choice: LinkChoice, name: str, config: Mapping[str, str]) -> dic
         "types": list(choice.types),
         "uri": choice.uri,
         "onboard_brake": choice.onboard_brake,
+        "commands": None if choice.commands is None else asdict(choice.commands),
     }
     given = {key: table for key, table in tables.items() if table}
     return {"link": {"profile": name, **given} if given else name}

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from testudo_hardware.links.sourced import Sourced
-from testudo_hardware.links.wire import convert_clock_s, read_stamp
+from testudo_hardware.links.wire import convert_clock_s, read_stamp, read_twist
+from testudo_hardware.spec import RobotSpec
 from testudo_hardware.strict_files import OPTIONAL
 
 LASER_SCAN = "sensor_msgs/msg/LaserScan"
-STAMPED = (LASER_SCAN,)
+TWIST, TWIST_STAMPED = "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
+STAMPED = (LASER_SCAN, TWIST_STAMPED)
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class SignalTopic:
             "std_msgs/msg/Float64MultiArray",
             "std_msgs/msg/Float32",
             "std_msgs/msg/Float64",
+            "geometry_msgs/msg/Twist",
+            "geometry_msgs/msg/TwistStamped",
         ]
     ]
     reliability: Sourced[Literal["reliable", "best_effort"]]
@@ -40,6 +44,7 @@ class SignalWire:
     part: SignalTopic
     absolute: str  # name of the topic from the root
     ros_stamps: bool  # stamps are on the ROS clock, else on the steady clock
+    spec: RobotSpec  # of the robot, which decides what a twist means
 
     @property
     def reliable(self) -> bool:
@@ -50,14 +55,20 @@ class SignalWire:
         """Return the stamp on the steady clock [s] and the numbers of a message that arrives now, unchecked.
 
         Of a laser scan the numbers are the ranges in the order of their angles; one without an echo (REP-117: infinite)
-        is the greatest range.
+        is the greatest range. Of a twist they are those of the robot's command, see `read_twist`.
         """
         scale = 1.0 if self.part.scale is None else self.part.scale.value
-        if self.part.type.value == LASER_SCAN:
+        kind = self.part.type.value
+        if kind in STAMPED:
             stamp_s = read_stamp(message.header.stamp)
             stamp_s = convert_clock_s(stamp_s, ros_now_s, now_s) if self.ros_stamps else stamp_s
+            if kind == TWIST_STAMPED:
+                return stamp_s, tuple(scale * float(value) for value in read_twist(message.twist, self.spec))
             ranges = (message.range_max if value == math.inf else value for value in message.ranges)
             return stamp_s, tuple(scale * float(value) for value in ranges)
         delay_s = 0.0 if self.part.delay is None else self.part.delay.value
-        data = message.data if self.part.type.value.endswith("MultiArray") else (message.data,)
+        if kind == TWIST:
+            data = read_twist(message, self.spec)
+        else:
+            data = message.data if kind.endswith("MultiArray") else (message.data,)
         return now_s - delay_s, tuple(scale * float(value) for value in data)

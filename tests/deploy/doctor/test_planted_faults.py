@@ -20,6 +20,7 @@ from testudo_deploy.doctor.machine_facts import (
 )
 from testudo_deploy.doctor.ros_checks import check_ros
 from testudo_deploy.doctor.ros_facts import NetworkFact, RosFact
+from testudo_deploy.fleet.robot_links import CommandsEntry, LinkEntry, link_choice
 from testudo_deploy.station.fleet_status import RobotStatus
 
 PROFILE = "/etc/no_such_profile.xml"
@@ -126,6 +127,14 @@ def joystick(node):
     return Endpoint("/tb1/cmd_vel", node, "geometry_msgs/msg/Twist", True, True, False)
 
 
+def commanded(fleet):
+    """Return the fleet whose first robot follows the commands of another program."""
+    first, *others = fleet.robots
+    entry = LinkEntry("turtlebot4", commands=CommandsEntry("cmd_vel_nav"))
+    link = link_choice(entry, first.name, first.spec, fleet.file, "robots.tb1")
+    return replace(fleet, robots=(replace(first, link=link), *others))
+
+
 OLD = PackageFact("numpy", "", ">=1.26", "1.24.0", fits=False)
 ABSENT = PackageFact("onnxruntime", "robot", ">=1.20", None, fits=False)
 NO_ROS = RosFact({}, error="No module named 'rclpy'", present=False)
@@ -219,6 +228,10 @@ FAULTS = {
         "tb1 topics",
         "nothing publishes /tb1/odom",
         "start its driver",
+    ),
+    "nav2 missing": (
+        lambda b: replace(b, fleet=replace(b.fleet, fleet=commanded(b.fleet.fleet))),
+        *("tb1 topics", "nothing publishes /tb1/cmd_vel_nav", "start that program"),
     ),
     "best effort": (
         lambda b: b.also(Endpoint("/tb1/odom", "/nav", "nav_msgs/msg/Odometry", False, True, False)),
