@@ -64,11 +64,10 @@ def fleet_facts(file: Path) -> FleetFacts:
 def check_fleet_file(facts: FleetFacts) -> tuple[Finding, ...]:
     """Return the findings about a fleet file, its policies, hosts and key."""
     if facts.fleet is None:
-        return (
-            failed(
-                "fleet file", facts.file_error, f"correct this line of {facts.file}; docs/hardware.md has an example"
-            ),
-        )
+        remedy = f"correct this line of {facts.file}; docs/hardware.md has an example"
+        if not facts.file.is_file():
+            remedy = "give the path of the fleet file; `testudo export RUN` writes one beside the policy"
+        return (failed("fleet file", facts.file_error, remedy),)
     found = [ok("fleet file", f"{len(facts.fleet.robots)} robots: {', '.join(facts.fleet.names)}")]
     found += [check_policy(policy) for policy in facts.policies]
     return (*found, check_hosts(facts), check_key(facts))

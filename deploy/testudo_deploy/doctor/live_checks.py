@@ -81,7 +81,7 @@ def _topics(fleet: Fleet, facts: LiveFacts) -> Iterator[Finding]:
         if missing:
             yield warning(
                 f"{robot.name} topics",
-                f"its {' and '.join(missing)} does not run",
+                f"no {' and no '.join(missing)} runs for it",
                 f"ros2 launch testudo_bringup robot.launch.py fleet:={fleet.file} robot:={robot.name}",
             )
 
@@ -218,10 +218,12 @@ def _peers(facts: LiveFacts) -> Iterator[Finding]:
 
 def _modes(facts: LiveFacts) -> Iterator[Finding]:
     for status in facts.robots:
+        if not _runs(facts, f"/{status.name}/policy"):
+            continue  # `_topics` has said so
         if not status.mode or status.is_silent:
             yield failed(
                 f"{status.name} mode",
-                "its policy node is not heard",
+                "its policy node is there, and not heard",
                 "start it; if it runs, compare ROS_DOMAIN_ID and RMW_IMPLEMENTATION on both computers",
             )
         elif status.mode in _STOPPED:

@@ -37,10 +37,10 @@ def check_ros(fact: RosFact, network: NetworkFact, python: str, *, several_hosts
 def check_distribution(fact: RosFact, python: str) -> Finding:
     """Check that one ROS 2 distribution is there, and that it starts."""
     name = "ROS distribution"
-    mixed = _mixed(fact)
+    mixed, error = _mixed(fact), "" if _lacks_rmw(fact) else fact.error
     if mixed:
-        make = failed if fact.error else warning
-        broken = f"; it does not start: {fact.error}" if fact.error else ""
+        make = failed if error else warning
+        broken = f"; it does not start: {error}" if error else ""
         return make(
             name,
             f"mixed distributions: {mixed}{broken}",
@@ -55,27 +55,27 @@ def check_distribution(fact: RosFact, python: str) -> Finding:
         )
     own = ".".join(python.split(".")[:2])
     others = [version for version in fact.sourced_python if version != own]
-    if fact.error and others:
+    if error and others:
         return failed(
             name,
             f"{', '.join(fact.sourced)} is sourced, which is for Python {', '.join(others)}; this is Python {own}",
             f"a virtual environment of that Python: python{others[0]} -m venv --system-site-packages .venv",
         )
-    if fact.error:
+    if error:
         return failed(
             name,
-            f"{_distribution(fact)} does not start: {fact.error}",
+            f"{_distribution(fact)} does not start: {error}",
             "install its parts again: sudo apt install ros-$ROS_DISTRO-rclpy ros-$ROS_DISTRO-common-interfaces, or "
             "pip install --force-reinstall 'testudo[ros]'",
         )
-    return ok(name, f"{_distribution(fact)} ({fact.path})")
+    return ok(name, f"{_distribution(fact)}{f' ({fact.path})' if fact.path else ''}")
 
 
 def check_rmw(fact: RosFact) -> Finding:
     """Check the middleware; all computers of a fleet need the same."""
     name, asked = "RMW", fact.environment.get("RMW_IMPLEMENTATION", "")
     if not fact.rmw:
-        if asked and asked in fact.error:
+        if _lacks_rmw(fact):
             return failed(
                 name,
                 f"RMW_IMPLEMENTATION asks for {asked}, which is not installed",
@@ -175,6 +175,12 @@ def check_security(fact: RosFact) -> Finding:
             "testudo security fleet.yaml keys/, run its script, and export the variables that it prints",
         )
     return ok(name, f"on, keys in {store}")
+
+
+def _lacks_rmw(fact: RosFact) -> bool:
+    """Return whether ROS 2 does not start for want of the middleware that the environment asks for."""
+    asked = fact.environment.get("RMW_IMPLEMENTATION", "")
+    return bool(asked) and asked in fact.error
 
 
 def _mixed(fact: RosFact) -> str:

@@ -26,6 +26,7 @@ from testudo_policies.exporting.onnx_export import ExportReport, export_policy
 from testudo_policies.exporting.parity import Step, random_inputs
 
 _EXAMPLE_ROWS = 4
+_TEAM_SIZE = 2  # nobody was trained; the file runs with any number of robots
 
 
 def write_commanded_policy(path: Path, spec: RobotSpec, arena: Arena | None = None) -> ExportReport:
@@ -59,7 +60,7 @@ def commanded_contract(spec: RobotSpec, arena: Arena | None) -> Contract:
         hold_rule=HOLD_RULE,
         dead_man_s=spec.dead_man_s,
         arena=arena,
-        team_size=1,
+        team_size=_TEAM_SIZE,
         shield=projection_parameters(spec),
         provenance={
             "policy": f"none: follows the commands of the topic that link.commands names ({COMMANDED_VELOCITY})"

@@ -208,8 +208,12 @@ FAULTS = {
         *("DDS security", "/no/keys", "testudo security"),
     ),
     "fleet file wrong": (
-        lambda b: replace(b, fleet=FleetFacts(None, Path("fleet.yaml"), "fleet.yaml: robot: unknown key")),
+        lambda b: replace(b, fleet=FleetFacts(None, Path(__file__), "fleet.yaml: robot: unknown key")),
         *("fleet file", "unknown key", "correct this line"),
+    ),
+    "fleet file missing": (
+        lambda b: replace(b, fleet=FleetFacts(None, Path("no.yaml"), "no.yaml: no such fleet file")),
+        *("fleet file", "no such fleet file", "testudo export RUN"),
     ),
     "other policy": (
         lambda b: replace(b, fleet=replace(b.fleet, policies=(PolicyFact("p.onnx", SHA, "b" * 64, "sha256"),))),
@@ -281,6 +285,11 @@ def test_a_planted_fault_is_named_with_its_remedy(plant, check, words, remedy, b
     assert all(finding.remedy for finding in worse)  # what follows from it has its remedy, too
 
 
+def test_a_missing_middleware_is_not_blamed_on_the_distribution(bed):
+    found = {one.check: one.level for one in FAULTS["RMW not installed"][0](bed).findings()}
+    assert (found["RMW"], found["ROS distribution"]) == (Level.FAILED, Level.OK)
+
+
 def test_there_are_at_least_twenty_faults():
     assert len(FAULTS) >= 20
 
@@ -289,6 +298,14 @@ def test_a_fleet_that_does_not_run_is_one_line(bed):
     (finding,) = check_live(bed.fleet.fleet, LiveFacts(7))
     assert "no robot of the file is heard in ROS_DOMAIN_ID=7" in finding.found
     assert finding.level == Level.WARNING
+
+
+def test_drivers_without_nodes_are_checked_before_the_fleet_starts(bed):
+    of_drivers = tuple(one for one in bed.live.endpoints if one.node.endswith("create3"))
+    silent = tuple(replace(one, mode="", pose_age_s=None) for one in bed.live.robots)
+    found = check_live(bed.fleet.fleet, replace(bed.live, endpoints=of_drivers, robots=silent))
+    assert not has_failed(found)
+    assert [one.found for one in found if one.level == Level.WARNING] == ["no guard and no policy runs for it"] * 2
 
 
 def test_a_failure_is_in_the_json_values(bed):
