@@ -248,6 +248,7 @@ REFUSED = {
     ),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),
     "bench: other option": (["bench", "sim", "--policy", "p"], "--policy: not an option of this"),
+    "report: no run": (["report", "empty"], "empty: "),
     "view: no such name": (
         ["view", "chess"],
         "chess: no such file, folder or scenario; give a recorded run, a policy.onnx",

@@ -12,7 +12,6 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from testudo_analysis.rendering.html_viewer import write_page
 from testudo_analysis.rendering.render_run import film_run, recorded_animation
 from testudo_analysis.replay import InputMutation, Reinference, mutations_detected, reinfer
 from testudo_analysis.replay.open_loop import OpenLoopGap, open_loop
@@ -26,6 +25,8 @@ from testudo_analysis.report.report_data import (
     ReportData,
     TrainingSection,
 )
+from testudo_analysis.run_page.analyse_run import analyse_run
+from testudo_analysis.run_page.build_page import RunContents
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.fleet_run import FleetRunState, run_fleet
@@ -36,6 +37,7 @@ from testudo_policies.learning.builder import TrainingComponents, build, make_en
 from testudo_policies.learning.progress import TrainingDisplay, counted
 from testudo_policies.learning.training_run import TrainingResult, train_run
 from testudo_policies.train_config import TrainConfig
+from testudo_runs.progress_bar import progress_bar
 from testudo_runs.run_reader import RecordedRun, read_run
 from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.physics_choice import PhysicsChoice
@@ -153,8 +155,8 @@ def replay_step(
     return again, tuple(caught), gap
 
 
-def show_step(demo: Demo, components: TrainingComponents, run: RecordedRun) -> tuple[Path | None, Path]:
-    """Render a film of the run (None without OpenGL) and write an interactive page."""
+def show_step(demo: Demo, components: TrainingComponents, run: RecordedRun) -> Path | None:
+    """Render a film of the run; None without OpenGL."""
     begin = _CLOCK()
     config = demo.config
     with demo.console.status("rendering"):
@@ -162,9 +164,17 @@ def show_step(demo: Demo, components: TrainingComponents, run: RecordedRun) -> t
         task = components.environment.scenario
         animation = recorded_animation(run, task.arena, title, task.task_signals)
         film = film_run(animation, demo.folder / "run.webp", demo.console.print)
-        page = write_page(animation, demo.folder / "view.html")
     demo.timed("film", begin)
-    return film, page
+    return film
+
+
+def analysis_step(demo: Demo) -> RunContents:
+    """Search the run for incidents and compare it with the model, for the page."""
+    begin = _CLOCK()
+    with progress_bar("analysing the run") as tell:
+        contents = analyse_run(demo.folder / "run", tell=tell)
+    demo.timed("analysis", begin)
+    return contents
 
 
 def run_again(demo: Demo, components: TrainingComponents, export: ExportReport, seeds: range) -> list[FlownRun]:
@@ -199,10 +209,9 @@ def report_data(
     reinference: Reinference,
     detected: tuple[InputMutation, ...],
     gap: OpenLoopGap,
-    views: tuple[Path | None, Path],
     wall_s: float,
 ) -> ReportData:
-    """Return the contents of the demo's report; ``views`` are the film of the run and its interactive page."""
+    """Return the contents of the demo's report."""
     config, folder = demo.config, demo.folder
     facts = {
         "algorithm": config.algorithm,
@@ -221,7 +230,7 @@ def report_data(
         training_bar_s=_TRAINING_BARS_S[export.contract.dimension],
         evaluation=tuple(EvaluationRow.from_values(result.to_dict(), _SUCCESS_BAR) for result in evaluations),
         parity=ParitySection.from_values(export.parity.to_dict()),
-        fleet=FleetSection(run, export.contract, *views),
+        fleet=FleetSection(run, export.contract),
         reinference=ReinferenceSection(reinference, detected),
         gap=gap,
         contract=export.contract,

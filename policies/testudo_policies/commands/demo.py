@@ -11,9 +11,10 @@ from rich.table import Table
 
 from testudo_analysis.replay.replay_tables import gap_tables
 from testudo_analysis.report.fleet_summary import flown_run
-from testudo_analysis.report.html_page import write_html
 from testudo_analysis.report.report_data import ReportData
 from testudo_analysis.report.summary import all_passed, verdicts, write_summary
+from testudo_analysis.run_page.build_page import RunContents, run_page
+from testudo_analysis.run_page.document import write_page
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
@@ -21,6 +22,7 @@ from testudo_policies.commands.evaluate import evaluation_table
 from testudo_policies.commands.export import export_table
 from testudo_policies.demo_steps import (
     Demo,
+    analysis_step,
     evaluate_step,
     export_step,
     fleet_run_step,
@@ -76,15 +78,15 @@ def demo(
     config = sized(config, console.print)
     state = Demo(folder, console, config, lock_step)
     console.print(f"run folder {folder}")
-    data = _run_steps(state, episodes, fleet_seed, runs)
-    page = write_html(data, folder / "report.html")
+    data, contents = _run_steps(state, episodes, fleet_seed, runs)
+    page = write_page(run_page(replace(contents, report=data), data.title), folder / "report.html")
     write_summary(data, folder / "summary.json")
     _print_checks(state, data, page)
     return 0 if all_passed(verdicts(data)) else 1
 
 
-def _run_steps(state: Demo, episodes: int, fleet_seed: int, runs: int) -> ReportData:
-    """Run all steps, print their results, and return the contents of the report."""
+def _run_steps(state: Demo, episodes: int, fleet_seed: int, runs: int) -> tuple[ReportData, RunContents]:
+    """Run all steps, print their results, and return the contents of the report and of the page of the run."""
     console = state.console
     state.headline(1, "train, with the shield at every control tick")
     components, trained = train_step(state)
@@ -109,10 +111,11 @@ def _run_steps(state: Demo, episodes: int, fleet_seed: int, runs: int) -> Report
         *run_again(state, components, export, range(fleet_seed + 1, fleet_seed + runs)),
     ]
     state.headline(6, "report")
-    views = show_step(state, components, recording)
+    show_step(state, components, recording)
+    contents = analysis_step(state)
     wall_s = time.perf_counter() - state.begin_s - state.further_s
-    data = report_data(state, trained, evaluations, export, recording, reinference, detected, gap, views, wall_s)
-    return replace(data, runs=tuple(flown))
+    data = report_data(state, trained, evaluations, export, recording, reinference, detected, gap, wall_s)
+    return replace(data, runs=tuple(flown)), contents
 
 
 def _print_checks(state: Demo, data: ReportData, page: Path) -> None:

@@ -75,7 +75,8 @@ def view(
         source: a recorded run, an exported policy.onnx, the name of one that ships, the folder of a training run, or a
             registered scenario.
         film: file to write: .mp4, .gif, .webp, or .png for the last moment with the paths.
-        html: file for a self-contained page, which needs no network.
+        html: file for a self-contained page with the scene and a timeline, which needs no network; `testudo report`
+            writes the whole page of a recorded run.
         episode: the simulated episode.
         by_hand: a scenario in place of a policy.
         physics: physics tier of the episode.
@@ -120,9 +121,11 @@ def _write(
             render_run(animation, film, RenderOptions(*_SIZE_PX, camera, rate, speed))
         console.print(Text(f"wrote {film}"))
     if html is not None:
-        from testudo_analysis.rendering.html_viewer import write_page  # noqa: PLC0415 -- brax is slow to import
+        # slow to import
+        from testudo_analysis.run_page.build_page import episode_page  # noqa: PLC0415
+        from testudo_analysis.run_page.document import write_page  # noqa: PLC0415
 
-        console.print(Text(f"wrote {write_page(animation, html)}"))
+        console.print(Text(f"wrote {write_page(episode_page(animation), html)}"))
 
 
 def _is_recorded(source: Path) -> bool:

@@ -13,15 +13,10 @@ from rich.console import Console
 from testudo_analysis.gap.gap_analysis import TypeReplay, analyse, compare
 from testudo_analysis.gap.gap_report import GapReport
 from testudo_analysis.gap.presentation.findings_text import findings, gap_tables
-from testudo_analysis.gap.presentation.gap_page import PageData, write_page
-from testudo_analysis.gap.presentation.rerun_file import rerun_library, write_rerun
-from testudo_analysis.gap.presentation.top_view import courses
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import TeamRecording, load, prepare
 from testudo_runs.progress_bar import Tell, part, progress_bar
-
-_PAGE, _NUMBERS = "gap.html", "gap.json"
 
 
 def gap(
@@ -29,9 +24,7 @@ def gap(
     against: Path | None = None,
     robot_type: str | None = None,
     identified: Path | None = None,
-    out: Path | None = None,
     json: Path | None = None,
-    rerun: Path | None = None,
     allow_damage: bool = False,
 ) -> int:
     """Replay every start of a recorded run open loop, and report the deviation of the model.
@@ -40,9 +33,11 @@ def gap(
     and an identified file, errors over state space and their kind, latency, residuals compared with the shield's
     margins, predicted and real score. Exit status 1 means that part of the run could not be read.
 
+    `testudo report` shows the same on a page.
+
     Example:
-        testudo gap run --out report             # gap.html and gap.json in report/
-        testudo gap run --identified create.toml --rerun run.rrd
+        testudo gap run --json gap.json
+        testudo gap run --identified create.toml
         testudo gap run --against other_run      # or another robot file on the same run
 
     Args:
@@ -50,9 +45,7 @@ def gap(
         against: another run folder, or a robot file (.toml), to compare with.
         robot_type: robot or robot file for all robots; default: that of the run.
         identified: robot file from `testudo identify`.
-        out: folder for the page and the results; default: `gap` in the run folder.
         json: also write the results to this file.
-        rerun: also write poses and errors as a Rerun recording (.rrd).
         allow_damage: exit status 0 even if part of the run cannot be read.
     """
     console = Console()
@@ -60,38 +53,21 @@ def gap(
         recording = load(run, robot_type=robot_type, as_measured=False, share=partial(tell, f"reading {run}"))
     for warning in recording.source.warnings:
         console.print(f"[yellow]warning:[/] {warning}", highlight=False)
-    if rerun is not None:
-        rerun_library()  # refuses a missing library before the work starts
     spec = None if identified is None else load_robot(identified)
-    folder = out or run / "gap"
     with progress_bar("replaying") as tell:
-        share = 0.8 if against is None else 0.4
+        share = 1.0 if against is None else 0.5
         report, replays = analyse(recording, identified=spec, tell=part(tell, 0.0, share))
         if against is not None:
-            report = _compare_with(report, replays, recording, against, robot_type, part(tell, 0.4, 0.8))
-        tell("drawing", 0.8)
-        replayed = tuple(
-            () if replay.flown else tuple(courses([out.robot for out in replay.outs], list(replay.models.values())[-1]))
-            for replay in replays
-        )
-        files = [
-            write_page(PageData(report, replays, replayed), folder / _PAGE),
-            *_write(report, folder / _NUMBERS, json),
-        ]
-        if rerun is not None:
-            tell("writing the Rerun recording", 0.9)
-            files.append(write_rerun(rerun, report, replays, replayed))
+            report = compared_with(report, replays, recording, against, robot_type, part(tell, 0.5, 1.0))
+    files = [] if json is None else [_write(report, json)]
     _show(console, report, files)
     return 0 if recording.source.complete or allow_damage else 1
 
 
-def _write(report: GapReport, *files: Path | None) -> list[Path]:
-    """Write the numbers to each file that is given, and return those."""
-    written = [file for file in files if file is not None]
-    for file in written:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(dumps(report.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    return written
+def _write(report: GapReport, file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(dumps(report.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return file
 
 
 def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:
@@ -105,7 +81,7 @@ def _show(console: Console, report: GapReport, files: Sequence[Path]) -> None:
         console.print(f"written: {file}", highlight=False)
 
 
-def _compare_with(
+def compared_with(
     report: GapReport,
     replays: tuple[TypeReplay, ...],
     recording: TeamRecording,
@@ -113,7 +89,11 @@ def _compare_with(
     robot_type: str | None,
     tell: Tell,
 ) -> GapReport:
-    """Return the report with a comparison with a second run or another robot file."""
+    """Return the report with a comparison with a second run or another robot file.
+
+    Raises:
+        TestudoError: neither can be read, or the file is of another kind of robot.
+    """
     if against.suffix == ".toml":
         other = load_robot(against)
         if all(replay.spec.kind != other.kind for replay in replays):

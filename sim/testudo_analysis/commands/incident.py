@@ -11,8 +11,8 @@ from rich.console import Console
 
 from testudo_analysis.incident.find_incidents import find_incidents
 from testudo_analysis.incident.incident import Incident, IncidentThresholds, kept_apart_m
-from testudo_analysis.incident.incident_page import incident_table, write_page
 from testudo_analysis.incident.incident_replay import IncidentReplay, merged, replay_incidents, starts_of, worst
+from testudo_analysis.incident.incident_table import incident_table
 from testudo_analysis.replay.counterfactual import counterfactual_variants
 from testudo_analysis.replay.replay_tables import counterfactual_tables
 from testudo_analysis.replay.replayed_team import load_team
@@ -52,17 +52,17 @@ def incident(
     *,
     policy: Path | None = None,
     json: Path | None = None,
-    out: Path | None = None,
     save_scenario: Path | None = None,
     choice: Annotated[IncidentSelection, tyro.conf.arg(name="")] = IncidentSelection(),
 ) -> int:
     """List the incidents of a run with likely causes and with counterfactual outcomes with and without the shield.
 
     Incidents: contacts and near contacts, deadlocks, stops by code, localisation jumps, stale peers, guard brakes,
-    saturation and late ticks; for imported runs those that poses and commands show.
+    saturation and late ticks; for imported runs those that poses and commands show. `testudo report` shows them on a
+    page.
 
     Example:
-        testudo incident runs/mine/run --out incidents
+        testudo incident runs/mine/run
         testudo incident imported --robot turtlebot4 --worst 0 --json incidents.json
         testudo incident runs/mine/run --save-scenario incident.yaml      (then: testudo evaluate policy.onnx --starts)
 
@@ -70,7 +70,6 @@ def incident(
         run: run folder, recorded by `testudo up` or imported.
         policy: policy file of the counterfactuals, or the name of one that ships; default: that of the run.
         json: also write all results to this file.
-        out: folder for the page with pictures, incidents.html.
         save_scenario: write the states before the worst incident, or before those of --incident, as a start file for
             `train` and `evaluate`.
         choice: selection of incidents, and options of their counterfactuals.
@@ -101,7 +100,7 @@ def incident(
         console.print(f"[bold]{item.incident.what}[/]", highlight=False)
         for table in counterfactual_tables(item.incident.aftermath):
             console.print(table)
-    _write(recording, incidents, aftermaths, bounds, json, out, console)
+    _write(recording, incidents, aftermaths, bounds, json, console)
     if save_scenario is not None:
         _save(recording, selected, choice, bounds, save_scenario, console)
     return 0
@@ -131,7 +130,6 @@ def _write(
     aftermaths: list[IncidentReplay],
     bounds: IncidentThresholds,
     json: Path | None,
-    out: Path | None,
     console: Console,
 ) -> None:
     if json is not None:
@@ -151,10 +149,6 @@ def _write(
         json.parent.mkdir(parents=True, exist_ok=True)
         json.write_text(dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         console.print(f"written: {json}", highlight=False)
-    if out is not None:
-        with progress_bar("drawing") as show:
-            file = write_page(recording, incidents, aftermaths, bounds, out, partial(show, "drawing"))
-        console.print(f"written: {file}", highlight=False)
 
 
 def _save(

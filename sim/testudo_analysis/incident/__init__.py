@@ -1,7 +1,7 @@
 """Incidents of a recorded run.
 
 In: a team recording.
-Out: incidents with their likeliest causes, counterfactual outcomes, a page, start files.
+Out: incidents with their likeliest causes, counterfactual outcomes, a table, start files.
 """
 
 from testudo_analysis.incident.find_incidents import find_incidents

@@ -1,5 +1,5 @@
 """Rendering of recorded and simulated runs.
 
 In: trajectories of robots and boxes.
-Out: pictures, films, an interactive window, and a self-contained page for a browser.
+Out: pictures, films, an interactive window.
 """

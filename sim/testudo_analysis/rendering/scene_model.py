@@ -17,18 +17,19 @@ from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.robot_bodies import Box
 
 PALETTE = (
-    (0.12, 0.47, 0.71),
-    (0.90, 0.33, 0.05),
-    (0.17, 0.63, 0.17),
-    (0.84, 0.15, 0.16),
-    (0.58, 0.40, 0.74),
-    (0.95, 0.72, 0.08),
-    (0.09, 0.75, 0.81),
-    (0.89, 0.47, 0.76),
-    (0.55, 0.34, 0.29),
-    (0.45, 0.45, 0.45),
+    (0.00, 0.45, 0.70),
+    (0.84, 0.37, 0.00),
+    (0.00, 0.62, 0.45),
+    (0.80, 0.40, 0.62),
+    (0.90, 0.62, 0.00),
+    (0.30, 0.66, 0.87),
+    (0.40, 0.30, 0.62),
+    (0.62, 0.57, 0.10),
+    (0.50, 0.28, 0.18),
+    (0.42, 0.42, 0.42),
 )
-"""Colours (red, green, blue) of robots, repeated after ten robots."""
+"""Colours (red, green, blue) of robots, repeated after ten robots; those of Okabe and Ito, which colour-blind people
+can tell apart, and four more."""
 
 View = Literal["oblique", "top"]
 FLOOR_NAME = "floor"
@@ -43,6 +44,11 @@ _WALL_HEIGHT_M = 0.06
 _WALL_WIDTH_M = 0.03
 _MARGIN = 1.06
 _LIFT_M = 0.002  # height of discs above the floor, against flicker
+
+
+def robot_colour(index: int) -> str:
+    """Return the colour of a robot by its index in the fleet, hexadecimal."""
+    return "#" + "".join(f"{round(255 * part):02x}" for part in PALETTE[index % len(PALETTE)])
 
 
 def scene_spec(scenery: AnimationScene, size: tuple[int, int] = (640, 448), *, free: bool = False) -> mujoco.MjSpec:

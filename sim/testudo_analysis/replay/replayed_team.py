@@ -24,15 +24,19 @@ def load_team(folder: Path, robot_type: str | None = None, share: Share = quiet)
     Raises:
         TestudoError: no run, or as `one_team`.
     """
-    recording = load(folder, robot_type=robot_type, share=share)
-    if recording.run is not None:
-        run = recording.run
-        try:
-            contract = PolicyArtefact.load(run.policy_path, sha256=run.policy_sha256).contract
-            recording = replace(recording, contract=contract)
-        except TestudoError as error:
-            recording = replace(recording, warnings=(*recording.warnings, f"no policy: {error}"))
-    return one_team(recording)
+    return one_team(with_contract(load(folder, robot_type=robot_type, share=share)))
+
+
+def with_contract(recording: TeamRecording) -> TeamRecording:
+    """Return the recording with the contract of its policy, or with a warning where that cannot be read."""
+    run = recording.run
+    if run is None:
+        return recording
+    try:
+        contract = PolicyArtefact.load(run.policy_path, sha256=run.policy_sha256).contract
+    except TestudoError as error:
+        return replace(recording, warnings=(*recording.warnings, f"no policy: {error}"))
+    return replace(recording, contract=contract)
 
 
 def one_team(recording: TeamRecording) -> TeamRecording:

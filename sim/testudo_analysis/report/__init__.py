@@ -1,5 +1,5 @@
-"""Report of a run.
+"""Results of training, evaluation, export and replay, with their checks.
 
 In: results of training, evaluation, export and replay, and a recorded run.
-Out: plots, one self-contained HTML page, and a summary in JSON.
+Out: verdicts, and a summary in JSON.
 """

@@ -102,8 +102,6 @@ class FleetSection:
 
     run: RecordedRun
     contract: Contract
-    film: Path | None = None  # film of the run: .gif, .webp or .png
-    view: Path | None = None  # interactive page in the folder of the report (`rendering.html_viewer`)
     tolerance_m: float = 0.1  # distance to the goal that counts as arrived
 
 

@@ -1,15 +1,9 @@
-"""Runs to look at: a film that plays, a page that needs nothing else, a window that keeps time."""
+"""Runs to look at: a film that plays, a window that keeps time."""
 
-import base64
 import contextlib
 import itertools
-import json
 import math
-import re
-import shutil
-import subprocess
 import sys
-import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -19,11 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from testudo_analysis.rendering import html_viewer, interactive_viewer
+from testudo_analysis.rendering import interactive_viewer
 from testudo_analysis.rendering.animation import Animation, AnimationScene, Trajectory, interpolate_quaternions
-from testudo_analysis.rendering.html_viewer import FRAMES_PER_S, write_page
 from testudo_analysis.rendering.render_run import RenderOptions, recorded_animation, render_run, write_video
-from testudo_analysis.rendering.scene_model import PALETTE, body_poses, scene_model
+from testudo_analysis.rendering.scene_model import body_poses, scene_model
 from testudo_analysis.rendering.scene_renderer import SceneRenderer, working_backend
 from testudo_deploy.contract.contract import Signal
 from testudo_deploy.shield.velocity_projection import Arena
@@ -102,55 +95,6 @@ def test_a_film_that_cannot_be_written_is_one_sentence(gl, tmp_path):
         write_video([np.zeros((8, 8, 3), np.uint8)], tmp_path / "no" / "x.mp4", (8, 8), 1.0)
 
 
-def page_parts(text):
-    """Return the modules by name, and the scene with its motion, of a page."""
-    imports = re.search(r'<script type="importmap">(.*?)</script>', text)[1]
-    modules = {}
-    for name, address in json.loads(imports)["imports"].items():
-        kind, _, data = address.partition(",")
-        assert kind == "data:text/javascript;base64"
-        modules[name] = base64.b64decode(data).decode()
-    packed = re.search(r"unpacked\('([^']*)'\)", text)[1]
-    return modules, json.loads(zlib.decompress(base64.b64decode(packed)))
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    """Return the page of the show."""
-    return write_page(SHOW, tmp_path_factory.mktemp("page") / "view.html").read_text("utf-8")
-
-
-def test_the_page_holds_the_robots_where_they_were(text):
-    _, system = page_parts(text)
-    assert set(system["geoms"]) == {"world", "r0", "r1"}
-    hull = system["geoms"]["r1"][0]
-    assert hull["name"] == "Cylinder"
-    assert hull["rgba"][:3] == pytest.approx(PALETTE[1], abs=1e-6)
-    assert hull["size"][:2] == pytest.approx([SPEC.body_radius_m, SPEC.body_height_m / 2])
-    moments = MOTION.resampled(1 / FRAMES_PER_S)
-    assert system["opt"]["timestep"] == pytest.approx(1 / FRAMES_PER_S)
-    assert len(system["states"]["x"]) == len(moments.time_s) == 16
-    for k in (0, 7, 15):
-        found = system["states"]["x"][k]
-        assert np.array(found["pos"])[:, :2] == pytest.approx(moments.position_world[k], abs=1e-4)
-        turned = 2 * np.arctan2(np.array(found["rot"])[:, 3], np.array(found["rot"])[:, 0])
-        assert np.cos(turned - moments.yaw[k]) == pytest.approx(1.0, abs=1e-6)
-
-
-def test_the_page_shows_floor_walls_goals_and_boxes(tmp_path):
-    boxes = Trajectory(MOTION.time_s, MOTION.position_world, MOTION.yaw, np.zeros((2, 1, 2)), np.zeros((2, 1)))
-    scenery = replace(SHOW.scenery, boxes=(Box("box", (0.4, 0.4, 0.2), 2.0),))
-    written = write_page(Animation(scenery, boxes), tmp_path / "view.html").read_text("utf-8")
-    _, system = page_parts(written)
-    world = system["geoms"]["world"]
-    assert [geom["name"] for geom in world].count("Box") == 4
-    assert system["geoms"]["box0"][0]["size"] == pytest.approx([0.2, 0.2, 0.1])
-    (floor,) = (geom for geom in world if geom["name"] == "Plane")
-    assert floor["size"][:2] == pytest.approx([3.2, 2.0])
-    goals = np.array([geom["pos"][:2] for geom in world if geom["name"] == "Cylinder"])
-    assert goals == pytest.approx(np.repeat(GOALS, 2, axis=0))
-
-
 def test_one_goal_for_all_is_that_of_the_box():
     boxes = (Box("box", (0.4, 0.3, 0.2), 2.0),)
     scene = scene_model(AnimationScene((SPEC, SPEC), ARENA, np.array([[0.5, 0.1]] * 2), boxes))
@@ -158,56 +102,6 @@ def test_one_goal_for_all_is_that_of_the_box():
     (mark,) = flat
     assert scene.geom_bodyid[mark] == 0
     assert scene.geom_pos[mark, :2] == pytest.approx([0.5, 0.1])
-
-
-def test_the_page_fetches_nothing_and_all_its_parts_are_there(text):
-    modules, _ = page_parts(text)
-    for name, script in modules.items():
-        asked = set(re.findall(r"\bfrom '([^']+)'", script)) | set(re.findall(r"\bimport\('([^']+)'", script))
-        assert asked <= set(modules), name
-        assert "://" not in script, name
-    assert not re.findall(r"<(?:script|link|img|iframe)[^>]*\b(?:src|href)=", text)
-    names = re.search(r"export const \{(.*)\}", modules["three"])[1].split(", ")
-    three = re.search(r"/\*\*\s*\* @license.*?</script>", text, re.DOTALL)[0]
-    assert "SPDX-License-Identifier: MIT" in three
-    assert len(names) > 20
-    assert not [name for name in names if f"t.{name}=" not in three]
-    assert "<title>two &lt;robots&gt;</title>" in text
-
-
-@pytest.mark.slow
-def test_a_browser_without_network_draws_the_page(text, tmp_path):
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-    if browser is None:
-        pytest.skip("no browser here")
-    (tmp_path / "view.html").write_text(text, encoding="utf-8")
-    picture = tmp_path / "view.png"
-    options = (
-        "--headless", "--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader",
-        "--enable-unsafe-swiftshader", "--host-resolver-rules=MAP * ~NOTFOUND",
-        "--window-size=500,400", "--virtual-time-budget=3000", f"--user-data-dir={tmp_path / 'p'}",
-    )  # fmt: skip
-    subprocess.run(
-        [browser, *options, f"--screenshot={picture}", (tmp_path / "view.html").as_uri()],
-        capture_output=True,
-        timeout=100,
-        check=True,
-    )
-    with Image.open(picture) as image:
-        colours = np.asarray(image.convert("RGB")).reshape(-1, 3).astype(int)
-    blue = (colours[:, 2] > colours[:, 0] + 50) & (colours[:, 2] > colours[:, 1] + 15)
-    orange = (colours[:, 0] > colours[:, 2] + 80) & (colours[:, 0] > colours[:, 1] + 40)
-    assert blue.sum() > 30
-    assert orange.sum() > 30
-
-
-def test_a_page_that_cannot_be_made_says_what_to_install(tmp_path, monkeypatch):
-    with pytest.raises(TestudoError, match=r"view.html: cannot be written"):
-        write_page(SHOW, tmp_path / "no" / "view.html")
-    monkeypatch.setattr(html_viewer, "_trimesh_page", lambda: "another page")
-    html_viewer._three.cache_clear()
-    with pytest.raises(TestudoError, match=r"found no three\.js in the installed trimesh"):
-        write_page(SHOW, tmp_path / "view.html")
 
 
 class Handle:

@@ -1,22 +1,16 @@
-"""The report is one page that fetches nothing, shows what there is, and judges as it should."""
+"""The sections of a report show what there is, and its checks judge as they should."""
 
-import base64
 import json
 import math
-import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from PIL import Image
-from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import mutations_detected, reinfer
 from testudo_analysis.replay.open_loop import open_loop
-from testudo_analysis.report import run_plots, training_plots
 from testudo_analysis.report.fleet_summary import pair_distances, summarise_fleet
-from testudo_analysis.report.html_page import banner, page, write_html
 from testudo_analysis.report.report_data import (
     EvaluationRow,
     FleetSection,
@@ -27,11 +21,12 @@ from testudo_analysis.report.report_data import (
     TrainingSection,
 )
 from testudo_analysis.report.summary import all_passed, share, verdicts, write_summary
-from testudo_hardware.errors import TestudoError
+from testudo_analysis.run_page.page_data import Severity
+from testudo_analysis.run_page.report_sections import report_findings, report_sections
+from testudo_analysis.run_page.training_curves import training_panels, warnings_of
 from testudo_hardware.spec import load_robot
 from testudo_runs.run_reader import PlantEvent, Track
 
-PNG = b"\x89PNG\r\n"
 ROWS = tuple(
     {
         "update": k,
@@ -46,22 +41,23 @@ ROWS = tuple(
 )
 
 
-class Page(HTMLParser):
-    """Collects tags and addresses, and refuses a page whose tags do not match."""
+def page(data):
+    """Return the markup of all sections."""
+    return "".join(f'<section id="{one.anchor}">{one.title}{one.markup}</section>' for one in report_sections(data))
 
-    EMPTY = ("meta", "img", "br")
+
+class Page(HTMLParser):
+    """Collects the sections, and refuses markup whose tags do not match."""
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.tags, self.addresses, self.ids = [], [], [], []
+        self.open, self.ids = [], []
         self.feed(text)
         assert not self.open
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.addresses += [value for name, value in attrs if name in ("src", "href", "srcset")]
         self.ids += [value for name, value in attrs if name == "id"]
-        if tag not in self.EMPTY:
+        if tag != "br":
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -108,39 +104,15 @@ def data(recorded, make_artefact):
     )
 
 
-def test_the_page_holds_everything_and_fetches_nothing(data, tmp_path):
-    film = tmp_path / "film.gif"
-    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
-    frames[0].save(film, save_all=True, append_images=frames[1:])
-    whole = replace(data, fleet=replace(data.fleet, film=film))
-    text = write_html(whole, tmp_path / "deep" / "report.html").read_text(encoding="utf-8")
-    found = Page(text)
-    assert found.ids == [
-        "summary", "fleet", "shield", "training", "evaluation", "parity", "reinference", "gap",
-        "margins", "versions", "next",
+def test_the_sections_hold_everything(data):
+    assert Page(page(data)).ids == [
+        "checks", "fleet", "training", "evaluation", "reinference", "parity", "terms", "versions", "next",
     ]  # fmt: skip
-    assert not {"script", "link", "iframe", "object"} & set(found.tags)
-    assert all(address.startswith(("data:image/", "#")) for address in found.addresses)
-    assert found.tags.count("img") == 6
-    outside = re.sub(r"data:image/[a-z]+;base64,[A-Za-z0-9+/=]+", "", text)
-    assert "://" not in outside
-    assert "url(" not in outside
-    assert "@import" not in outside
-    assert base64.b64encode(film.read_bytes()).decode() in text
-
-
-def test_a_view_of_the_run_is_a_link_to_the_file_beside_the_page(data, tmp_path):
-    whole = replace(data, fleet=replace(data.fleet, view=tmp_path / "a view.html"))
-    found = Page(page(whole))
-    assert "a%20view.html" in found.addresses
-    assert "a" in found.tags
 
 
 def test_the_page_says_what_the_data_say(data):
     text = page(data)
     for words in (
-        "Three &lt;robots&gt; &amp; a policy",
-        "all passed",
         "stale_pose",
         "localisation",
         "teacher-forced",
@@ -149,7 +121,6 @@ def test_the_page_says_what_the_data_say(data):
         "neighbour_age_s",
     ):
         assert words in text
-    assert "<robots>" not in text
 
 
 def test_a_report_of_nothing_is_a_page_too(tmp_path):
@@ -164,7 +135,7 @@ def test_a_report_of_nothing_is_a_page_too(tmp_path):
 
 @pytest.mark.parametrize(
     "section",
-    ["training", "evaluation", "parity", "fleet", "reinference", "gap", "contract", "versions"],
+    ["training", "evaluation", "parity", "fleet", "reinference", "contract", "versions"],
 )
 def test_each_section_stands_alone(data, section):
     alone = ReportData("one", **{section: getattr(data, section)})
@@ -211,7 +182,8 @@ def test_what_fails_is_said_to_fail(data, tmp_path, name, spoil):
     assert len(failed) == 1
     assert failed[0].startswith(name)
     assert not all_passed(verdicts(spoilt))
-    assert "1 failed" in banner(spoilt)
+    (bad,) = [finding.what for finding in report_findings(spoilt) if finding.severity is Severity.BAD]
+    assert bad.startswith(f"Check failed: {failed[0]}")
     assert json.loads(write_summary(spoilt, tmp_path / "s.json").read_text())["passed"] is False
 
 
@@ -223,6 +195,7 @@ def test_a_slow_machine_is_shown_and_does_not_fail(data):
         "the whole job",
     ]
     assert all_passed(lines)
+    assert Severity.BAD not in {finding.severity for finding in report_findings(slow)}
 
 
 def test_the_summary_is_strict_json(data, tmp_path):
@@ -290,26 +263,6 @@ def test_the_plant_has_the_last_word_on_contacts(data):
     assert [line.value for line in lines if line.passed is False] == ["2"]
 
 
-@pytest.mark.parametrize("name", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
-def test_plots_of_a_run_in_plane_and_space(make_artefact, name):
-    artefact = make_artefact(name)
-    run = record_run(artefact, load_robot(name), seconds=1.0)
-    section = FleetSection(run, artefact.contract)
-    for plot in (run_plots.trajectory_plot, run_plots.separation_plot, run_plots.shield_plot):
-        assert plot(section).png.startswith(PNG)
-        without_walls = replace(section, contract=artefact.contract.replace(arena=None))
-        assert plot(without_walls).description
-
-
-def test_heights_are_told_of_robots_that_fly_only(recorded, make_artefact):
-    flown = record_run(make_artefact("crazyflie_2x"), load_robot("crazyflie_2x"), seconds=0.5)
-    said = [
-        run_plots.trajectory_plot(FleetSection(run, make_artefact(name).contract)).description
-        for name, run in (("gritsbot_x", recorded), ("crazyflie_2x", flown))
-    ]
-    assert ["heights" in text for text in said] == [False, True]
-
-
 def flown_runs(**changes):
     good = [FlownRun(k, "arrived", 9.0, 0, 0.7, 0.6, 0.58, 3, 2000, 1.5) for k in range(3)]
     return (*good, replace(good[0], seed=3, **changes))
@@ -340,9 +293,8 @@ def test_control_points_that_came_too_near_are_told(data):
 def test_a_robot_alone_has_no_separation(recorded, make_artefact):
     run = moved(recorded, {"r0": [(0, 0), (0.1, 0), (0.2, 0)]})
     section = FleetSection(run, make_artefact("gritsbot_x").contract)
-    assert run_plots.separation_plot(section) is None
     assert summarise_fleet(section).minimum_separation_m is None
-    assert Page(page(ReportData("alone", fleet=section))).ids == ["summary", "fleet", "shield"]
+    assert Page(page(ReportData("alone", fleet=section))).ids == ["checks", "fleet"]
 
 
 def test_a_run_without_truth_shows_what_was_measured(data):
@@ -350,7 +302,6 @@ def test_a_run_without_truth_shows_what_was_measured(data):
     run = replace(data.fleet.run, truth=dict.fromkeys(data.fleet.run.truth, empty), events=())
     section = replace(data.fleet, run=run)
     assert summarise_fleet(section).minimum_separation_m > 0.1
-    assert run_plots.trajectory_plot(section).png.startswith(PNG)
 
 
 def test_training_is_read_as_far_as_it_was_written(tmp_path):
@@ -361,16 +312,20 @@ def test_training_is_read_as_far_as_it_was_written(tmp_path):
     assert section.seconds == pytest.approx(1.0)
     file.write_text("")
     assert TrainingSection.read(file).rows == ()
-    assert training_plots.training_plot(()) is None
-    assert training_plots.training_plot([{"loss": 1.0}, {"loss": 0.5}]) is None
-    assert training_plots.training_plot(ROWS).png.startswith(PNG)
+    assert training_panels(()) == []
+    assert training_panels([{"loss": 1.0}, {"loss": 0.5}]) == []
 
 
-def test_a_film_that_cannot_be_shown_is_refused(data, tmp_path):
-    for file, reason in (("run.mp4", "expected one of"), ("none.gif", "cannot be read")):
-        spoilt = replace(data, fleet=replace(data.fleet, film=tmp_path / file))
-        with pytest.raises(TestudoError, match=reason):
-            page(spoilt)
+def test_the_curve_of_success_begins_where_it_is_known_and_says_so():
+    whole = [{"decisions": 100.0 * k, "train/contacts": 0.0} for k in range(5)]
+    known = [row | {"train/success": 0.5, "train/episode_length": 80.0} for row in whole[3:]]
+    success, *_ = training_panels([*whole[:3], *known])
+    assert success.curves[0].x == (0.0, 300.0, 400.0)
+    assert success.curves[0].y == (None, 0.5, 0.5)
+    assert "only short, that is easy, episodes have ended" in success.about
+    assert warnings_of(known) == []
+    (warning,) = warnings_of(ROWS)
+    assert "each single update" in warning
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def test_a_recorded_run_becomes_a_film_and_a_page(gl, recording, capsys, tmp_pat
     text = page.read_text(encoding="utf-8")
     assert "2 robots, 0.9 s" in text
     assert "recorded in run" in text
+    assert 'id="timeline"' in text
 
 
 def test_without_a_screen_a_film_is_written_beside_it(gl, recording, capsys):

@@ -1,5 +1,5 @@
-"""The gap report for people: page, plots, tables, animated view from above.
+"""The gap report for people: sentences, tables, and the courses of real and replayed robots.
 
 In: a gap report.
-Out: HTML, PNG, terminal tables.
+Out: text, terminal tables, poses at common times.
 """

@@ -1,26 +1,11 @@
-"""The self-contained HTML page of a report; styles, plots and film are embedded."""
+"""Training, evaluation, export and re-inference as sections of the page."""
 
-from pathlib import Path
-
-from testudo_analysis.replay.gap_names import ALL_ROBOTS
-from testudo_analysis.replay.replay_tables import SHOWN_UNITS
-from testudo_analysis.report import run_plots, training_plots
 from testudo_analysis.report.fleet_summary import COLUMNS, FleetSummary, RobotSummary, flown_row, summarise_fleet
-from testudo_analysis.report.html_markup import (
-    Html,
-    code,
-    details,
-    document,
-    facts,
-    figure,
-    film,
-    link,
-    paragraph,
-    pill,
-    table,
-)
 from testudo_analysis.report.report_data import EvaluationRow, ReportData
-from testudo_analysis.report.summary import all_passed, scientific, share, verdicts
+from testudo_analysis.report.summary import scientific, share, verdicts
+from testudo_analysis.run_page.html_markup import Html, code, details, facts, paragraph, pill, table
+from testudo_analysis.run_page.page_data import Finding, PageSection, Severity
+from testudo_analysis.run_page.training_curves import training_markup, training_panels
 
 
 def headline(data: ReportData) -> str:
@@ -30,23 +15,6 @@ def headline(data: ReportData) -> str:
         (v.name, v.value, v.bar, late if v.is_timing and v.passed is False else pill(v.passed)) for v in verdicts(data)
     ]
     return table(("what", "measured", "required", ""), rows) if rows else ""
-
-
-def training(data: ReportData) -> str:
-    """Return configuration and learning curves of the training."""
-    section = data.training
-    if section is None:
-        return ""
-    last = section.rows[-1] if section.rows else {}
-    values = {
-        **section.facts,
-        "updates": f"{len(section.rows):,}",
-        "decisions": f"{last.get('decisions', 0):,.0f}",
-        "time": f"{section.seconds:.1f} s",
-        "compilation": f"{section.compile_s:.1f} s",
-    }
-    caption = "Thin: each update. Thick: the mean of neighbouring updates. The shield was active."
-    return facts(values) + figure(training_plots.training_plot(section.rows), caption)
 
 
 def evaluation(data: ReportData) -> str:
@@ -82,47 +50,27 @@ def _evaluation_row(row: EvaluationRow) -> tuple[object, ...]:
 
 
 def fleet(data: ReportData) -> str:
-    """Return the fleet run: film, paths, distances, and a table by robot."""
+    """Return the fleet run by robot, with what the shield did, and the table of several runs."""
     if data.fleet is None:
         return ""
     summary = summarise_fleet(data.fleet)
-    parts = [facts(_fleet_facts(summary))]
-    if data.fleet.film is not None:
-        parts.append(film(data.fleet.film, "The run, as the plant moved the robots."))
-    if data.fleet.view is not None:
-        parts.append(
-            link(
-                data.fleet.view.name,
-                "Look around in the run in 3-D",
-                "a page of its own, beside this one; it can be passed on by itself",
-            )
-        )
-    parts.append(
-        figure(
-            run_plots.trajectory_plot(data.fleet),
-            "Paths. Circles are starts, crosses goals with their tolerance, discs the robots at the end; a dot every "
-            "two seconds.",
-        )
-    )
-    parts.append(
-        figure(
-            run_plots.separation_plot(data.fleet),
-            "Above: centres, with the distance at which bodies touch. Below: control points as the "
-            "robots knew them, with the distance that the shield keeps for a message of age zero.",
-        )
-    )
-    columns = ("robot", "arrived", "way", "ticks", "late at most", "tick p50", "tick p99")
-    rows = [_robot_row(robot) for robot in summary.robots]
-    parts.append(table(columns, rows, numbers=range(1, 7)))
+    rows = []
+    for robot in summary.robots:
+        braked = sum(robot.braked.values())
+        why = ", ".join(f"{reason} {count}" for reason, count in robot.braked.items())
+        counts = (robot.ticks - robot.projected - braked, robot.projected, braked)
+        rows.append((*_robot_row(robot), *(share(count / robot.ticks, 1) for count in counts), why or None))
+    columns = ("robot", "arrived", "way", "ticks", "late at most", "tick p50", "tick p99", "passed", "projected",
+               "braked", "ticks braked, by reason")  # fmt: skip
+    parts = [facts(_fleet_facts(summary)), table(columns, rows, numbers=range(1, 10))]
     if len(data.runs) > 1:
         parts.append(
             paragraph(
-                f"{len(data.runs)} runs, each from another start with another plant; the first is the "
-                "one above. Distances are the least of a run."
+                f"{len(data.runs)} runs, each from another start with another plant; the first is that of this page. "
+                "Distances are the least of a run."
             )
         )
         parts.append(table(COLUMNS, [flown_row(run) for run in data.runs], numbers=range(2, len(COLUMNS))))
-    parts += [paragraph(f"Warning: {warning}") for warning in data.fleet.run.warnings]
     return "".join(parts)
 
 
@@ -134,7 +82,6 @@ def _fleet_facts(summary: FleetSummary) -> dict[str, object]:
         "contacts": summary.contacts,
         "least distance": None if separation is None else f"{separation:.3f} m",
         "between": " and ".join(summary.closest) or None,
-        "recorded": f"{summary.duration_s:.1f} s",
     }
 
 
@@ -148,22 +95,6 @@ def _robot_row(robot: RobotSummary) -> tuple[object, ...]:
         f"{robot.duration_p50_s * 1e6:.0f} µs",
         f"{robot.duration_p99_s * 1e6:.0f} µs",
     )
-
-
-def shield(data: ReportData) -> str:
-    """Return the shield's activity in the run."""
-    if data.fleet is None:
-        return ""
-    rows = []
-    for robot in summarise_fleet(data.fleet).robots:
-        braked = sum(robot.braked.values())
-        passed = robot.ticks - robot.projected - braked
-        why = ", ".join(f"{reason} {count}" for reason, count in robot.braked.items())
-        shares = [share(count / robot.ticks, 1) for count in (passed, robot.projected, braked)]
-        rows.append((robot.robot, *shares, why or None))
-    caption = "Height: how far the command was changed. Strip: what became of each command."
-    columns = ("robot", "passed", "projected", "braked", "ticks braked, by reason")
-    return figure(run_plots.shield_plot(data.fleet), caption) + table(columns, rows, numbers=range(1, 4))
 
 
 def reinference(data: ReportData) -> str:
@@ -194,35 +125,6 @@ def reinference(data: ReportData) -> str:
         parts.append(paragraph("Negative control: one recorded number changed, one at a time."))
         parts.append(table(columns, rows, numbers=(2, 3, 4)))
     return "".join(parts)
-
-
-def gap(data: ReportData) -> str:
-    """Return the deviation of the training model from the run."""
-    found = data.gap
-    if found is None:
-        return ""
-    note = (
-        f"The sent commands through the training model (lag {found.velocity_lag_s * 1e3:.0f} ms, "
-        f"delay {found.command_delay_s * 1e3:.0f} ms), from every recorded pose, against "
-        f"{found.reference}: how far apart the two are after a while."
-    )
-    columns = ("robot", "channel", "horizon", "median", "p90", "p99", "unit", "starts")
-    rows = []
-    for row in found.rows:
-        unit, factor = SHOWN_UNITS[row.unit]
-        values = (row.errors.median, row.errors.p90, row.errors.p99)
-        rows.append((row.robot, row.channel, f"{row.horizon_s:g} s",
-                     *(f"{value * factor:.2f}" for value in values), unit,
-                     f"{row.errors.count:,}"))  # fmt: skip
-    pooled = [row[1:] for row in rows if row[0] == ALL_ROBOTS]
-    short = table(columns[1:], pooled, numbers=(1, 2, 3, 4, 6))
-    whole = table(columns, rows, numbers=(2, 3, 4, 5, 7))
-    return (
-        paragraph(note)
-        + figure(training_plots.gap_plot(found), "Error of the model over the horizon; median by robot.")
-        + details("All robots together, by channel", short)
-        + details("By robot and channel", whole)
-    )
 
 
 def parity(data: ReportData) -> str:
@@ -283,45 +185,36 @@ def next_steps(data: ReportData) -> str:
     return table(("command", "what for"), rows) if rows else ""
 
 
-_SECTIONS = (
-    ("summary", "Summary", headline),
-    ("fleet", "Fleet run", fleet),
-    ("shield", "Shield", shield),
-    ("training", "Training", training),
-    ("evaluation", "Evaluation", evaluation),
-    ("parity", "Parity", parity),
-    ("reinference", "Re-inference", reinference),
-    ("gap", "Gap", gap),
-    ("margins", "Margins", margins),
-    ("versions", "Versions and hashes", versions),
-    ("next", "Next steps", next_steps),
-)
+def report_sections(data: ReportData) -> list[PageSection]:
+    """Return the sections that have contents."""
+    curves = [] if data.training is None else training_panels(data.training.rows)
+    sections = [
+        PageSection("checks", "Checks", headline(data)),
+        PageSection("fleet", "Fleet run", fleet(data)),
+        PageSection("training", "Training", training_markup(data.training), {"training": tuple(curves)}),
+        PageSection("evaluation", "Evaluation", evaluation(data)),
+        PageSection("reinference", "Re-inference", reinference(data)),
+        PageSection("parity", "Parity of the exported file", parity(data)),
+        PageSection("terms", "Terms of the shield's margins", margins(data)),
+        PageSection("versions", "Versions and hashes", versions(data)),
+        PageSection("next", "Next steps", next_steps(data)),
+    ]
+    return [section for section in sections if section.markup]
 
 
-def write_html(data: ReportData, path: Path) -> Path:
-    """Write the page and return its path.
-
-    Raises:
-        TestudoError: the film cannot be read.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(data), encoding="utf-8")
-    return path
-
-
-def page(data: ReportData) -> str:
-    """Return the page."""
-    sections = [(anchor, title, make(data)) for anchor, title, make in _SECTIONS]
-    return document(data.title, data.subtitle, sections, banner=banner(data))
-
-
-def banner(data: ReportData) -> str:
-    """Return the overall verdict; empty without checks."""
+def report_findings(data: ReportData) -> list[Finding]:
+    """Return the checks that failed, those that depend on the machine as notes, and the number of those that passed."""
     lines = verdicts(data)
-    asked = [line for line in lines if line.passed is not None and not line.is_timing]
-    if not asked:
-        return ""
-    good, total = sum(bool(line.passed) for line in asked), len(asked)
-    kind, word = ("good", "all passed") if all_passed(lines) else ("bad", f"{total - good} failed")
-    count = f"{good} of {total} checks passed"
-    return f'<div class="banner {kind}"><strong>{word}</strong>{count}</div>'
+    asked = [line for line in lines if line.passed is not None]
+    found = [
+        Finding(
+            Severity.NOTE if line.is_timing else Severity.BAD,
+            f"{'Slower here' if line.is_timing else 'Check failed'}: {line.name}: {line.value}, required {line.bar}",
+        )
+        for line in asked
+        if not line.passed
+    ]
+    good = sum(bool(line.passed) for line in asked)
+    if asked:
+        found.append(Finding(Severity.GOOD, f"{good} of {len(asked)} checks passed"))
+    return found

@@ -1,9 +1,6 @@
-"""The page holds everything, the verb writes it, and bad input is one sentence."""
+"""The verb shows and writes the figures, and bad input is one sentence."""
 
 import json
-import re
-import sys
-from importlib.util import find_spec
 
 import pytest
 from tests.analysis.gap.runs import ROBOT
@@ -26,34 +23,22 @@ def folders(tmp_path_factory):
     return base / "one", base / "other"
 
 
-def test_the_verb_writes_a_page_and_numbers(folders, tmp_path, capsys):
+def test_the_verb_shows_the_comparison_and_writes_numbers(folders, tmp_path, capsys):
     one, other = folders
-    assert gap(one, against=other, out=tmp_path / "out") == 0
+    assert gap(one, against=other, json=tmp_path / "more" / "gap.json") == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Against" in shown
     assert "higher" in shown
-    values = json.loads((tmp_path / "out" / "gap.json").read_text())
+    values = json.loads((tmp_path / "more" / "gap.json").read_text(encoding="utf-8"))
     assert values["schema"] == "testudo/gap/1"
     assert values["source"] == "imported"
     assert {row["model"] for row in values["types"][0]["rows"]} == {"dead reckoning", "nominal"}
-    page = (tmp_path / "out" / "gap.html").read_text()
-    for title in ("From above", "Error by horizon", "Errors over the state space", "Margins of the shield", "Score"):
-        assert f"<h2>{title}</h2>" in page
-    # nothing is fetched: no address but that of a name space
-    addresses = set(re.findall(r"https?://[^\s\"'<]+", page))
-    assert addresses <= {"http://www.w3.org/2000/svg"}
-    assert not re.search(r"(src|href)=\"(?!data:|#)", page)
 
 
-def test_numbers_and_rerun_go_to_the_files_that_are_asked_for(folders, tmp_path):
-    asked = {"json": tmp_path / "more" / "numbers.json"}
-    if find_spec("rerun") is not None:
-        asked["rerun"] = tmp_path / "run.rrd"
-    assert gap(folders[1], out=tmp_path, **asked) == 0
-    values = json.loads(asked["json"].read_text(encoding="utf-8"))
+def test_a_slower_robot_is_named_first(folders, tmp_path):
+    assert gap(folders[1], json=tmp_path / "gap.json") == 0
+    values = json.loads((tmp_path / "gap.json").read_text(encoding="utf-8"))
     assert values["types"][0]["causes"]["nominal"][0]["kind"] == "speed scale"
-    if "rerun" in asked:
-        assert asked["rerun"].read_bytes()[:4] in (b"RRF2", b"RRIO")
 
 
 @pytest.mark.slow
@@ -66,7 +51,7 @@ def test_another_robot_file_is_set_beside(folders, tmp_path):
     found = Identification(ROBOT, ("robot1",), (Estimate("dynamics.speed_scale", 0.9, 0.89, 0.91, "1"),), ())
     file = tmp_path / "slow.toml"
     write_identified(ROBOT, found, file)
-    assert gap(folders[1], against=file, identified=file, out=tmp_path) == 0
+    assert gap(folders[1], against=file, identified=file, json=tmp_path / "gap.json") == 0
     values = json.loads((tmp_path / "gap.json").read_text())
     (row,) = [
         row for row in values["against"] if (row["robot"], row["channel"], row["horizon_s"]) == ("all", "position", 2.0)
@@ -88,8 +73,8 @@ def test_another_robot_file_is_set_beside(folders, tmp_path):
 def test_bad_input_is_one_sentence(folders, tmp_path, capsys, words, said):
     words = [str(folders[0]) if word == "RUN" else word for word in words]
     with pytest.raises(TestudoError, match=said):
-        gap(*_parsed(words), out=tmp_path)
-    assert not (tmp_path / "gap.html").exists()
+        gap(*_parsed(words), json=tmp_path / "gap.json")
+    assert not (tmp_path / "gap.json").exists()
 
 
 def _parsed(words):
@@ -98,12 +83,6 @@ def _parsed(words):
     rest = dict(zip((word[2:].replace("-", "_") for word in words[1::2]), words[2::2], strict=True))
     values = {key: value if key == "robot_type" else Path(value) for key, value in rest.items()}
     return (Path(words[0]), values.get("against"), values.get("robot_type"), values.get("identified"))
-
-
-def test_rerun_is_refused_where_it_is_not_installed(folders, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "rerun", None)
-    with pytest.raises(TestudoError, match="pip install"):
-        gap(folders[0], out=tmp_path, rerun=tmp_path / "run.rrd")
 
 
 def test_the_benchmark_counts_real_time_once(folders):
