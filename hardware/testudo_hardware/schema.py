@@ -130,6 +130,28 @@ SILENCE: dict[str, QuantityRule] = {
 It holds the last set-point; after `level_after` it levels and coasts with its vertical speed held; after `cut_after` it
 cuts its motors. With an `onboard_brake` of 1 it brakes to hover `timing.dead_man` after the last set-point.
 """
+MOTION_NOISE: dict[str, QuantityRule] = {
+    f"motion_noise.{channel}_{name}": QuantityRule(f"noise_{channel}_{name}", unit, low, high, kinds)
+    for channel, rate, kinds in (
+        ("along", "m/s", KINDS),
+        ("across", "m/s", KINDS),
+        ("up", "m/s", _DRONES),
+        ("turn", "rad/s", KINDS),
+    )
+    for name, unit, low, high in (
+        ("deviation", rate, 0, 5),
+        ("share", "1", 0, 5),
+        ("correlation", "s", 0.001, 1000),
+    )
+} | {
+    "motion_noise.pose_position": QuantityRule("noise_pose_position_m", "m", 0, 1),
+    "motion_noise.pose_yaw": QuantityRule("noise_pose_yaw_rad", "rad", 0, 1),
+}
+"""Optional table of the residual motion beside the model, as a random process: all keys of the kind or none.
+
+For each channel the standard deviation of the velocity's error at rest, its share of the robot's own rate, and its
+correlation time; and the standard deviations of one measured pose.
+"""
 OPTIONAL_TABLES: dict[str, dict[str, QuantityRule]] = {
     "rotors": ROTORS,
     "attitude": ATTITUDE,
@@ -137,4 +159,5 @@ OPTIONAL_TABLES: dict[str, dict[str, QuantityRule]] = {
     "power": POWER,
     "heading": HEADING,
     "silence": SILENCE,
+    "motion_noise": MOTION_NOISE,
 }

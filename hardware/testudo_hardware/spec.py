@@ -98,6 +98,8 @@ class RobotSpec:
     """Limit of the commanded yaw rate, by `heading.key`; empty: the drone holds its heading."""
     silence: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
     """What a drone does without set-points by radio, by `silence.key`; empty if the driver brakes it."""
+    motion_noise: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
+    """Residual motion beside the model, by `motion_noise.key` (`testudo_hardware.motion.motion_noise`)."""
 
     @property
     def dimension(self) -> int:
@@ -243,7 +245,7 @@ def parse_robot(tables: Mapping[str, Any], where: str) -> RobotSpec:
             quantities[key] = _quantity(entry, rule, f"{where}: {key}")
             values[rule.attribute] = quantities[key].value
     for section, rules in OPTIONAL_TABLES.items():
-        values[section] = _optional(tables.get(section), rules, where)
+        values[section] = _optional(tables.get(section), rules, kind, where)
     spec = RobotSpec(name=tables["name"], kind=kind, description=tables["description"], quantities=quantities, **values)
     _check_order(spec, where)
     return spec
@@ -253,16 +255,18 @@ def _example(name: str, rule: QuantityRule) -> str:
     return f'{name} = {{ value = ..., unit = "{rule.unit}", source = "..." }}'
 
 
-def _optional(table: Any, rules: Mapping[str, QuantityRule], where: str) -> dict[str, Quantity]:
+def _optional(table: Any, rules: Mapping[str, QuantityRule], kind: str, where: str) -> dict[str, Quantity]:
     """Return the quantities of a table that a file has completely or not at all."""
     if table is None:
         return {}
     found: dict[str, Quantity] = {}
     for key, rule in rules.items():
         section, name = key.split(".")
+        if kind not in rule.kinds:
+            continue
         if name not in table:
             raise SpecError(
-                f"{where}: {key}: missing; a drone has all keys of [{section}] or no such table; write "
+                f"{where}: {key}: missing; a robot has all keys of [{section}] or no such table; write "
                 f"{_example(name, rule)}"
             )
         found[key] = _quantity(table[name], rule, f"{where}: {key}")

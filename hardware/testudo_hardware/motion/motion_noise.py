@@ -1,0 +1,148 @@
+"""Residual motion of a robot: what its motion model does not explain, as a random process beside the model.
+
+The errors of the velocity along, across and in yaw are first-order Gauss-Markov processes (Ornstein-Uhlenbeck; Maybeck,
+Stochastic models, estimation and control, vol. 1, 1979, section 4.11) whose standard deviation grows with the robot's
+own rate. The error of a measured pose is white. `testudo identify` finds the numbers; a robot file without
+`[motion_noise]` has no process, and nothing is assumed for it.
+
+Every function takes standard normal numbers instead of a generator, so that one body serves NumPy and JAX.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from testudo_hardware.arrays import Array, array_namespace, stacked
+from testudo_hardware.motion.motion_state import MotionState
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
+from testudo_hardware.spec import RobotSpec
+
+ALONG, ACROSS, UP, TURN = "along", "across", "up", "turn"
+
+
+@dataclass(frozen=True)
+class NoiseChannel:
+    """Error of one velocity: standard deviation sqrt(deviation² + (share * rate)²), stationary in time."""
+
+    deviation: float  # [m/s] or [rad/s]: at rest
+    share: float  # [1]: of the robot's own rate, the speed or the turn rate
+    correlation_s: float  # [s]: time constant of its exponential correlation
+
+
+@dataclass(frozen=True)
+class MotionNoise:
+    """The process of one robot; C = D + 1 channels: along, across (drone: and up), turn.
+
+    Along and across are in the body of a differential drive, and the world's x and y of other kinds.
+    """
+
+    channels: tuple[NoiseChannel, ...]
+    pose_position_m: float  # standard deviation of one measured coordinate
+    pose_yaw_rad: float  # standard deviation of one measured heading
+    wheeled: bool  # a differential drive
+
+    @classmethod
+    def from_spec(cls, spec: RobotSpec) -> Self | None:
+        """Return the process of a robot file; None where the file has no `[motion_noise]`."""
+        if not spec.motion_noise:
+            return None
+        value = {key.removeprefix("motion_noise."): number.value for key, number in spec.motion_noise.items()}
+        channels = tuple(
+            NoiseChannel(value[f"{name}_deviation"], value[f"{name}_share"], value[f"{name}_correlation"])
+            for name in channel_names(spec)
+        )
+        return cls(channels, value["pose_position"], value["pose_yaw"], spec.kind == DIFFERENTIAL_DRIVE)
+
+    def silent(self) -> Self:
+        """Return the process without any noise: the negative control of its coverage."""
+        still = tuple(replace(each, deviation=0.0, share=0.0) for each in self.channels)
+        return replace(self, channels=still, pose_position_m=0.0, pose_yaw_rad=0.0)
+
+
+def channel_names(spec: RobotSpec) -> tuple[str, ...]:
+    """Return the names of the channels of a robot, in the order of `MotionNoise.channels`."""
+    return (ALONG, ACROSS, TURN) if spec.dimension == 2 else (ALONG, ACROSS, UP, TURN)
+
+
+def advance(noise: MotionNoise, process: Array, normal: Array, period_s: Array | float) -> Array:
+    """Return the process (C, ...) after a period, exact for any length; at rest it has unit variance.
+
+    ``normal`` (C, ...) are standard normal numbers; the first process is such numbers themselves.
+    """
+    xp = array_namespace(process)
+    rows = []
+    for k, channel in enumerate(noise.channels):
+        kept = xp.exp(-(0 * process[k, ...] + period_s) / channel.correlation_s)
+        rows.append(kept * process[k, ...] + xp.sqrt(1 - kept * kept) * normal[k, ...])
+    return stacked(*rows)
+
+
+def noise_path(noise: MotionNoise, normal: Array, period_s: float) -> Array:
+    """Return the process (C, T, ...) at T times of a period from standard normal numbers (C, T, ...)."""
+    xp = array_namespace(normal)
+    path = [normal[:, 0, ...]]
+    for k in range(1, normal.shape[1]):
+        path.append(advance(noise, path[-1], normal[:, k, ...], period_s))
+    return xp.concat([process[:, None, ...] for process in path], axis=1)
+
+
+def velocity_error(noise: MotionNoise, process: Array, velocity: Array) -> Array:
+    """Return the errors (C, ...) of the velocities [m/s], [rad/s] for a process (C, ...).
+
+    ``velocity`` (D, ...) is that of `MotionState`.
+    """
+    xp = array_namespace(process)
+    if noise.wheeled:
+        squares = [velocity[0, ...] ** 2, velocity[0, ...] ** 2, velocity[1, ...] ** 2]
+    else:
+        speed = xp.sum(velocity * velocity, axis=0)
+        squares = [speed] * (len(noise.channels) - 1) + [0 * speed]
+    return stacked(
+        *(
+            xp.sqrt(channel.deviation**2 + channel.share**2 * square) * process[k, ...]
+            for k, (channel, square) in enumerate(zip(noise.channels, squares, strict=True))
+        )
+    )
+
+
+def displace(noise: MotionNoise, state: MotionState, error: Array, period_s: Array | float) -> MotionState:
+    """Return a state after a step of the model, moved by the errors (C, ...) of its velocity over that step.
+
+    The velocity of the state stays that of the model: the errors have their own correlation.
+    """
+    xp = array_namespace(error)
+    yaw = state.yaw + period_s * error[-1, ...]
+    way = period_s * error[:-1, ...]
+    if noise.wheeled:
+        middle = (state.yaw + yaw) / 2
+        cos, sin = xp.cos(middle), xp.sin(middle)
+        way = stacked(cos * way[0, ...] - sin * way[1, ...], sin * way[0, ...] + cos * way[1, ...])
+    return replace(state, position_world=state.position_world + way, yaw=yaw)
+
+
+def sampled_path(
+    noise: MotionNoise, velocity: Array, yaw: Array, normal: Array, period_s: float
+) -> tuple[Array, Array]:
+    """Return sampled positions (D, T + 1, ...) [m] from the origin and headings (T + 1, ...) [rad].
+
+    ``velocity`` (D, T, ...) is the mean velocity of the model in each of T periods, as in `MotionState`; ``yaw`` (...)
+    the heading at the start; ``normal`` (C, T, ...) are standard normal numbers. The batch axes broadcast.
+    """
+    xp = array_namespace(normal)
+    error = velocity_error(noise, noise_path(noise, normal, period_s), velocity)
+    turning = error[-1, ...] + (velocity[1, ...] if noise.wheeled else 0.0)
+    start = yaw + 0 * turning[0, ...]
+    heading = xp.concat([start[None, ...], start[None, ...] + period_s * xp.cumulative_sum(turning, axis=0)], axis=0)
+    if noise.wheeled:
+        middle = (heading[1:, ...] + heading[:-1, ...]) / 2
+        cos, sin = xp.cos(middle), xp.sin(middle)
+        ahead, left = velocity[0, ...] + error[0, ...], error[1, ...]
+        moving = stacked(cos * ahead - sin * left, sin * ahead + cos * left)
+    else:
+        moving = velocity + error[:-1, ...]
+    way = period_s * xp.cumulative_sum(moving, axis=1)
+    return xp.concat([0 * way[:, :1, ...], way], axis=1), heading
+
+
+def measured_pose(noise: MotionNoise, position_world: Array, yaw: Array, normal: Array) -> tuple[Array, Array]:
+    """Return a measured position (D, ...) [m] and heading (...) [rad] of a pose; ``normal`` (D + 1, ...)."""
+    return position_world + noise.pose_position_m * normal[:-1, ...], yaw + noise.pose_yaw_rad * normal[-1, ...]
