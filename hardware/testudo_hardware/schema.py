@@ -141,6 +141,7 @@ MOTION_NOISE: dict[str, QuantityRule] = {
     for name, unit, low, high in (
         ("deviation", rate, 0, 5),
         ("share", "1", 0, 5),
+        ("timing", "s", 0, 5),
         ("correlation", "s", 0.001, 1000),
     )
 } | {
@@ -149,8 +150,8 @@ MOTION_NOISE: dict[str, QuantityRule] = {
 }
 """Optional table of the residual motion beside the model, as a random process: all keys of the kind or none.
 
-For each channel the standard deviation of the velocity's error at rest, its share of the robot's own rate, and its
-correlation time; and the standard deviations of one measured pose.
+For each channel the standard deviation of the velocity's error: at rest, as a share of the robot's own rate, and as an
+error of the time at which it changes; and its correlation time. For one measured pose its standard deviations.
 """
 OPTIONAL_TABLES: dict[str, dict[str, QuantityRule]] = {
     "rotors": ROTORS,

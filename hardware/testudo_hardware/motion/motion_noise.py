@@ -2,7 +2,8 @@
 
 The errors of the velocity along, across and in yaw are first-order Gauss-Markov processes (Ornstein-Uhlenbeck; Maybeck,
 Stochastic models, estimation and control, vol. 1, 1979, section 4.11) whose standard deviation grows with the robot's
-own rate. The error of a measured pose is white. `testudo identify` finds the numbers; a robot file without
+own speed or turn rate, and with its change: a command that acts earlier or later moves the robot by so much more or
+less. The error of a measured pose is white. `testudo identify` finds the numbers; a robot file without
 `[motion_noise]` has no process, and nothing is assumed for it.
 
 Every function takes standard normal numbers instead of a generator, so that one body serves NumPy and JAX.
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from testudo_hardware.arrays import Array, array_namespace, stacked
-from testudo_hardware.motion.motion_state import MotionState
+from testudo_hardware.motion.motion_state import MotionState, length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
@@ -21,10 +22,11 @@ ALONG, ACROSS, UP, TURN = "along", "across", "up", "turn"
 
 @dataclass(frozen=True)
 class NoiseChannel:
-    """Error of one velocity: standard deviation sqrt(deviation² + (share * rate)²), stationary in time."""
+    """Error of one velocity: standard deviation deviation + share * |rate| + timing * |change of the rate|."""
 
     deviation: float  # [m/s] or [rad/s]: at rest
     share: float  # [1]: of the robot's own rate, the speed or the turn rate
+    timing_s: float  # [s]: of the rate's change per second: the error of the time at which a command acts
     correlation_s: float  # [s]: time constant of its exponential correlation
 
 
@@ -47,14 +49,14 @@ class MotionNoise:
             return None
         value = {key.removeprefix("motion_noise."): number.value for key, number in spec.motion_noise.items()}
         channels = tuple(
-            NoiseChannel(value[f"{name}_deviation"], value[f"{name}_share"], value[f"{name}_correlation"])
+            NoiseChannel(*(value[f"{name}_{part}"] for part in ("deviation", "share", "timing", "correlation")))
             for name in channel_names(spec)
         )
         return cls(channels, value["pose_position"], value["pose_yaw"], spec.kind == DIFFERENTIAL_DRIVE)
 
     def silent(self) -> Self:
         """Return the process without any noise: the negative control of its coverage."""
-        still = tuple(replace(each, deviation=0.0, share=0.0) for each in self.channels)
+        still = tuple(replace(each, deviation=0.0, share=0.0, timing_s=0.0) for each in self.channels)
         return replace(self, channels=still, pose_position_m=0.0, pose_yaw_rad=0.0)
 
 
@@ -85,23 +87,28 @@ def noise_path(noise: MotionNoise, normal: Array, period_s: float) -> Array:
     return xp.concat([process[:, None, ...] for process in path], axis=1)
 
 
-def velocity_error(noise: MotionNoise, process: Array, velocity: Array) -> Array:
+def velocity_error(noise: MotionNoise, process: Array, velocity: Array, acceleration: Array) -> Array:
     """Return the errors (C, ...) of the velocities [m/s], [rad/s] for a process (C, ...).
 
-    ``velocity`` (D, ...) is that of `MotionState`.
+    ``velocity`` (D, ...) is that of `MotionState`, ``acceleration`` (D, ...) its change per second in the model.
     """
-    xp = array_namespace(process)
-    if noise.wheeled:
-        squares = [velocity[0, ...] ** 2, velocity[0, ...] ** 2, velocity[1, ...] ** 2]
-    else:
-        speed = xp.sum(velocity * velocity, axis=0)
-        squares = [speed] * (len(noise.channels) - 1) + [0 * speed]
+    speeds, changes = (channel_rates(noise, rates) for rates in (velocity, acceleration))
     return stacked(
         *(
-            xp.sqrt(channel.deviation**2 + channel.share**2 * square) * process[k, ...]
-            for k, (channel, square) in enumerate(zip(noise.channels, squares, strict=True))
+            (channel.deviation + channel.share * speeds[k, ...] + channel.timing_s * changes[k, ...]) * process[k, ...]
+            for k, channel in enumerate(noise.channels)
         )
     )
+
+
+def channel_rates(noise: MotionNoise, velocity: Array) -> Array:
+    """Return the size (C, ...) of the rate with which each channel's deviation grows, for velocities (D, ...)."""
+    xp = array_namespace(velocity)
+    if noise.wheeled:
+        speed, turning = xp.abs(velocity[0, ...]), xp.abs(velocity[1, ...])
+        return stacked(speed, speed, turning)
+    speed = length(velocity)
+    return stacked(*[speed] * (len(noise.channels) - 1), 0 * speed)
 
 
 def displace(noise: MotionNoise, state: MotionState, error: Array, period_s: Array | float) -> MotionState:
@@ -124,21 +131,23 @@ def sampled_path(
 ) -> tuple[Array, Array]:
     """Return sampled positions (D, T + 1, ...) [m] from the origin and headings (T + 1, ...) [rad].
 
-    ``velocity`` (D, T, ...) is the mean velocity of the model in each of T periods, as in `MotionState`; ``yaw`` (...)
-    the heading at the start; ``normal`` (C, T, ...) are standard normal numbers. The batch axes broadcast.
+    ``velocity`` (D, T + 1, ...) is that of the model, as in `MotionState`, at the ends of T periods; ``yaw`` (...) the
+    heading at the start; ``normal`` (C, T, ...) are standard normal numbers. The batch axes broadcast.
     """
     xp = array_namespace(normal)
-    error = velocity_error(noise, noise_path(noise, normal, period_s), velocity)
-    turning = error[-1, ...] + (velocity[1, ...] if noise.wheeled else 0.0)
-    start = yaw + 0 * turning[0, ...]
-    heading = xp.concat([start[None, ...], start[None, ...] + period_s * xp.cumulative_sum(turning, axis=0)], axis=0)
+    before, after = velocity[:, :-1, ...], velocity[:, 1:, ...]
+    mean = (before + after) / 2
+    error = velocity_error(noise, noise_path(noise, normal, period_s), mean, (after - before) / period_s)
+    turning = error[-1, ...] + (mean[1, ...] if noise.wheeled else 0.0)
+    start = (yaw + 0 * turning[0, ...])[None, ...]
+    heading = xp.concat([start, start + period_s * xp.cumulative_sum(turning, axis=0)], axis=0)
     if noise.wheeled:
         middle = (heading[1:, ...] + heading[:-1, ...]) / 2
         cos, sin = xp.cos(middle), xp.sin(middle)
-        ahead, left = velocity[0, ...] + error[0, ...], error[1, ...]
+        ahead, left = mean[0, ...] + error[0, ...], error[1, ...]
         moving = stacked(cos * ahead - sin * left, sin * ahead + cos * left)
     else:
-        moving = velocity + error[:-1, ...]
+        moving = mean + error[:-1, ...]
     way = period_s * xp.cumulative_sum(moving, axis=1)
     return xp.concat([0 * way[:, :1, ...], way], axis=1), heading
 

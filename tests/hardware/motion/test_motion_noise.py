@@ -21,6 +21,7 @@ def section(*channels):
         for name, more, unit in (
             ("deviation", 0.001, "rad/s" if channel == "turn" else "m/s"),
             ("share", 0.002, "1"),
+            ("timing", 0.003, "s"),
             ("correlation", 0.3, "s"),
         )
     }
@@ -44,7 +45,7 @@ def test_every_number_of_the_section_arrives_and_a_missing_one_is_refused(robot,
     tables = tables_of(robot, *channels)
     spec = parse_robot(tables, "mine.toml")
     noise = MotionNoise.from_spec(spec)
-    found = [number for each in noise.channels for number in (each.deviation, each.share, each.correlation_s)]
+    found = [number for each in noise.channels for number in vars(each).values()]
     found += [noise.pose_position_m, noise.pose_yaw_rad]
     assert found == [entry["value"] for entry in tables["motion_noise"].values()]
     assert spec.sha256 == load_robot(robot).sha256  # a policy does not depend on it
@@ -61,22 +62,28 @@ def test_a_ground_robot_has_no_vertical_noise():
 @pytest.mark.parametrize("xp", [np, jnp])
 def test_sampled_displacements_have_the_variance_of_the_process_in_numpy_and_jax(xp):
     noise = MotionNoise(
-        (NoiseChannel(0.03, 0.4, 0.5), NoiseChannel(0.01, 0.0, 5.0), NoiseChannel(0.0, 0.0, 0.2)), 0.002, 0.01, True
+        (NoiseChannel(0.01, 0.4, 0.0, 0.5), NoiseChannel(0.01, 0.0, 0.3, 5.0), NoiseChannel(0.0, 0.0, 9.0, 0.2)),
+        0.002,
+        0.01,
+        True,
     )
     normal = xp.asarray(np.random.default_rng(0).standard_normal((3, STEPS, DRAWS)))
-    velocity = xp.asarray(np.broadcast_to(np.array([0.1, 0.0])[:, None, None], (2, STEPS, 1)))
+    velocity = xp.asarray(np.broadcast_to(np.array([0.1, 0.0])[:, None, None], (2, STEPS + 1, 1)))
     position, yaw = sampled_path(noise, velocity, xp.asarray(np.array(0.5)), normal, PERIOD_S)
     position, yaw = np.asarray(position), np.asarray(yaw)
     time_s = PERIOD_S * STEPS
     ahead = np.array([np.cos(0.5), np.sin(0.5)]) @ position[:, -1]
     left = np.array([-np.sin(0.5), np.cos(0.5)]) @ position[:, -1]
     assert np.isclose(ahead.mean(), 0.1 * time_s, rtol=0.02)
-    for found, deviation, tau in ((ahead, 0.05, 0.5), (left, 0.01, 5.0)):  # 0.05: of 0.03 at rest and 0.04 at 0.1 m/s
+    for found, deviation, tau in ((ahead, 0.05, 0.5), (left, 0.01, 5.0)):  # 0.05: 0.01 at rest and 0.04 at 0.1 m/s
         variance = 2 * deviation**2 * tau**2 * (time_s / tau - 1 + np.exp(-time_s / tau))
         assert np.isclose(found.var(), variance, rtol=0.05)
     assert np.all(yaw == yaw[0, 0])  # nothing turns it
     seen, heading = measured_pose(noise, position[:, -1], yaw[-1], np.asarray(normal)[:, 1])
     assert np.isclose((seen - position[:, -1]).std(), 0.002, rtol=0.05)
     assert np.isclose((heading - yaw[-1]).std(), 0.01, rtol=0.05)
+    brakes = velocity * xp.asarray(np.linspace(1.0, 0.0, STEPS + 1))[:, None]  # 0.05 m/s^2: 0.015 m/s across
+    braked, _ = sampled_path(noise, brakes, xp.asarray(np.array(0.0)), normal, PERIOD_S)
+    assert np.isclose(np.asarray(braked)[1, -1].var() / variance, 2.5**2, rtol=0.05)
     still, _ = sampled_path(noise.silent(), velocity, xp.asarray(np.array(0.5)), normal, PERIOD_S)
     assert np.asarray(still)[:, -1].std(axis=-1).max() < 1e-6
