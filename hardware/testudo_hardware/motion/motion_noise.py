@@ -18,6 +18,8 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
 ALONG, ACROSS, UP, TURN = "along", "across", "up", "turn"
+CHANNEL_PARTS = ("deviation", "share", "timing", "correlation")
+"""Endings of the keys of a channel, in the order of `NoiseChannel`."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,14 @@ class MotionNoise:
             return None
         value = {key.removeprefix("motion_noise."): number.value for key, number in spec.motion_noise.items()}
         channels = tuple(
-            NoiseChannel(*(value[f"{name}_{part}"] for part in ("deviation", "share", "timing", "correlation")))
-            for name in channel_names(spec)
+            NoiseChannel(*(value[f"{name}_{part}"] for part in CHANNEL_PARTS)) for name in channel_names(spec)
         )
         return cls(channels, value["pose_position"], value["pose_yaw"], spec.kind == DIFFERENTIAL_DRIVE)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the channels."""
+        return (ALONG, ACROSS, TURN) if len(self.channels) == 3 else (ALONG, ACROSS, UP, TURN)
 
     def silent(self) -> Self:
         """Return the process without any noise: the negative control of its coverage."""

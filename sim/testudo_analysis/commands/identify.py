@@ -1,5 +1,6 @@
 """The verb `identify`: fits robot parameters to a recorded run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,7 +8,14 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut, Identification
+from testudo_analysis.identify.estimation.identification_result import (
+    ANGLES,
+    HALF,
+    ROBOTS,
+    Coverage,
+    HeldOut,
+    Identification,
+)
 from testudo_analysis.identify.identify_run import identify_run
 from testudo_analysis.identify.robot_file_writer import write_identified
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
@@ -91,6 +99,7 @@ def identification_tables(found: Identification) -> tuple[Table, ...]:
         rows = [row for row in found.held_out if row.split == split]
         if rows:
             tables.append(_held_out(found, rows, words))
+    tables += coverage_tables(found.coverage)
     if found.facts.get("residual"):
         # benefit of a residual model, and the verdict
         residual = found.facts["residual"]
@@ -114,6 +123,51 @@ def _parameters(found: Identification) -> Table:
         robots = ", ".join(f"{value:.4g}" for value, _, _ in one.by_robot.values())
         rows.append((one.key, f"{one.value:.4g}", f"[{one.low:.4g}, {one.high:.4g}]", one.unit, robots))
     return table("Parameters with 95 % intervals", ("parameter", "value", "interval", "unit", "robots"), rows)
+
+
+def coverage_tables(rows: Sequence[Coverage]) -> list[Table]:
+    """Return a table of the coverage of held-out motions for each kind of held-out data."""
+    found = []
+    for split, words in _SPLITS.items():
+        own = [row for row in rows if row.split == split]
+        shown = [
+            (
+                row.robot or "all robots",
+                f"{row.horizon_s:g} s",
+                row.channel,
+                f"{row.inside:.1%}",
+                f"{row.without_noise:.1%}",
+                "{:.1f} {}".format(*_shown_width(row)),
+                str(row.count),
+            )
+            for row in own
+            if not row.robot or len({row.robot for row in own}) == 1
+        ]
+        if split == ROBOTS:  # each robot has a process of its own, fitted to the others
+            shown = [(f"{len({row.robot for row in own})} robots", *cells) for cells in _pooled(own)]
+        if shown:
+            columns = ("robot", "after", "channel", "inside", "without the process", "width", "motions")
+            found.append(table(f"Held-out motions inside the 95 % bands of sampled futures, {words}", columns, shown))
+    return found
+
+
+def _pooled(rows: Sequence[Coverage]) -> list[tuple[str, ...]]:
+    """Return cells of horizon and channel: shares of all robots' motions, and the median width."""
+    found = []
+    for horizon, channel in dict.fromkeys((row.horizon_s, row.channel) for row in rows):
+        own = [row for row in rows if (row.horizon_s, row.channel) == (horizon, channel)]
+        count = sum(row.count for row in own)
+        inside, without = (
+            sum(getattr(row, name) * row.count for row in own) / count for name in ("inside", "without_noise")
+        )
+        width, unit = _shown_width(sorted(own, key=lambda row: row.width)[len(own) // 2])
+        found.append((f"{horizon:g} s", channel, f"{inside:.1%}", f"{without:.1%}", f"{width:.1f} {unit}", str(count)))
+    return found
+
+
+def _shown_width(row: Coverage) -> tuple[float, str]:
+    unit, factor = SHOWN_UNITS["rad" if row.channel in ANGLES else "m"]
+    return row.width * factor, unit
 
 
 def _held_out(found: Identification, rows: list[HeldOut], words: str) -> Table:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, SLIP, BatchedRollout, to_inner
-from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut
+from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, Coverage, HeldOut
 from testudo_analysis.identify.estimation.robust_fit import (
     FEWEST_BLOCKS,
     BootstrapSpread,
@@ -18,8 +18,10 @@ from testudo_analysis.identify.estimation.robust_fit import (
     prior,
 )
 from testudo_analysis.identify.estimation.rollout_windows import SegmentSet, SegmentSettings, cut
-from testudo_analysis.identify.held_out_errors import HeldOutErrors, hold_half, hold_robot
+from testudo_analysis.identify.held_out_errors import HalfFit, HeldOutErrors, hold_half, hold_robot
+from testudo_analysis.identify.residual_motion.ground_noise import NoiseStudy, enough
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion.motion_noise import MotionNoise
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import AlignedRobot
@@ -31,7 +33,7 @@ _LAG = "dynamics.velocity_lag"
 _FIRST_SCALE = (0.01, 0.03)  # scale of large errors [m] and [rad] until the residuals are known
 _LIMIT_SHARES = (0.5, 0.25, 0.1)  # shares of the robot file's acceleration limits from which the search starts
 _LIMIT_GAIN = 0.01
-_CUT, _FIRST, _LIMITS, _ALL, _EACH, _BASELINE, _HALVES = (
+_CUT, _FIRST, _LIMITS, _ALL, _EACH, _BASELINE, _HALVES, _NOISE, _COVERED = (
     "cutting the run, and its first delay",
     "all robots, first pass",
     "acceleration limits",
@@ -39,6 +41,8 @@ _CUT, _FIRST, _LIMITS, _ALL, _EACH, _BASELINE, _HALVES = (
     "each robot",
     "dead reckoning",
     "held out: second half",
+    "residual motion",
+    "coverage of held-out motions",
 )
 _STEPS = {_CUT: 1.0, _FIRST: 3.0, _LIMITS: 2.0, _ALL: 2.0, _EACH: 2.0, _BASELINE: 1.0}
 
@@ -56,6 +60,8 @@ class GroundFit:
     robot_spread: tuple[BootstrapSpread, ...]
     robot_tells: np.ndarray  # (R, P) bool: determined by the robot's own stretches; none for a robot that stood
     held_out: tuple[HeldOut, ...]
+    noise: MotionNoise | None  # None where the run has too few stretches for it
+    coverage: tuple[Coverage, ...]
     stretches: SegmentSet = field(repr=False)
     scale: np.ndarray = field(repr=False)  # (H, E): robust deviation of the residuals by horizon and channel
     baseline_loss: float
@@ -101,7 +107,8 @@ def fit_ground(
     names = [robot.name for robot in robots]
     halved, left_out = HALF in hold_out, names if ROBOTS in hold_out and len(names) > 1 else []
     more = {_HALVES: 2.0} if halved else {}
-    steps = Steps(tell, _STEPS | more | {f"held out: {name}": 1.5 for name in left_out})
+    held_steps = {f"held out: {name}": 1.5 for name in left_out}
+    steps = Steps(tell, _STEPS | more | held_steps | {_NOISE: 1.0, _COVERED: 0.5 + 1.0 * (len(more) + len(left_out))})
     steps.begin(_CUT)
     stretches = cut(robots, spec, chosen)
     keys, all_weights = _keys(spec), np.ones(len(stretches))
@@ -119,6 +126,19 @@ def fit_ground(
     steps.begin(_BASELINE)
     measure = HeldOutErrors.create(problem.roller, problem.scale, residual=residual)
     held = _held_out(measure, problem, whole.values[0], names, steps, halved=halved, each=bool(left_out))
+    steps.begin(_NOISE)
+    ends = [own.interval(single.values[k]) for k, own in enumerate(robot_spread)]
+    noise, coverage = None, ()
+    if enough(problem.roller):
+        study = NoiseStudy.create(
+            problem.roller,
+            whole.values[0],
+            _half_widths(problem, [spread.interval(whole.values[0]), *ends]),
+            [robot.trajectory for robot in robots],
+        )
+        noise = study.fitted(study.windows(_of_others(study, single.values)), study.half_widths)
+        steps.begin(_COVERED)
+        coverage = _coverage(study, problem, held, single.values, ends, names)
     return GroundFit(
         keys,
         whole.values[0],
@@ -128,7 +148,9 @@ def fit_ground(
         single.values,
         robot_spread,
         robot_tells,
-        held,
+        held.rows,
+        noise,
+        coverage,
         stretches,
         problem.scale,
         _loss(measure.reckoned, problem.scale, stretches),
@@ -161,6 +183,15 @@ def _fit_of_all(
     return _without_undetermined(problem, whole, spec, all_weights)
 
 
+@dataclass(frozen=True)
+class _Held:
+    """Validation on held-out data."""
+
+    rows: tuple[HeldOut, ...]
+    half: HalfFit | None
+    others: tuple[np.ndarray, ...]  # for each robot the parameters (P,) fitted to the others; empty if not held out
+
+
 def _held_out(
     measure: HeldOutErrors,
     problem: _Problem,
@@ -170,16 +201,73 @@ def _held_out(
     *,
     halved: bool,
     each: bool,
-) -> tuple[HeldOut, ...]:
+) -> _Held:
     """Return the errors on the held-out half of the run, and on each held-out robot."""
     held: list[HeldOut] = []
+    half, others = None, []
     if halved:
         steps.begin(_HALVES)
-        held += hold_half(measure, problem.solve, values, names)
+        held, half = hold_half(measure, problem.solve, values, names)
     for k, name in enumerate(names if each else ()):
         steps.begin(f"held out: {name}")
-        held += hold_robot(measure, problem.solve, values, names, k)
-    return tuple(held)
+        rows, found = hold_robot(measure, problem.solve, values, names, k)
+        held += rows
+        others.append(found)
+    return _Held(tuple(held), half, tuple(others))
+
+
+def _half_widths(problem: _Problem, ends: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Return half of the width (P,) of the interval that covers those (P,), (P,) of all fits; zero if not free."""
+    low, high = np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
+    inner = np.clip(high, *problem.bounds) - np.clip(low, *problem.bounds)
+    return np.where(problem.free, inner / 2, 0.0)
+
+
+def _of_others(study: NoiseStudy, singles: np.ndarray, left_out: int = -1) -> np.ndarray:
+    """Return parameters (Q, P) for each chosen stretch: the mean fit (R, P) of the robots that are not its own.
+
+    A robot's own fit would leave less than what the file leaves on another robot. ``left_out`` is left out of all
+    means; a robot without others has its own fit.
+    """
+    count = len(singles)
+    means = []
+    for k in range(count):
+        others = [other for other in range(count) if other not in (k, left_out)] or [k]
+        means.append(singles[others].mean(axis=0))
+    return np.array(means)[study.roller.stretches.robot]
+
+
+def _coverage(
+    study: NoiseStudy,
+    problem: _Problem,
+    held: _Held,
+    singles: np.ndarray,
+    ends: Sequence[tuple[np.ndarray, np.ndarray]],
+    names: list[str],
+) -> tuple[Coverage, ...]:
+    """Return the coverage of held-out motions, with a process that is fitted to the other data only.
+
+    ``singles`` (R, P) are the fits of single robots, ``ends`` their intervals.
+    """
+    robot = problem.roller.stretches.robot
+    mine, found = robot[study.chosen], []
+    if held.half is not None:
+        fit, train, test = held.half.fit, held.half.train[study.chosen], held.half.test[study.chosen]
+        windows = study.windows(fit.values[mine])
+        own = [
+            bootstrap(fit.curvature, robot, (held.half.train & (robot == k)).astype(float), values, problem.free)
+            for k, values in enumerate(fit.values)
+        ]
+        each = [_half_widths(problem, [spread.interval(fit.values[k])]) for k, spread in enumerate(own)]
+        widths = np.mean(each, axis=0)
+        noise = study.fitted(windows.of_stretches(train), widths)
+        found += study.coverage(noise, windows.of_stretches(test), widths, names, HALF)
+    for k, values in enumerate(held.others):
+        widths = _half_widths(problem, [*ends[:k], *ends[k + 1 :]])
+        noise = study.fitted(study.windows(_of_others(study, singles, k)).of_stretches(mine != k), widths)
+        windows = study.windows(np.broadcast_to(values, (len(mine), len(values))))
+        found += study.coverage(noise, windows.of_stretches(mine == k), widths, names, ROBOTS)
+    return tuple(found)
 
 
 def _each_robot(

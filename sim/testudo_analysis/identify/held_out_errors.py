@@ -66,32 +66,45 @@ class HeldOutErrors:
         return {ENDING: residual_errors(self.roller, values, fit_residual(self.roller, values, self.scale, train))}
 
 
-def hold_half(measure: HeldOutErrors, solve: Solve, start: np.ndarray, names: list[str]) -> list[HeldOut]:
-    """Return the errors on the second half of each robot after a fit to its first, from parameters (P,)."""
+@dataclass(frozen=True)
+class HalfFit:
+    """Fits of single robots to their first halves."""
+
+    fit: Fit  # one for each robot
+    train: np.ndarray  # (C,) bool: stretches of the first halves
+    test: np.ndarray  # (C,) bool: of the second halves
+
+
+def hold_half(
+    measure: HeldOutErrors, solve: Solve, start: np.ndarray, names: list[str]
+) -> tuple[list[HeldOut], HalfFit]:
+    """Return errors on the second half of each robot after a fit to its first from parameters (P,), and the fit."""
     stretches = measure.roller.stretches
     mine = [stretches.robot == k for k in range(len(names))]
     middle = np.array([0.5 * (stretches.begin_s[own].min() + stretches.end_s[own].max()) for own in mine])
     middle = middle[stretches.robot]
     train, test = stretches.end_s <= middle, stretches.begin_s >= middle
-    values = solve(start, stretches.robot, train.astype(float)).values[stretches.robot]
+    fit = solve(start, stretches.robot, train.astype(float))
+    values = fit.values[stretches.robot]
     errors = {"": measure.roller.errors(values)}
-    return [
+    rows = [
         row
         for k, name in enumerate(names)
         for row in measure.rows(errors | measure.with_residual(values, train & mine[k]), test & mine[k], name, HALF)
     ]
+    return rows, HalfFit(fit, train, test)
 
 
 def hold_robot(
     measure: HeldOutErrors, solve: Solve, start: np.ndarray, names: list[str], left_out: int
-) -> list[HeldOut]:
-    """Return the errors on one robot after a fit to the others, from parameters (P,)."""
+) -> tuple[list[HeldOut], np.ndarray]:
+    """Return the errors on one robot after a fit to the others, from parameters (P,), and the fitted ones."""
     stretches = measure.roller.stretches
     mine = stretches.robot == left_out
     found = solve(start, np.zeros(len(stretches), int), (~mine).astype(float)).values
     values = np.broadcast_to(found[0], (len(stretches), found.shape[1]))
     errors = {"": measure.roller.errors(values)} | measure.with_residual(values, ~mine)
-    return measure.rows(errors, mine, names[left_out], ROBOTS)
+    return measure.rows(errors, mine, names[left_out], ROBOTS), found[0]
 
 
 ENDING = " with the residual model"

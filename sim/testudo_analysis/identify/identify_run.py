@@ -20,7 +20,8 @@ from testudo_analysis.identify.ground_fit import GroundFit, HoldOut, fit_ground
 from testudo_analysis.identify.held_out_errors import FEATURES, WORTH, worth
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE, QUANTITIES, VELOCITY_POINT
+from testudo_hardware.motion.motion_noise import CHANNEL_PARTS, MotionNoise
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, MOTION_NOISE, QUANTITIES, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 from testudo_runs.progress_bar import Tell, part, quiet
@@ -79,15 +80,18 @@ def identify_run(
         aligned.append(team.robot(robot.name))
         _ = aligned[-1].needed_commands(), aligned[-1].latency
     found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual, tell=part(tell, _ALIGNED, 1.0))
+    if any(robot.report.reference == "odometry" for robot in aligned):
+        found = replace(found, noise=None)  # odometry measures the wheels and not the motion on the floor
     return Identification(
         spec.name,
         tuple(robot.name for robot in chosen),
-        estimates(found, spec, aligned),
+        estimates(found, spec, aligned) + noise_estimates(found.noise),
         found.held_out,
         facts_of(recording, chosen)
         | ({"left_out": "; ".join(left_out.values())} if left_out else {})
         | _choices(found, aligned)
         | (_residual(found) if residual else {}),
+        found.coverage,
     ), source
 
 
@@ -183,6 +187,23 @@ def estimates(found: GroundFit, spec: RobotSpec, robots: Sequence[AlignedRobot])
     whole = not believed and spec.kind == DIFFERENTIAL_DRIVE
     if whole and all(found.free[found.keys.index(key)] for key in (_SPEED, _TURN)):
         rows += _wheels(found, spec)
+    return tuple(rows)
+
+
+def noise_estimates(noise: MotionNoise | None) -> tuple[Estimate, ...]:
+    """Return the residual motion as estimates with the keys of a robot file, without intervals."""
+    if noise is None:
+        return ()
+    numbers = {
+        f"{name}_{part}": number
+        for name, channel in zip(noise.names, noise.channels, strict=True)
+        for part, number in zip(CHANNEL_PARTS, vars(channel).values(), strict=True)
+    } | {"pose_position": noise.pose_position_m, "pose_yaw": noise.pose_yaw_rad}
+    rows = []
+    for name, number in numbers.items():
+        rule = MOTION_NOISE[f"motion_noise.{name}"]
+        value = float(np.clip(number, rule.low, rule.high))
+        rows.append(Estimate(f"motion_noise.{name}", value, value, value, rule.unit))
     return tuple(rows)
 
 

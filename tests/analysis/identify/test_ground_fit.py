@@ -15,6 +15,7 @@ from testudo_analysis.identify.identify_run import identify_run
 from testudo_bench.accuracy.identification import draw_truth, recover
 from testudo_bench.synthetic_data.synthetic_runs import Truth, synthetic_run
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.motion.motion_noise import MotionNoise
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import prepare
 from testudo_runs.recording.recording import Recording, RobotRecording, Series
@@ -42,7 +43,8 @@ def test_every_step_is_told_and_the_share_only_grows(found, told):
     names, shares = zip(*told, strict=True)
     assert found.held_out
     assert names[:2] == ("aligning r0", "aligning r1")
-    assert names[-3:] == ("held out: second half", "held out: r0", "held out: r1")
+    assert names[-5:-2] == ("held out: second half", "held out: r0", "held out: r1")
+    assert names[-2:] == ("residual motion", "coverage of held-out motions")
     assert "acceleration limits" in names
     assert list(shares) == sorted(set(shares))
     assert shares[0] == 0
@@ -123,6 +125,9 @@ def test_the_verb_writes_a_robot_file_that_simulation_and_shield_read(tmp_path, 
     slip = better.quantities["dynamics.turn_slip"]
     assert slip.low < TRUTH.turn_slip_s_rad < slip.high
     assert "run run" in slip.source
+    noise = MotionNoise.from_spec(better)
+    assert noise.wheeled
+    assert 0.5 * TRUTH.noise_m < noise.pose_position_m < 2 * TRUTH.noise_m
     assert (tmp_path / "found.json").stat().st_size > 1000
 
 
@@ -312,6 +317,11 @@ def test_real_robots_are_predicted_better_than_by_dead_reckoning():
     slip = found.find("dynamics.turn_slip")
     assert slip.determined
     assert not found.find("limits.acceleration").determined
+    together = [row for row in found.coverage if row.split == "half" and not row.robot]
+    assert len(together) == 9  # along, across and in yaw after 0.5, 1 and 2 s
+    for row in together:
+        assert 0.92 <= row.inside <= 0.98, row
+        assert row.without_noise < 0.6, row  # the negative control
 
 
 @pytest.mark.slow

@@ -13,6 +13,10 @@ HALF, ROBOTS = "half", "robots"
 """Held-out data: the second half of the run, or each robot in turn."""
 
 
+ANGLES = ("turn", "tilt", "heading")
+"""Channels of `Coverage` in [rad]; all others in [m]."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """One parameter of a robot type, in the unit of its robot file."""
@@ -77,6 +81,21 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """Share of held-out motions inside the nominal 95 % band of sampled futures."""
+
+    robot: str  # empty: all robots together
+    horizon_s: float
+    channel: str  # along, across, up, turn, or of a drone's rotor model horizontal, vertical, tilt, heading
+    inside: float
+    without_noise: float
+    """The same for bands of the parameters' intervals and the measured poses alone: the negative control."""
+    width: float  # median width of the bands [m], [rad]
+    count: int
+    split: str = HALF
+
+
+@dataclass(frozen=True)
 class Identification:
     """Identification of one robot type from a run."""
 
@@ -86,6 +105,7 @@ class Identification:
     held_out: tuple[HeldOut, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Provenance and choices: JSON-ready values, such as run, run_sha256, recorded, version, windows."""
+    coverage: tuple[Coverage, ...] = ()
 
     def find(self, key: str) -> Estimate:
         """Return the estimate of a parameter.
@@ -130,6 +150,7 @@ class Identification:
                 for estimate in self.estimates
             ],
             "held_out": [asdict(row) for row in self.held_out],
+            "coverage": [asdict(row) for row in self.coverage],
             "facts": dict(self.facts),
         }
 
@@ -149,6 +170,7 @@ class Identification:
                 _estimates(values["estimates"]),
                 _held_out(values["held_out"]),
                 values["facts"],
+                tuple(Coverage(**row) for row in values.get("coverage", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise TestudoError(f"{where}: not an identification: {error!r}") from error
