@@ -36,7 +36,7 @@ from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, star
 from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.team_tick import SimulatedTeam
 
-_QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Compilation takes longer than a run of some hundred ticks: no expensive optimisation."""
 _CHUNK = 10  # ticks of one call with recorded commands; a policy decides at its own period
 
@@ -131,25 +131,36 @@ def simulate_from(
 
 def _checked_goal(recording: TeamRecording, artefact: PolicyArtefact, goal: np.ndarray | None) -> np.ndarray:
     """Return the goals (D, N) [m] for a policy that fits the recording."""
-    contract, spec = artefact.contract, recording.spec
-    if contract.robot != spec.name or contract.dimension != spec.dimension:
-        raise TestudoError(
-            f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
-        )
-    check_velocities_alone(contract.command, f"{artefact.path}: a counterfactual")
-    known = {signal.name for signal in robot_signals(spec)} | {"goal_world"}
-    other = sorted({signal.name for signal in contract.signals} - known)
-    if other:
-        raise TestudoError(
-            f"{artefact.path}: needs {', '.join(other)} of a task, which a counterfactual does not run; expected a "
-            "policy that reads only the robots' own signals and goals"
-        )
+    check_goal_policy(artefact, recording.spec, "a counterfactual")
     if goal is None:
         raise TestudoError(
             f"{recording.folder}: no goals are recorded, which {artefact.path} needs; leave --policy out to "
             "simulate the recorded commands"
         )
     return goal
+
+
+def check_goal_policy(artefact: PolicyArtefact, spec: RobotSpec, what: str) -> None:
+    """Refuse a policy for other robots than ``spec``, or one that reads more than the robots' own signals and goals.
+
+    ``what`` names in errors what simulates it.
+
+    Raises:
+        TestudoError: such a policy.
+    """
+    contract = artefact.contract
+    if contract.robot != spec.name or contract.dimension != spec.dimension:
+        raise TestudoError(
+            f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
+        )
+    check_velocities_alone(contract.command, f"{artefact.path}: {what}")
+    known = {signal.name for signal in robot_signals(spec)} | {"goal_world"}
+    other = sorted({signal.name for signal in contract.signals} - known)
+    if other:
+        raise TestudoError(
+            f"{artefact.path}: needs {', '.join(other)} of a task, which {what} does not run; expected a "
+            "policy that reads only the robots' own signals and goals"
+        )
 
 
 @dataclass(frozen=True)
@@ -184,8 +195,8 @@ class _Stage:
         )
         team, deployment = deployed_team(spec, shield, arena, len(recording.robots), shielded=variant.shielded)
         chunk = contract.decision_ticks if contract else _CHUNK
-        run = jax.jit(partial(_run, team, deployment, contract is not None), compiler_options=_QUICK)
-        signals = jax.jit(partial(_signals, team), compiler_options=_QUICK)
+        run = jax.jit(partial(_run, team, deployment, contract is not None), compiler_options=QUICK)
+        signals = jax.jit(partial(goal_signals, team), compiler_options=QUICK)
         return cls(team, deployment, chunk, run, signals)
 
     def begin(self, moments: Sequence[RunMoment], ahead: HorizonSettings) -> DeployedTeamState:
@@ -202,7 +213,7 @@ class _Stage:
 
         spec = self.team.model.spec
         faults = no_faults(spec.dimension, self.team.size, count, int(spec.dead_man_s / spec.control_period_s) + 1)
-        begin = jax.jit(partial(self._begin, faults), compiler_options=_QUICK)
+        begin = jax.jit(partial(self._begin, faults), compiler_options=QUICK)
         return begin(keys, spread, *(spread_out(name) for name in ("position_world", "yaw", "velocity")))
 
     def _begin(
@@ -250,10 +261,13 @@ def _run(
     return jax.lax.scan(step, state, (nominal, jax.random.split(key, nominal.shape[0])))
 
 
-def _signals(team: SimulatedTeam, state: DeployedTeamState, goal_world: jax.Array) -> dict[str, jax.Array]:
-    """Return the signals of each robot's policy, with the robots of all worlds in one batch axis."""
+def goal_signals(team: SimulatedTeam, state: DeployedTeamState, goal_world: jax.Array) -> dict[str, jax.Array]:
+    """Return the signals of each robot's policy, with the robots of all worlds in one batch axis.
+
+    ``goal_world`` (D, N, E), or (D, N, 1) for the same in all worlds.
+    """
     stop = team.model.stopping_point(state.estimate)
-    goal = jnp.broadcast_to(goal_world[..., None], stop.position_world.shape)
+    goal = jnp.broadcast_to(goal_world, stop.position_world.shape)
     named = policy_signals(state.estimate, stop, state.table, team.shield.hold_s, {"goal_world": goal})
     batched = {name: to_batch(value) for name, value in named.items()}
     return {name: value.reshape(-1, *value.shape[2:]) for name, value in batched.items()}
@@ -270,7 +284,7 @@ class _Decisions:
     """Nominal velocities of the policy, with its memory."""
 
     def __init__(self, stage: _Stage, artefact: PolicyArtefact, goal: np.ndarray) -> None:
-        self._stage, self._goal = stage, jnp.asarray(goal, jnp.float32)
+        self._stage, self._goal = stage, jnp.asarray(goal, jnp.float32)[..., None]
         self._policy, self._memory = artefact_policy(artefact), artefact.contract.hidden_size
         self._hidden: Any = None
 

@@ -1,0 +1,253 @@
+"""Simulates many fleets under the deployed shield stack: robots with drawn parameters, from given starts to goals."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from testudo_analysis.forecast.outcomes import HOLD_S, TOLERANCE_M, TeamSeries, outcomes
+from testudo_analysis.replay.counterfactual import QUICK, deployed_team, goal_signals
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.shield.arena import Arena
+from testudo_deploy.shield.velocity_projection import ShieldStatus
+from testudo_hardware.motion import motion_model
+from testudo_hardware.motion.motion_noise import MotionNoise, NoiseChannel, displace, velocity_error
+from testudo_hardware.motion.motion_noise import advance as advance_noise
+from testudo_hardware.spec import RobotSpec
+from testudo_runs.progress_bar import Share, quiet
+from testudo_sim.physics.fleet_parameters import draw_fleet_parameters, with_longest_delay
+from testudo_sim.physics.world_parameters import WorldParameters
+from testudo_sim.team.batch_policy import artefact_policy
+from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, tick_deployed
+from testudo_sim.team.fault_schedule import no_faults
+
+_BATCH = 256
+"""Worlds that run together: more need more memory and are no faster on a CPU."""
+_NOISE_STREAM = 31  # separate random stream of the motion noise, so that other draws do not change
+
+
+@dataclass(frozen=True)
+class TeamStart:
+    """Where a team begins, and its goals."""
+
+    position_world: np.ndarray = field(repr=False)  # (D, N) [m]
+    yaw: np.ndarray = field(repr=False)  # (N,) [rad]
+    goal_world: np.ndarray = field(repr=False)  # (D, N) [m]
+
+
+@dataclass(frozen=True)
+class SampledTeam:
+    """A team whose fleets are sampled: policy, robots, and what their software believes."""
+
+    names: tuple[str, ...]  # (N,)
+    described: RobotSpec  # what the software of all robots believes
+    files: tuple[RobotSpec, ...]  # (N,): from whose intervals the true parameters of each robot are drawn
+    artefact: PolicyArtefact
+    arena: Arena | None
+    horizon_s: float
+
+    @property
+    def ticks(self) -> int:
+        """Return the control ticks until the horizon."""
+        return max(1, round(self.horizon_s / self.described.control_period_s))
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """Worlds E that are simulated together."""
+
+    parameters: WorldParameters = field(repr=False)
+    starts: tuple[TeamStart, ...]  # (E,)
+    noisy: np.ndarray = field(repr=False)  # (E,) 1 with motion noise, 0 without
+
+    def take(self, chosen: np.ndarray) -> "Worlds":
+        """Return some of the worlds, by index."""
+        parameters = jax.tree.map(lambda x: x[..., chosen], self.parameters)
+        return Worlds(parameters, tuple(self.starts[k] for k in chosen), self.noisy[chosen])
+
+    def and_also(self, other: "Worlds") -> "Worlds":
+        """Return these worlds, and those of the same team behind them."""
+        parameters = jax.tree.map(lambda *x: jnp.concatenate(x, axis=-1), self.parameters, other.parameters)
+        return Worlds(parameters, self.starts + other.starts, np.concatenate([self.noisy, other.noisy]))
+
+
+_State = tuple[DeployedTeamState, jax.Array]  # and the process of the motion noise (C, N, E)
+
+
+@dataclass(frozen=True)
+class _Logged:
+    """Log of each tick: what was sent at it, and the motion after it."""
+
+    position_world: jax.Array  # (T, D, N, E)
+    velocity: jax.Array  # (T, D, N, E)
+    sent: jax.Array  # (T, D, N, E)
+    changed: jax.Array  # (T, N, E) bool
+
+
+jax.tree_util.register_dataclass(_Logged)
+
+
+@dataclass(frozen=True)
+class FleetSimulator:
+    """Runs worlds of a team; its programs are compiled once for each size of a batch."""
+
+    team: SampledTeam
+    optimised: bool = True  # compile for many worlds; False: for a few, for which the compiler takes longer than they
+
+    def drawn(self, seed: int, count: int, starts: Sequence[TeamStart]) -> Worlds:
+        """Return ``count`` worlds with parameters from the intervals of the robots' files, at ``starts`` in turn."""
+        return self._worlds(seed, count, starts, self.team.files, 1.0, noisy=True)
+
+    def true(self, seed: int, count: int, starts: Sequence[TeamStart]) -> Worlds:
+        """Return ``count`` worlds with the values of the robots' files, and with motion noise."""
+        return self._worlds(seed, count, starts, self.team.files, 0.0, noisy=True)
+
+    def nominal(self, seed: int, count: int, starts: Sequence[TeamStart]) -> Worlds:
+        """Return ``count`` worlds with the values of the file that the robots believe, without motion noise."""
+        described = [self.team.described] * len(self.team.names)
+        return self._worlds(seed, count, starts, described, 0.0, noisy=False)
+
+    def outcomes(self, worlds: Worlds, seed: int, share: Share = quiet) -> dict[str, np.ndarray]:
+        """Return each quantity (E,) by name."""
+        count, parts = len(worlds.starts), []
+        size = math.ceil(count / math.ceil(count / _BATCH))  # equal batches: one program
+        for begin in range(0, count, size):
+            chosen = np.minimum(np.arange(begin, begin + size), count - 1)
+            batch = worlds.take(chosen)
+            done = partial(_part, share, begin / count, size / count)
+            series = self.run(batch, seed + begin, done)
+            goal = np.stack([start.goal_world for start in batch.starts], axis=-1)
+            parts.append(outcomes(series, self.team.names, goal, self.team.horizon_s, self.team.described))
+        return {name: np.concatenate([part[name] for part in parts])[:count] for name in parts[0]}
+
+    def run(self, worlds: Worlds, seed: int, share: Share = quiet) -> TeamSeries:
+        """Return the series of worlds E until all robots are at their goals in every one, or the horizon."""
+        starts = worlds.starts
+        place, yaw, goal = (
+            np.stack([getattr(one, name) for one in starts], axis=-1).astype(np.float32)
+            for name in ("position_world", "yaw", "goal_world")
+        )
+        begin, advance, signals = self._programs
+        root = jax.random.key(seed)
+        state, policy = begin(worlds.parameters, place, yaw, root), artefact_policy(self.team.artefact)
+        contract = self.team.artefact.contract
+        dimension, size, count = place.shape
+        hidden: Any = np.zeros((size * count, contract.hidden_size), np.float32)
+        stays, logs, done = np.zeros(count), [], 0
+        period_s = self.team.described.control_period_s
+        while done < self.team.ticks and not np.all(stays >= HOLD_S + period_s):
+            velocity, hidden = policy(signals(state[0], goal), hidden)
+            nominal = np.asarray(velocity).reshape(count, size, dimension).transpose(2, 1, 0)
+            state, logged = advance(state, nominal, worlds.noisy, jax.random.fold_in(root, done))
+            logs.append(jax.tree.map(np.asarray, logged))
+            away = np.linalg.norm(logs[-1].position_world - goal[None], axis=1)
+            for there in (away < TOLERANCE_M).all(axis=1):
+                stays = np.where(there, stays + period_s, np.where(stays >= HOLD_S + period_s, stays, 0.0))
+            done += contract.decision_ticks
+            share(min(1.0, done / self.team.ticks))
+        log = jax.tree.map(lambda *parts: np.concatenate(parts)[: self.team.ticks], *logs)
+        rest = np.zeros_like(log.velocity[:1])
+        return TeamSeries(
+            period_s,
+            np.concatenate([place[None], log.position_world[:-1]]),
+            np.concatenate([rest, log.velocity[:-1]]),
+            log.sent,
+            log.changed,
+        )
+
+    def _worlds(
+        self,
+        seed: int,
+        count: int,
+        starts: Sequence[TeamStart],
+        files: Sequence[RobotSpec],
+        spread: float,
+        *,
+        noisy: bool,
+    ) -> Worlds:
+        keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(jnp.arange(count))
+        draw = partial(draw_fleet_parameters, described=self.team.described, specs=files)
+        draw = partial(draw, channels=self._team[0].channels, spread=spread, delays=self.team.files)
+        chosen = tuple(starts[k % len(starts)] for k in range(count))
+        return Worlds(jax.jit(draw, compiler_options=QUICK)(keys), chosen, np.full(count, noisy, np.float32))
+
+    @cached_property
+    def _team(self) -> Any:
+        team = self.team
+        contract = team.artefact.contract
+        made, deployment = deployed_team(team.described, contract.shield, team.arena, len(team.names), shielded=True)
+        roomy = motion_model(with_longest_delay(team.described, team.files))
+        return replace(made, model=roomy), deployment
+
+    @cached_property
+    def _programs(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+        """Return the compiled start, ticks of a decision, and signals of the policies."""
+        team, deployment = self._team
+        spec, ticks = self.team.described, self.team.artefact.contract.decision_ticks
+        noise = fleet_noise(self.team.files)
+
+        def begin(parameters: WorldParameters, place: jax.Array, yaw: jax.Array, key: jax.Array) -> _State:
+            held = int(spec.dead_man_s / spec.control_period_s) + 1
+            faults = no_faults(spec.dimension, *place.shape[1:], held)
+            process = jax.random.normal(jax.random.fold_in(key, _NOISE_STREAM), (spec.dimension + 1, *place.shape[1:]))
+            return start_deployed(team, deployment, place, yaw, parameters, faults), process
+
+        def advance(state: _State, nominal: jax.Array, noisy: jax.Array, key: jax.Array) -> tuple[_State, _Logged]:
+            def step(current: _State, tick_key: jax.Array) -> tuple[_State, _Logged]:
+                after, result = tick_deployed(team, deployment, current[0], nominal, tick_key)
+                process = current[1]
+                if noise is not None:
+                    after, process = _disturbed(noise, after, process, noisy, tick_key, spec.control_period_s)
+                motion = team.physics.scene(after.physics).robots
+                changed = result.status != int(ShieldStatus.PASSED)
+                return (after, process), _Logged(motion.position_world, motion.velocity, after.sent[0], changed)
+
+            return jax.lax.scan(step, state, jax.random.split(key, ticks))
+
+        options = None if self.optimised else QUICK
+        begin_, advance_, signals = (
+            jax.jit(made, compiler_options=options) for made in (begin, advance, partial(goal_signals, team))
+        )
+        return begin_, advance_, signals
+
+
+def fleet_noise(files: Sequence[RobotSpec]) -> MotionNoise | None:
+    """Return the motion noise of robots (N) with arrays (N, 1) for numbers; None where no file has one.
+
+    A robot whose file has none has deviations of zero.
+    """
+    found = [MotionNoise.from_spec(spec) for spec in files]
+    some = next((one for one in found if one is not None), None)
+    if some is None:
+        return None
+    every = [one or some.silent() for one in found]
+
+    def column(values: Sequence[float]) -> Any:
+        return jnp.asarray(values, jnp.float32)[:, None]
+
+    channels = tuple(
+        NoiseChannel(*(column([getattr(one, name) for one in of]) for name in ("deviation", "share", "correlation_s")))
+        for of in zip(*(one.channels for one in every), strict=True)
+    )
+    return replace(some, channels=channels)
+
+
+def _disturbed(
+    noise: MotionNoise, state: DeployedTeamState, process: jax.Array, noisy: jax.Array, key: jax.Array, period_s: float
+) -> tuple[DeployedTeamState, jax.Array]:
+    """Return a team moved by the noise of one tick, and the process (C, N, E) after it; ``noisy`` (E,) 0 is without."""
+    normal = jax.random.normal(jax.random.fold_in(key, _NOISE_STREAM), process.shape)
+    process = jnp.asarray(advance_noise(noise, process, normal, period_s))
+    error = jnp.asarray(velocity_error(noise, process, state.physics.velocity)) * noisy
+    moved = displace(noise, state.physics, error, period_s)
+    past = jax.tree.map(lambda now, before: before.at[0].set(now), moved, state.past)
+    return replace(state, physics=moved, past=past), process
+
+
+def _part(share: Share, begin: float, width: float, done: float) -> None:
+    share(min(1.0, begin + width * done))

@@ -1,0 +1,156 @@
+"""The verb from run to forecast to score, in memory and with few fleets; what it refuses."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.sim.recorded_run import record_run
+
+from testudo_analysis.forecast.forecast import Forecast, ForecastError
+from testudo_analysis.forecast.score_forecast import score_forecast
+from testudo_deploy.cli import main
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
+from testudo_runs.alignment.prepare import prepare_run
+from testudo_sim.go_to_goal import write_go_to_goal_policy
+
+SPEC = load_robot("gritsbot_x")
+OPTIONS = ("--fleets", "4", "--horizon", "16")
+
+
+def recording_at(run, start_ns, **changes):
+    """Return the recording of a run that began at a wall time [ns]."""
+    run = replace(run, info={**run.info, "start_wall_ns": start_ns}, **changes)
+    recording = prepare_run(run)
+    return replace(recording, contract=PolicyArtefact.load(run.policy_path).contract)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Return a run of two robots that pass each other, and arrive."""
+    path = tmp_path_factory.mktemp("policy") / "policy.onnx"
+    write_go_to_goal_policy(path, SPEC, team_size=2)
+    return record_run(PolicyArtefact.load(path), SPEC, seconds=14.0, count=2, scale=0.9)
+
+
+@pytest.fixture(scope="module")
+def made(run, tmp_path_factory):
+    """Return the file of a forecast that starts from the run."""
+    file = tmp_path_factory.mktemp("forecasts") / "tuesday.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("testudo_analysis.commands.forecast.load_team", lambda *_, **__: recording_at(run, 10**18))
+        assert main(["forecast", "run", *OPTIONS, "--out", str(file)]) == 0
+    return file
+
+
+def test_a_forecast_says_every_quantity_and_is_scored_by_the_next_run(made, run, monkeypatch, capsys):
+    forecast = Forecast.load(made)
+    names = {f"{name}.{robot}" for name in ("time_to_goal", "latency") for robot in ("r0", "r1")}
+    assert {one.name for one in forecast.quantities} == {"success", "least_separation", "interventions", *names}
+    one = next(one for one in forecast.quantities if one.name == "time_to_goal.r0")
+    low, high = one.interval(0.95)
+    assert 5.0 < low <= one.median <= high < 16.0
+    assert one.last == pytest.approx(one.median, rel=0.35)
+    assert made.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    later = recording_at(run, time.time_ns() + 10**9)
+    monkeypatch.setattr("testudo_analysis.commands.forecast.load_team", lambda *_, **__: later)
+    score = ["forecast", "--score", "run", "--forecast", str(made)]
+    numbers = made.with_name("score.json")
+    assert main([*score, "--json", str(numbers)]) == 0
+    found = json.loads(numbers.read_text())
+    assert found["summary"]["covered_of"] == 6
+    assert all(one["crps"] >= 0 for one in found["quantities"])
+    assert made.with_name("tuesday_scored.png").is_file()
+    assert main(score) == 2
+    assert "line 2 already has the score" in capsys.readouterr().err
+    assert main(["forecast", "--ledger", str(made.with_name("ledger.jsonl"))]) == 0
+    assert "all 2 entries are as written" in capsys.readouterr().out
+
+
+def test_whoever_changes_a_forecast_is_found(made, tmp_path, capsys):
+    values = json.loads(made.read_text())
+    values["quantities"][0]["samples"][0] += 1.0
+    file = tmp_path / "forecast.json"
+    file.write_text(json.dumps(values))
+    with pytest.raises(ForecastError, match="was changed: its content has the hash"):
+        Forecast.load(file)
+    (tmp_path / "ledger.jsonl").write_text(made.with_name("ledger.jsonl").read_text())
+    assert main(["forecast", "--ledger", str(tmp_path / "ledger.jsonl")]) == 1
+    assert "changed or missing: tuesday.json" in capsys.readouterr().out
+
+
+def other_policy(run):
+    return {"fleet": replace(run.fleet, policy_sha256="0" * 64)}
+
+
+def other_robot(run):
+    slower = {**SPEC.quantities, "limits.speed": replace(SPEC.quantities["limits.speed"], value=0.1)}
+    robots = (replace(run.fleet.robots[0], spec=replace(SPEC, quantities=slower)), *run.fleet.robots[1:])
+    return {"fleet": replace(run.fleet, robots=robots)}
+
+
+def other_goal(run):
+    robots = (replace(run.fleet.robots[0], goal_world=(0.0, 0.0)), *run.fleet.robots[1:])
+    return {"fleet": replace(run.fleet, robots=robots)}
+
+
+def cut(run):
+    truth = {
+        name: replace(track, **{key: value[:100] for key, value in vars(track).items() if hasattr(value, "shape")})
+        for name, track in run.truth.items()
+    }
+    return {"truth": truth}
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (other_policy, "policy: found 000000000000, the forecast is for"),
+        (other_robot, "robots: r0: others than in the forecast"),
+        (other_goal, "goals up to"),
+        (cut, "neither success nor failure"),
+    ],
+)
+def test_a_run_of_something_else_is_refused(made, run, change, text):
+    forecast, later = Forecast.load(made), time.time_ns() + 10**9
+    with pytest.raises(TestudoError, match=text):
+        score_forecast(forecast, recording_at(run, later, **change(run)))
+
+
+def test_a_forecast_made_after_the_run_is_none(made, run):
+    forecast = Forecast.load(made)
+    with pytest.raises(ForecastError, match=r"began before the forecast of .* was made"):
+        score_forecast(forecast, recording_at(run, forecast.made_ns - 1))
+
+
+REFUSED = {
+    "nothing": ([], "found nothing, expected one of"),
+    "two things": (["--ledger", "l", "--score", "r", "--forecast", "f"], "found --score, --ledger"),
+    "half a score": (["--score", "r"], "--score RUN and --forecast FILE: found one of them"),
+    "no ledger": (["--ledger", "none.jsonl"], "none.jsonl: no such ledger"),
+    "no forecast": (["--score", "r", "--forecast", "none.json"], "none.json: no such forecast"),
+    "no run": (["none"], "none"),
+    "no starts": (["--policy", "navigation"], "found neither RUN nor --fleet"),
+    "no fleets": (["run", "--fleets", "1"], "--fleets: found 1, expected at least 2"),
+    "no horizon": (["run", "--horizon", "0"], "--horizon: found 0, expected at least 1 s"),
+    "robots": (["run", "--robot", "a", "b", "c"], "--robot: found 3 files, expected one for all robots"),
+    "a drone's file": (["run", "--robot", "crazyflie_2x"], "--robot crazyflie_2x: found kind"),
+    "never replaced": (["run", "--out", "made"], "exists; a forecast is never replaced"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_gets_one_sentence(case, made, run, monkeypatch, capsys, tmp_path):
+    words, text = REFUSED[case]
+    monkeypatch.chdir(tmp_path)
+    if words[:1] == ["run"]:
+        monkeypatch.setattr("testudo_analysis.commands.forecast.load_team", lambda *_, **__: recording_at(run, 10**18))
+    words = [str(made) if word == "made" else word for word in words]
+    assert main(["forecast", *words]) == 2
+    said = capsys.readouterr().err
+    assert text in said.replace("\n", " ")
+    assert "Traceback" not in said
+    assert not list(Path().iterdir())
