@@ -242,7 +242,7 @@ REFUSED = {
         ["bench", "chess"],
         (
             "'chess' is not known; known are crowd, drone_identify, drones, estop, faults, fleet, "
-            "games, gpu, identify, import, improve, kills, learning, lossy, mutants, platoon, projection, "
+            "forecast, games, gpu, identify, import, improve, kills, learning, lossy, mutants, platoon, projection, "
             "radio, redteam, replay, robot, shield, sim, tamper, tasks, tiers"
         ),
     ),

@@ -49,12 +49,12 @@ class BenchmarkExtent:
 
     repeats: int | None = None
     """Timed runs; seeds of each training (learning, improve, platoon); injections of each fault (faults); kills; known
-    truths (identify); runs with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks);
-    changes (tamper)."""
+    truths (identify); hidden plants (forecast); runs with each network (lossy); episodes of each row (redteam); runs of
+    each scenario (tasks); changes (tamper)."""
     minutes: float | None = None  # time budget (gpu, redteam), measured time (fleet), time-out of one run (lossy)
     quick: bool = False
     """Fewer episodes, in at most three minutes or so (shield, redteam, learning, improve, platoon); each fault once
-    (faults); set-points for 5 s (radio); 40 changes (tamper)."""
+    (faults); set-points for 5 s (radio); 40 changes (tamper); 3 plants (forecast)."""
 
 
 @dataclass(frozen=True)
@@ -104,17 +104,17 @@ def bench(
 
     Args:
         name: the benchmark, or `list`.
-        policy: policy file, or the name of one that ships (robot, tiers, shield, tamper).
+        policy: policy file, or the name of one that ships (robot, tiers, shield, tamper, forecast).
         robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify, improve,
             lossy), or the one whose lag cars have (platoon).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
             (import, replay).
-        worlds: number of parallel worlds (sim).
+        worlds: number of parallel worlds (sim), fleets of each forecast (forecast).
         extent: how much is measured.
         network: between robots.
         tasks: on the fleet.
         plot: file for the picture (learning).
-        json: file for the numbers; `learning`, `identify`, `mutants`, `redteam` and `tasks` continue from it.
+        json: file for the numbers; `learning`, `identify`, `forecast`, `mutants`, `redteam`, `tasks` continue from it.
     """
     points = _points()
     if name == "list":

@@ -15,45 +15,44 @@ from testudo_analysis.report.plot_style import BAD, FAINT, GOOD, INK, LIGHT, Plo
 
 _TITLES = {
     TIME_TO_GOAL: ("time to goal [s]", 1.0),
-    SEPARATION: ("least separation [m]", 1.0),
-    INTERVENTIONS: ("interventions [% of ticks]", 100.0),
-    LATENCY: ("command latency [ms]", 1000.0),
+    SEPARATION: ("separation [m]", 1.0),
+    INTERVENTIONS: ("interventions [%]", 100.0),
+    LATENCY: ("latency [ms]", 1000.0),
 }
-_PERCENT, _MILLI = "%", "ms"
 
 
 def forecast_table(forecast: Forecast) -> Table:
     """Return the table of a forecast."""
     inputs = forecast.inputs
-    table = Table(title=f"the next run, from {inputs.fleets} sampled fleets")
-    for name in ("quantity", "median", "80 %", "95 %", "nominal file", "last run"):
-        table.add_column(name, justify="left" if name == "quantity" else "right")
+    table = Table(title=f"The next run, from {inputs.fleets} sampled fleets")
+    for name in ("quantity", "median", "80 %", "95 %", "nominal", "last run"):
+        table.add_column(name, justify="left" if name == "quantity" else "right", no_wrap=True)
     for one in forecast.quantities:
         nominal = float(np.mean(one.nominal))
         before = "" if one.last is None else _text(one, one.last)
         if one.is_chance:
-            table.add_row(one.name, f"{one.mean:.1%}", "", "", f"{nominal:.1%}", "yes" if one.last == 1 else before)
+            table.add_row(_label(one), f"{one.mean:.1%}", "", "", f"{nominal:.1%}", "yes" if one.last == 1 else before)
             continue
-        spans = [" to ".join(_text(one, end) for end in one.interval(level)) for level in LEVELS]
+        spans = ["-".join(_text(one, end) for end in one.interval(level)) for level in LEVELS]
         table.add_row(_label(one), _text(one, one.median), *spans, _text(one, nominal), before)
     return table
 
 
 def score_table(score: ForecastScore) -> Table:
     """Return the table of a score."""
-    table = Table(title=f"forecast {score.forecast_sha256[:12]} against {score.run}")
-    for name in ("quantity", "observed", "in 80 %", "in 95 %", "CRPS", "CRPS, nominal file"):
-        table.add_column(name, justify="left" if name == "quantity" else "right")
+    table = Table(title=f"Forecast {score.forecast_sha256[:12]} against {score.run}")
+    for name in ("quantity", "observed", "in 80 %", "in 95 %", "CRPS", "nominal"):
+        table.add_column(name, justify="left" if name == "quantity" else "right", no_wrap=True)
     for one in score.quantities:
         shown = ("yes" if one.observed else "no") if one.is_chance else _text(one, one.observed)
-        inside = ["" if one.is_chance else "yes" if held else "[red]no[/]" for held in (one.in_80, one.in_95)]
-        table.add_row(_label(one), shown, *inside, f"{one.crps:.3g}", f"{one.crps_nominal:.3g}")
+        inside = ["" if not one.counts else "yes" if held else "[red]no[/]" for held in (one.in_80, one.in_95)]
+        table.add_row(_label(one), shown, *inside, f"{one.crps:.2g}", f"{one.crps_nominal:.2g}")
     return table
 
 
 def ledger_table(entries: Sequence[LedgerEntry]) -> Table:
     """Return the table of a ledger."""
-    table = Table(title="ledger of forecasts")
+    table = Table(title="Ledger of forecasts")
     for name in ("", "when, UTC", "what", "forecast", "of", "in 80 %", "CRPS over nominal"):
         table.add_column(name)
     for number, entry in enumerate(entries, start=1):
@@ -106,14 +105,13 @@ def _draw(axes: Axes, level: int, one: QuantityForecast, factor: float, value: f
 
 
 def _label(one: QuantityForecast | ScoredQuantity) -> str:
-    return one.name.replace("_", " ").replace(".", " of ")
+    kind, _, robot = one.name.partition(".")
+    return (f"{robot} " if robot else "") + (_TITLES[kind][0] if kind in _TITLES else kind)
 
 
 def _text(one: QuantityForecast | ScoredQuantity, value: float) -> str:
-    """Return a value in words, in the unit of the tables."""
+    """Return a value in the unit of its label."""
     if one.is_chance:
         return "yes" if value else "no"
     kind = base_name(one.name)
-    if kind in (INTERVENTIONS, LATENCY):
-        return f"{value * _TITLES[kind][1]:.1f} {_PERCENT if kind == INTERVENTIONS else _MILLI}"
-    return f"{value:.{1 if kind == TIME_TO_GOAL else 3}f} {one.unit}"
+    return f"{value * _TITLES[kind][1]:.{3 if kind == SEPARATION else 1}f}"

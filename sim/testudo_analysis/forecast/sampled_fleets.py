@@ -22,7 +22,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_runs.progress_bar import Share, quiet
 from testudo_sim.physics.fleet_parameters import draw_fleet_parameters, with_longest_delay
 from testudo_sim.physics.world_parameters import WorldParameters
-from testudo_sim.team.batch_policy import artefact_policy
+from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
 from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
 
@@ -101,31 +101,30 @@ class FleetSimulator:
 
     def drawn(self, seed: int, count: int, starts: Sequence[TeamStart]) -> Worlds:
         """Return ``count`` worlds with parameters from the intervals of the robots' files, at ``starts`` in turn."""
-        return self._worlds(seed, count, starts, self.team.files, 1.0, noisy=True)
-
-    def true(self, seed: int, count: int, starts: Sequence[TeamStart]) -> Worlds:
-        """Return ``count`` worlds with the values of the robots' files, and with motion noise."""
-        return self._worlds(seed, count, starts, self.team.files, 0.0, noisy=True)
+        return self.worlds(seed, count, starts, self.team.files, 1.0)
 
     def nominal(self, seed: int, count: int, starts: Sequence[TeamStart]) -> Worlds:
         """Return ``count`` worlds with the values of the file that the robots believe, without motion noise."""
         described = [self.team.described] * len(self.team.names)
-        return self._worlds(seed, count, starts, described, 0.0, noisy=False)
+        return self.worlds(seed, count, starts, described, 0.0, noisy=False)
 
-    def outcomes(self, worlds: Worlds, seed: int, share: Share = quiet) -> dict[str, np.ndarray]:
-        """Return each quantity (E,) by name."""
+    def outcomes(
+        self, worlds: Worlds, seed: int, share: Share = quiet, policy: BatchPolicy | None = None
+    ) -> dict[str, np.ndarray]:
+        """Return each quantity (E,) by name; ``policy`` drives in place of that of the team."""
+        policy = policy or artefact_policy(self.team.artefact)
         count, parts = len(worlds.starts), []
         size = math.ceil(count / math.ceil(count / _BATCH))  # equal batches: one program
         for begin in range(0, count, size):
             chosen = np.minimum(np.arange(begin, begin + size), count - 1)
             batch = worlds.take(chosen)
             done = partial(_part, share, begin / count, size / count)
-            series = self.run(batch, seed + begin, done)
+            series = self.run(batch, policy, seed + begin, done)
             goal = np.stack([start.goal_world for start in batch.starts], axis=-1)
             parts.append(outcomes(series, self.team.names, goal, self.team.horizon_s, self.team.described))
         return {name: np.concatenate([part[name] for part in parts])[:count] for name in parts[0]}
 
-    def run(self, worlds: Worlds, seed: int, share: Share = quiet) -> TeamSeries:
+    def run(self, worlds: Worlds, policy: BatchPolicy, seed: int, share: Share = quiet) -> TeamSeries:
         """Return the series of worlds E until all robots are at their goals in every one, or the horizon."""
         starts = worlds.starts
         place, yaw, goal = (
@@ -134,7 +133,7 @@ class FleetSimulator:
         )
         begin, advance, signals = self._programs
         root = jax.random.key(seed)
-        state, policy = begin(worlds.parameters, place, yaw, root), artefact_policy(self.team.artefact)
+        state = begin(worlds.parameters, place, yaw, root)
         contract = self.team.artefact.contract
         dimension, size, count = place.shape
         hidden: Any = np.zeros((size * count, contract.hidden_size), np.float32)
@@ -160,7 +159,7 @@ class FleetSimulator:
             log.changed,
         )
 
-    def _worlds(
+    def worlds(
         self,
         seed: int,
         count: int,
@@ -168,8 +167,12 @@ class FleetSimulator:
         files: Sequence[RobotSpec],
         spread: float,
         *,
-        noisy: bool,
+        noisy: bool = True,
     ) -> Worlds:
+        """Return ``count`` worlds with parameters from a share ``spread`` of the intervals of ``files`` (N).
+
+        Their delays are at most those of the files of the team; motion noise is that of the team's files.
+        """
         keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(jnp.arange(count))
         draw = partial(draw_fleet_parameters, described=self.team.described, specs=files)
         draw = partial(draw, channels=self._team[0].channels, spread=spread, delays=self.team.files)

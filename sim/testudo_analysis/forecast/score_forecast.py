@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from testudo_analysis.forecast.forecast import Forecast, ForecastError, QuantityForecast
+from testudo_analysis.forecast.outcomes import SUCCESS, base_name
 from testudo_analysis.forecast.recorded_outcomes import observed, robot_files, start_of_run
 from testudo_analysis.forecast.scoring import LEVELS, crps
 from testudo_runs.alignment import TeamRecording
@@ -26,7 +27,13 @@ class ScoredQuantity:
     in_95: bool
     crps: float
     crps_nominal: float  # of the same by the file that the policy was made for, see `QuantityForecast.nominal`
-    is_chance: bool  # a yes or no: it has a score, but its interval does not count for coverage
+    counts: bool
+    """For coverage: not a yes or no, nor the one value that every sample has, if it came true: a robot at its goal."""
+
+    @property
+    def is_chance(self) -> bool:
+        """See `QuantityForecast.is_chance`."""
+        return base_name(self.name) == SUCCESS
 
 
 @dataclass(frozen=True)
@@ -46,9 +53,11 @@ class ForecastScore:
 
 def scored(quantity: QuantityForecast, value: float) -> ScoredQuantity:
     """Return the score of one quantity."""
+    low, high = quantity.interval(LEVELS[-1])
+    counts = not quantity.is_chance and (low < high or value != low)
     inside = [low <= value <= high for low, high in map(quantity.interval, LEVELS)]
     own, plain = crps(np.array(quantity.samples), value), crps(np.array(quantity.nominal), value)
-    return ScoredQuantity(quantity.name, quantity.unit, value, *inside, own, plain, quantity.is_chance)
+    return ScoredQuantity(quantity.name, quantity.unit, value, *inside, own, plain, counts)
 
 
 def score_forecast(forecast: Forecast, recording: TeamRecording) -> ForecastScore:
@@ -117,9 +126,9 @@ def summary(quantities: tuple[ScoredQuantity, ...] | list[ScoredQuantity]) -> di
     """Return number, coverage of both intervals, mean CRPS, and its mean ratio to that of the nominal file.
 
     Quantities have different units, so the ratio is the mean over the kinds of quantities of the ratio of their sums.
-    Yes or no counts for the CRPS only.
+    A quantity that does not count for coverage does for the CRPS.
     """
-    numbers = [one for one in quantities if not one.is_chance]
+    numbers = [one for one in quantities if one.counts]
     own, plain = _by_kind(quantities, "crps"), _by_kind(quantities, "crps_nominal")
     ratios = [own[kind] / plain[kind] for kind in own if plain[kind] > 0]
     return {
@@ -138,8 +147,8 @@ def mean_crps(quantities: tuple[ScoredQuantity, ...] | list[ScoredQuantity]) -> 
 
 
 def _by_kind(quantities: tuple[ScoredQuantity, ...] | list[ScoredQuantity], name: str) -> dict[str, float]:
-    kinds = dict.fromkeys(one.name.partition(".")[0] for one in quantities)
+    kinds = dict.fromkeys(base_name(one.name) for one in quantities)
     return {
-        kind: float(np.mean([getattr(one, name) for one in quantities if one.name.partition(".")[0] == kind]))
+        kind: float(np.mean([getattr(one, name) for one in quantities if base_name(one.name) == kind]))
         for kind in kinds
     }
