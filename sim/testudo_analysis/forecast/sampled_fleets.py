@@ -234,7 +234,12 @@ def fleet_noise(files: Sequence[RobotSpec]) -> MotionNoise | None:
         return jnp.asarray(values, jnp.float32)[:, None]
 
     channels = tuple(
-        NoiseChannel(*(column([getattr(one, name) for one in of]) for name in ("deviation", "share", "correlation_s")))
+        NoiseChannel(
+            *(
+                column([getattr(one, name) for one in of])
+                for name in ("deviation", "share", "timing_s", "correlation_s")
+            )
+        )
         for of in zip(*(one.channels for one in every), strict=True)
     )
     return replace(some, channels=channels)
@@ -246,7 +251,9 @@ def _disturbed(
     """Return a team moved by the noise of one tick, and the process (C, N, E) after it; ``noisy`` (E,) 0 is without."""
     normal = jax.random.normal(jax.random.fold_in(key, _NOISE_STREAM), process.shape)
     process = jnp.asarray(advance_noise(noise, process, normal, period_s))
-    error = jnp.asarray(velocity_error(noise, process, state.physics.velocity)) * noisy
+    before, after = state.past.velocity[1], state.physics.velocity  # `past` holds the present motion, too
+    error = velocity_error(noise, process, (before + after) / 2, (after - before) / period_s)
+    error = jnp.asarray(error) * noisy
     moved = displace(noise, state.physics, error, period_s)
     past = jax.tree.map(lambda now, before: before.at[0].set(now), moved, state.past)
     return replace(state, physics=moved, past=past), process
