@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from rich.markup import escape
 from rich.table import Table
 
 from testudo_analysis.forecast.forecast import Forecast, QuantityForecast
@@ -25,7 +26,7 @@ def forecast_table(forecast: Forecast) -> Table:
     """Return the table of a forecast."""
     inputs = forecast.inputs
     table = Table(title=f"The next run, from {inputs.fleets} sampled fleets")
-    for name in ("quantity", "median", "80 %", "95 %", "nominal", "last run"):
+    for name in ("quantity", "median", "80 %", "95 %", "nominal", "last"):
         table.add_column(name, justify="left" if name == "quantity" else "right", no_wrap=True)
     for one in forecast.quantities:
         nominal = float(np.mean(one.nominal))
@@ -81,6 +82,7 @@ def forecast_plot(quantities: Sequence[QuantityForecast], observed: Mapping[str,
         every = np.atleast_1d(figure.subplots(len(kinds), 1, height_ratios=heights)) if kinds else []
         for axes, kind, of in zip(every, kinds, rows, strict=True):
             title, factor = _TITLES[kind]
+            axes.use_sticky_edges = False  # bars keep clear of the frame
             for level, one in enumerate(reversed(of)):
                 _draw(axes, level, one, factor, observed.get(one.name))
             names = [one.name.partition(".")[2] or "team" for one in reversed(of)]
@@ -106,7 +108,7 @@ def _draw(axes: Axes, level: int, one: QuantityForecast, factor: float, value: f
 
 def _label(one: QuantityForecast | ScoredQuantity) -> str:
     kind, _, robot = one.name.partition(".")
-    return (f"{robot} " if robot else "") + (_TITLES[kind][0] if kind in _TITLES else kind)
+    return escape((f"{robot} " if robot else "") + (_TITLES[kind][0] if kind in _TITLES else kind))
 
 
 def _text(one: QuantityForecast | ScoredQuantity, value: float) -> str:

@@ -196,7 +196,7 @@ class FleetSimulator:
 
         def begin(parameters: WorldParameters, place: jax.Array, yaw: jax.Array, key: jax.Array) -> _State:
             held = int(spec.dead_man_s / spec.control_period_s) + 1
-            faults = no_faults(spec.dimension, *place.shape[1:], held)
+            faults = no_faults(spec.dimension, place.shape[1], place.shape[2], held)
             process = jax.random.normal(jax.random.fold_in(key, _NOISE_STREAM), (spec.dimension + 1, *place.shape[1:]))
             return start_deployed(team, deployment, place, yaw, parameters, faults), process
 

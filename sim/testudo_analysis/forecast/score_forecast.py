@@ -55,9 +55,9 @@ def scored(quantity: QuantityForecast, value: float) -> ScoredQuantity:
     """Return the score of one quantity."""
     low, high = quantity.interval(LEVELS[-1])
     counts = not quantity.is_chance and (low < high or value != low)
-    inside = [low <= value <= high for low, high in map(quantity.interval, LEVELS)]
+    in_80, in_95 = (least <= value <= most for least, most in map(quantity.interval, LEVELS))
     own, plain = crps(np.array(quantity.samples), value), crps(np.array(quantity.nominal), value)
-    return ScoredQuantity(quantity.name, quantity.unit, value, *inside, own, plain, counts)
+    return ScoredQuantity(quantity.name, quantity.unit, value, in_80, in_95, own, plain, counts)
 
 
 def score_forecast(forecast: Forecast, recording: TeamRecording) -> ForecastScore:

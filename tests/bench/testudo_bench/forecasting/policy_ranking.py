@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 
 from testudo_analysis.forecast.outcomes import TIME_TO_GOAL, base_name
 from testudo_analysis.forecast.sampled_fleets import FleetSimulator, Worlds
@@ -40,7 +40,7 @@ def policy_ranking(
         by_plant = times.reshape(len(plants), count + 1)
         real.append(float(by_plant[:, 0].mean()))
         forecast.append(float(by_plant[:, 1:].mean()))
-    correlation = float(spearmanr(forecast, real).statistic)
+    correlation = float(np.corrcoef(rankdata(forecast), rankdata(real))[0, 1])
     return {"policies": list(policies), "forecast_s": forecast, "real_s": real, "rank_correlation": correlation}
 
 
