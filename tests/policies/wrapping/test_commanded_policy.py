@@ -56,6 +56,20 @@ def towards(state, aim):
     return np.array([SPEC.speed_limit_m_s * max(0.0, np.cos(turn)), 3.0 * turn])
 
 
+def at_random():
+    """Return a source of random commands, each held for half a second on average, that turns back at the border."""
+    rng, held = np.random.default_rng(7), {}
+
+    def command(state, aim):
+        if np.abs(state.position_world).max() > HALF_M:
+            return towards(state, aim)
+        if tuple(aim) not in held or rng.random() < 2 * PERIOD_S:
+            held[tuple(aim)] = np.array([rng.uniform(-0.3, 1.0) * SPEC.speed_limit_m_s, rng.uniform(-3.0, 3.0)])
+        return held[tuple(aim)]
+
+    return command
+
+
 class Robots:
     """Robots whose commands come from a controller that knows no others; with the shield, or straight to the wheels."""
 
@@ -111,9 +125,10 @@ def test_a_robot_alone_gets_the_command_as_it_was_given(artefact):
     assert np.array(alone.records["r0"][-1].sent_command) == pytest.approx(given, abs=1e-4)
 
 
-def test_commands_that_would_collide_do_not_behind_the_shield(artefact):
-    shielded = Robots(artefact, NAMES, 1).run(20.0)
-    control = Robots(artefact, NAMES, 1, shielded=False).run(20.0)
+@pytest.mark.parametrize("source", [lambda: towards, at_random], ids=["like nav2", "random"])
+def test_commands_that_would_collide_do_not_behind_the_shield(artefact, source):
+    shielded = Robots(artefact, NAMES, 1).run(12.0, source())
+    control = Robots(artefact, NAMES, 1, shielded=False).run(12.0, source())
     assert control.contacts > 0  # the same controllers without the shield
     assert shielded.contacts == 0
     assert shielded.way_m > 0.2 * control.way_m  # and it does not just stand
