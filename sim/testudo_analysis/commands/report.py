@@ -80,14 +80,15 @@ def report(
         rerun_library()  # refuses a missing library before the work starts
     if options.worst < 0:
         raise TestudoError(f"--worst: found {options.worst}, expected 0 or more")
-    folder = recorded_folder(run)
+    folder, training = recorded_folder(run), _training(run, options.training)
     identified = None if options.identified is None else load_robot(options.identified)
     asked = RunAnalysis(options.robot_type, identified, options.worst, near_m=options.near, gap=options.gap)
     with progress_bar(f"reading {run}") as tell:
         contents = analyse_run(folder, asked, part(tell, 0.0, 0.9 if options.against is None else 0.6))
         if options.against is not None:
             contents = _compared(contents, options, part(tell, 0.6, 0.9))
-        contents = _trained(contents, run, options.training)
+        if training is not None:
+            contents = replace(contents, report=ReportData("", training=training))
         tell("writing the page", 0.95)
         page = run_page(contents)
         files = [write_page(page, out or folder / PAGE)]
@@ -107,16 +108,18 @@ def _compared(contents: RunContents, options: ReportOptions, tell: Tell) -> RunC
     return replace(contents, gap=found)
 
 
-def _trained(contents: RunContents, run: Path, training: Path | None) -> RunContents:
-    """Return the contents with the curves of a training run: the one that is asked for, or that of the demo."""
-    places = [run if training is None else training]
-    found = next((place / name for place in places for name in _METRICS if (place / name).is_file()), None)
-    if found is None:
-        if training is not None:
-            raise TestudoError(f"--training {training}: found no metrics.jsonl, expected the folder of a training run")
-        return contents
-    section = TrainingSection.read(found)
-    return replace(contents, report=ReportData("", training=section)) if section.rows else contents
+def _training(run: Path, folder: Path | None) -> TrainingSection | None:
+    """Return the figures of a training run: the one that is asked for, or that of the demo; None without any."""
+    place = run if folder is None else folder
+    found = next((place / name for name in _METRICS if (place / name).is_file()), None)
+    section = None if found is None else TrainingSection.read(found)
+    if section is not None and section.rows:
+        return section
+    if folder is not None:
+        raise TestudoError(
+            f"--training {folder}: found no metrics.jsonl with figures, expected those of a training run"
+        )
+    return None
 
 
 def _write_json(page: RunPage, file: Path) -> Path:

@@ -31,7 +31,7 @@ class RunContents:
     gap: GapReport | None = None
     replays: tuple[TypeReplay, ...] = ()
     report: ReportData | None = None  # training, evaluation, export and re-inference
-    notes: tuple[str, ...] = ()  # parts that are missing, and why
+    notes: tuple[str, ...] = ()  # parts that could not be made, and why: the run is then not judged as fine
 
 
 def run_page(contents: RunContents, title: str = "") -> RunPage:
@@ -53,7 +53,10 @@ def run_page(contents: RunContents, title: str = "") -> RunPage:
     if contents.report is not None:
         findings += report_findings(contents.report)
         sections += report_sections(contents.report)
-    findings += [Finding(Severity.NOTE, note) for note in (*recording.warnings, *contents.notes)]
+    damage = Severity.NOTE if recording.source.complete else Severity.DOUBT
+    findings += [Finding(damage, warning) for warning in recording.warnings]
+    findings += [Finding(Severity.DOUBT, f"not judged: {note}") for note in contents.notes]
+    findings += [Finding(Severity.NOTE, "the run was not compared with the model")] * (contents.gap is None)
     name = "/".join(recording.folder.resolve().parts[-2:])
     kinds = ", ".join(dict.fromkeys(robot.spec.name for robot in recording.robots))
     subtitle = (
@@ -72,17 +75,19 @@ def run_page(contents: RunContents, title: str = "") -> RunPage:
             tuple(plots),
             run_events(recording, contents.incidents),
             tuple(sections),
+            searched=contents.bounds is not None,
         )
     )
 
 
-def episode_page(animation: Animation, findings: Sequence[Finding] = ()) -> RunPage:
+def episode_page(animation: Animation) -> RunPage:
     """Return the page of an animation: the scene and what its poses give."""
     clock, scene = animation_scene(animation)
     plots: list[TimePlot] = [*scene_plots(scene), moved_speeds(clock, scene)]
     subtitle = f"{len(animation.scenery.specs)} robots, {animation.trajectory.duration_s:.1f} s"
-    page = RunPage(animation.title, subtitle, Severity.GOOD, "", "", tuple(findings), clock, scene, tuple(plots))
-    return judged(page)
+    detail = "Only the motion is shown here. testudo evaluate judges episodes, testudo report judges recorded runs."
+    shown = clock, scene, tuple(plots)
+    return RunPage(animation.title, subtitle, Severity.NOTE, "not judged", detail, (), *shown, searched=False)
 
 
 def replayed_courses(replays: Sequence[TypeReplay]) -> dict[str, ReplayedCourse]:

@@ -138,6 +138,7 @@ class PageScene:
     bodies: tuple[PageBody, ...]
     low_world: tuple[float, ...]  # (3,) [m]
     high_world: tuple[float, ...]  # (3,) [m]
+    focus_world: tuple[tuple[float, ...], tuple[float, ...]]  # low and high corner (3,) [m] of motion and goals
     walls: bool  # the bounds are walls, and not only the space of the motion
     obstacles: tuple[Mapping[str, Any], ...] = ()
     flies: bool = False
@@ -207,6 +208,7 @@ class RunPage:
     plots: tuple[TimePlot, ...] = ()
     events: tuple[PageEvent, ...] = ()
     sections: tuple[PageSection, ...] = ()
+    searched: bool = True  # incidents were searched for
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; series are packed, see `packed`, and the sections keep their charts only."""

@@ -86,7 +86,7 @@ def _log_plots(rr: ModuleType, stream: Any, page: RunPage, clock: PageClock) -> 
                 good = np.isfinite(line.values)
                 if good.any():
                     stream.send_columns(
-                        f"plots/{plot.name}/{row.robot}/{line.name}",
+                        f"plots/{plot.name.replace(' ', '_')}/{row.robot}/{line.name}",
                         indexes=[rr.TimeColumn(_TIMELINE, duration=clock.times_s[good])],
                         columns=rr.Scalars.columns(scalars=line.values[good]),
                     )

@@ -186,12 +186,15 @@ def _scene(bodies: Sequence[PageBody], arena: Arena | None) -> PageScene:
     places = places[np.isfinite(places).all(axis=1)]
     room = _ROOM_M + max(body.size_m[0] for body in robots)
     low, high = places.min(axis=0) - room, places.max(axis=0) + room
+    focus = low.copy(), high.copy()
     if arena is not None:
         sides = len(arena.low_world)
         low[:sides], high[:sides] = arena.low_world, arena.high_world
     low[2] = min(0.0, float(places[:, 2].min()))
     flies = any(body.kind == "drone" for body in robots)
     if not flies:
-        high[2] = 0.0
+        high[2] = focus[0][2] = focus[1][2] = 0.0
     obstacles = () if arena is None else tuple(asdict(obstacle) for obstacle in arena.obstacles)
-    return PageScene(tuple(bodies), tuple(low.tolist()), tuple(high.tolist()), arena is not None, obstacles, flies)
+    near = tuple(tuple(np.clip(corner, low, high).tolist()) for corner in focus)
+    bounds = tuple(low.tolist()), tuple(high.tolist()), (near[0], near[1])
+    return PageScene(tuple(bodies), *bounds, arena is not None, obstacles, flies)

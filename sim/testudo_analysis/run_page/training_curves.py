@@ -28,7 +28,8 @@ _CURVES = (
         "Success",
         "share",
         "Of the episodes that ended within the newest full length of an episode. Nothing before one such length is "
-        "over: until then only short, that is easy, episodes have ended.",
+        "over: until then only short, that is easy, episodes have ended. Until the second one is over some failures "
+        "are still missing.",
     ),
     _Curve(
         "train/episode_length", "Length of an episode", "decisions", "Mean of the same episodes; falls as they succeed."

@@ -16,11 +16,16 @@ from testudo_analysis.commands.report import ReportOptions, report
 from testudo_analysis.gap.margin_checks import MarginCheck
 from testudo_analysis.incident.find_incidents import find_incidents
 from testudo_analysis.incident.incident import IncidentKind, IncidentThresholds
-from testudo_analysis.run_page.build_page import RunContents, judged, run_page
+from testudo_analysis.incident.incident_replay import IncidentReplay
+from testudo_analysis.rendering.animation import Animation, AnimationScene, Trajectory
+from testudo_analysis.replay.variants import REAL, VariantOutcome, VariantPaths
+from testudo_analysis.run_page.build_page import RunContents, episode_page, judged, run_page
 from testudo_analysis.run_page.document import document
+from testudo_analysis.run_page.incident_sections import incident_sections
 from testudo_analysis.run_page.margin_bars import margin_bars, margin_findings, margin_severity
 from testudo_analysis.run_page.page_data import CANNOT_TELL, Finding, RunPage, Severity, packed
 from testudo_analysis.run_page.run_events import MOMENT_S, run_events, severity_of
+from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment.prepare import prepare_run
@@ -128,7 +133,7 @@ def written(tmp_path_factory):
         json=folder / "page.json",
         rerun=folder / "run.rrd" if has_rerun else None,
         foxglove=folder / "layout.json",
-        options=ReportOptions(worst=1),
+        options=ReportOptions(worst=0),
     )
     assert status == 0
     return folder
@@ -136,7 +141,7 @@ def written(tmp_path_factory):
 
 def test_the_verb_writes_one_page_that_fetches_nothing(written):
     text = (written / "run" / "report.html").read_text(encoding="utf-8")
-    for anchor in ("verdict", "timeline", "aftermath", "margins", "model", "where", "score"):
+    for anchor in ("verdict", "timeline", "margins", "model", "where", "score"):
         assert f'id="{anchor}"' in text
     # one row for each robot, one panel for each robot
     values = json.loads((written / "page.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
@@ -147,12 +152,27 @@ def test_the_verb_writes_one_page_that_fetches_nothing(written):
     assert "@import" not in text
 
 
-def test_the_model_that_was_predicted_with_is_in_the_scene_and_its_drift_beside_what_could_have_followed(written):
+def test_the_model_that_was_predicted_with_is_in_the_scene_and_its_error_over_the_run(written):
     values = json.loads((written / "page.json").read_text(encoding="utf-8"))
     assert all(body["model"] for body in values["scene"]["bodies"])
     assert "Error of the model" in [plot["name"] for plot in values["plots"]]
-    text = (written / "run" / "report.html").read_text(encoding="utf-8")
-    assert "drift of the model" in text
+
+
+def outcome(way, least_m, off_m):
+    return VariantOutcome(way, 1.0, 2.0, 1, 0, 0, least_m, least_m, None, None, None, None, off_m)
+
+
+def test_an_outcome_nearer_to_contact_than_the_drift_of_the_model_cannot_be_told():
+    told = meeting(0.03)
+    (contact,) = [item for item in find_incidents(told) if item.kind is IncidentKind.CONTACT]
+    ways = outcome(REAL, 0.13, None), outcome("commands, shield", 0.3, 0.2), outcome("commands, no shield", 0.16, 0.05)
+    paths = VariantPaths(np.zeros((3, 2, 2, 1)), np.zeros((3, 2, 1)))
+    item = IncidentReplay(replace(contact, from_s=1.0, aftermath=ways), told, tuple((way, paths) for way in ways))
+    (section,) = incident_sections([item])
+    assert re.findall(r"(▲ no|✔ yes)", section.markup) == ["✔ yes", "▲ no"]
+    assert section.markup.count("50 mm</td>") == 2
+    (panel,) = section.charts["aftermath0"]
+    assert [curve.name for curve in panel.curves] == [REAL, "commands, shield", "commands, no shield", "contact"]
 
 
 def test_rerun_and_foxglove_get_the_same_run(written):
@@ -198,3 +218,15 @@ def test_names_are_escaped():
     named = replace(told, robots=tuple(replace(robot, name=f"<{robot.name}>") for robot in told.robots))
     text = document(run_page(contents(named)))
     assert "<r0>" not in text
+
+
+def test_what_is_not_searched_for_is_not_called_fine():
+    told = meeting(1.0)
+    missing = run_page(RunContents(told, notes=("incidents are not searched for: of several kinds",)))
+    assert missing.severity is Severity.DOUBT
+    assert not missing.searched
+    damaged = replace(told, source=replace(told.source, complete=False), warnings=("a chunk is lost",))
+    assert run_page(contents(damaged)).severity is Severity.DOUBT
+    track = Trajectory(np.array([0.0, 1.0]), np.zeros((2, 1, 2)), np.zeros((2, 1)))
+    episode = episode_page(Animation(AnimationScene((SPEC,), Arena((-1.0, -1.0), (1.0, 1.0))), track))
+    assert (episode.severity, episode.verdict, episode.searched) == (Severity.NOTE, "not judged", False)

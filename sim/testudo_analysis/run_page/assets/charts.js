@@ -19,24 +19,27 @@ function number(value, share) {
   return String(+value.toPrecision(3));
 }
 
+const shade = (curve, names) => curve.style === 'faint' ? '#9aa5b1' : SHADES[names.indexOf(curve.name) % SHADES.length];
+
 function legend(box, panels) {
   const names = [...new Set(panels.flatMap((panel) => (panel.curves || []).map((curve) => curve.name)))];
   if (names.length < 2) return names;
   const words = element('p', box, {class: 'legend'});
-  names.forEach((name, k) => {
+  names.forEach((name) => {
     const item = element('span', words);
     const curve = panels.flatMap((panel) => panel.curves || []).find((one) => one.name === name);
     const sample = curve.style === 'dashed' ? 'dashed' : 'solid';
-    element('i', item, {style: `border-top: 3px ${sample} ${SHADES[k % SHADES.length]}`});
+    const thick = curve.style === 'faint' ? 1 : 3;
+    element('i', item, {style: `border-top: ${thick}px ${sample} ${shade(curve, names)}`});
     item.append(name);
   });
   return names;
 }
 
 function drawLines(box, panel, names, width) {
-  const height = 190, left = 46, right = 12, top = 8, bottom = 34;
+  const height = 190, left = 46, right = 22, top = 8, bottom = 34;
   const figure = element('figure', box, {class: 'panel'});
-  element('h4', figure, {text: panel.title});
+  element('h4', figure, {text: panel.share || !panel.y_label ? panel.title : `${panel.title} [${panel.y_label}]`});
   const svg = node('svg', figure, {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': panel.title});
   const points = panel.curves.flatMap((curve) => curve.x.map((x, k) => [x, curve.y[k]])).filter(([, y]) => y !== null);
   const ends = panel.curves.flatMap((curve) => [...curve.low, ...curve.high]).filter((y) => y !== null);
@@ -60,9 +63,8 @@ function drawLines(box, panel, names, width) {
   const at = panel.logarithmic_x ? [...new Set(xs)] : ticks([x0, x1], 4).found;
   for (const x of at) node('text', svg, {x: X(x), y: height - bottom + 15, class: 'x'}, number(x));
   node('text', svg, {x: (left + width - right) / 2, y: height - 3, class: 'x'}, panel.x_label);
-  node('text', svg, {x: 4, y: top + 4, class: 'unit'}, panel.share ? '' : panel.y_label);
   panel.curves.forEach((curve) => {
-    const colour = SHADES[Math.max(0, names.indexOf(curve.name)) % SHADES.length];
+    const colour = shade(curve, names);
     if (curve.low.length) {
       const known = curve.x.map((x, k) => k).filter((k) => curve.low[k] !== null && curve.high[k] !== null);
       const edge = [...known.map((k) => [curve.x[k], curve.high[k]]),
@@ -70,9 +72,9 @@ function drawLines(box, panel, names, width) {
       node('path', svg, {d: path(edge, X, Y), fill: colour, 'fill-opacity': 0.16});
     }
     const line = path(curve.x.map((x, k) => [x, curve.y[k]]), X, Y);
-    const faint = curve.style === 'faint';
-    node('path', svg, {d: line, fill: 'none', stroke: colour, 'stroke-width': faint ? 1 : 2,
-      'stroke-opacity': faint ? 0.35 : 1, 'stroke-dasharray': DASHES[curve.style]});
+    const width = curve.style === 'faint' ? 1 : 2;
+    const look = {stroke: colour, 'stroke-width': width, 'stroke-dasharray': DASHES[curve.style]};
+    node('path', svg, {d: line, fill: 'none', ...look});
   });
   if (panel.note) node('text', svg, {x: left + 6, y: top + 12, class: 'note'}, panel.note);
   if (panel.about) element('figcaption', figure, {text: panel.about});
@@ -90,8 +92,8 @@ function path(points, X, Y) {
 
 function drawHeat(box, map) {
   const cell = [58, 22], left = 10, wide = 9 * Math.max(...map.rows.map((row) => row.length)) * 0.72 + left;
-  const tall = 7 * Math.max(...map.columns.map((column) => column.length)) * 0.62 + 12;
-  const width = wide + cell[0] * map.columns.length + 8, height = cell[1] * map.rows.length + tall + 18;
+  const tall = 3.6 * Math.max(...map.columns.map((column) => column.length)) + 24;
+  const width = wide + cell[0] * map.columns.length + 8, height = cell[1] * map.rows.length + tall + 14;
   const figure = element('figure', box, {class: 'panel wide'});
   element('h4', figure, {text: `${map.title} [${map.unit}]`});
   const svg = node('svg', figure, {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': map.title,

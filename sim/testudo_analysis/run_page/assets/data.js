@@ -80,13 +80,13 @@ class Cursor {
     let last = null;
     const step = (stamp) => {
       if (!this.playing) return;
-      if (last !== null) this.set(this.time + this.speed * (stamp - last) / 1000);
+      const next = this.time + (last === null ? 0 : this.speed * (stamp - last) / 1000);
       last = stamp;
-      if (this.time >= this.end) this.playing = false;
-      for (const tell of this.moved) tell(this.time);
+      this.playing = next < this.end;
+      this.set(next);
       if (this.playing) requestAnimationFrame(step);
     };
     if (playing) requestAnimationFrame(step);
-    for (const tell of this.moved) tell(this.time);
+    else this.set(this.time);
   }
 }

@@ -13,7 +13,7 @@ class Moments {
     });
     const head = element('div', box, {class: 'head'});
     const count = data.events.length;
-    element('strong', head, {text: count ? `${counted(count, 'incident')} at ${counted(this.moments.length, 'moment')}` : 'No incidents'});
+    element('strong', head, {text: count ? `${counted(count, 'incident')} at ${counted(this.moments.length, 'moment')}` : data.searched ? 'No incidents' : 'Incidents are not searched for here'});
     this.list = element('ol', box, {class: 'moments'});
     if (count) {
       const order = element('select', head, {'aria-label': 'order of the moments'});

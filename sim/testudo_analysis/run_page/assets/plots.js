@@ -9,7 +9,7 @@ class Track {
     this.box = element('div', this.row, {class: 'track', style: `height:${height}px`});
     this.canvas = element('canvas', this.box);
     this.mark = element('i', this.box, {class: 'cursor'});
-    this.value = element('output', this.row);
+    this.value = element('output', this.row, {'aria-live': 'off'});
     this.cursor = cursor;
     const jump = (event) => {
       const bounds = this.box.getBoundingClientRect();
@@ -138,7 +138,7 @@ class Row extends Track {
     pen.lineWidth = line.faint ? 1.2 : 1.5;
     pen.stroke();
     pen.fillStyle = TONES.bad;
-    if (this.plot.name !== 'Clearance') for (const x of cut) pen.fillRect(x, 0, 1.5, 3);
+    if (!this.plot.limits.length) for (const x of cut) pen.fillRect(x, 0, 1.5, 3);
   }
 
   show(time) {
@@ -206,6 +206,7 @@ class Plots {
     element('span', head, {class: 'about', text: `${plot.about} Each row: ${ends}.`});
     for (const limit of plot.limits) {
       const text = `${SIGNS[limit.severity]} ${limit.name} ${shown(limit.value, plot.unit)}`;
+      head.append(' ');
       element('span', head, {class: 'limit', text, style: `color:${TONES[limit.severity]}`});
     }
     for (const row of plot.rows) {

@@ -1,5 +1,5 @@
 // The scene in 3-D on a canvas, without WebGL: robots, predicted robots, boxes, goals, walls, obstacles, trails.
-const TRAIL_S = 6, SIDES = 28;
+const TRAIL_S = 6, SIDES = 28, LEAST_PX = 6;
 const add = (a, b, share = 1) => a.map((value, k) => value + share * b[k]);
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 const cross = (a, b) => [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
@@ -28,7 +28,7 @@ class Scene {
 
   // Places the camera: oblique, top or side.
   look(view) {
-    const {low_world: low, high_world: high} = this.scene;
+    const [low, high] = this.scene.focus_world;
     const size = [0, 1, 2].map((k) => high[k] - low[k]);
     this.view = view;
     this.lying = size[1] > 1.25 * size[0] ? -Math.PI / 2 : 0;  // a page is wide
@@ -40,7 +40,7 @@ class Scene {
 
   // Moves the camera along its view until the whole scene just fits.
   fit() {
-    const {low_world: low, high_world: high} = this.scene;
+    const [low, high] = this.scene.focus_world;
     const width = this.canvas.clientWidth || 600, height = this.canvas.clientHeight || 400;
     const corners = [0, 1, 2, 3, 4, 5, 6, 7].map((k) => [0, 1, 2].map((axis) => (k >> axis & 1 ? high : low)[axis]));
     let [near, far] = [0.2, 400];
@@ -242,8 +242,18 @@ class Scene {
     if (model) found.push({centre: model.place, draw: () => this.drawModel(body, model)});
     if (!at) return found;
     const draw = {ground: this.drawGround, drone: this.drawDrone, box: this.drawBox}[body.kind];
-    found.push({centre: at.place, draw: () => draw.call(this, body, at)});
+    found.push({centre: at.place, draw: () => { draw.call(this, body, at); this.drawDot(body, at); }});
     return found;
+  }
+
+  // Draws a dot where a body would be too small to be seen.
+  drawDot(body, {place}) {
+    const [x, y, depth] = this.project(place);
+    if (1.37 * this.canvas.clientHeight * body.size_m[0] / depth > LEAST_PX) return;
+    this.pen.beginPath();
+    this.pen.arc(x, y, LEAST_PX, 0, 2 * Math.PI);
+    this.pen.fillStyle = body.colour;
+    this.pen.fill();
   }
 
   drawModel(body, {place, turn}) {
