@@ -130,6 +130,37 @@ SILENCE: dict[str, QuantityRule] = {
 It holds the last set-point; after `level_after` it levels and coasts with its vertical speed held; after `cut_after` it
 cuts its motors. With an `onboard_brake` of 1 it brakes to hover `timing.dead_man` after the last set-point.
 """
+RESPONSE: dict[str, QuantityRule] = {
+    f"response.{name}": QuantityRule(f"response_{name}", unit, low, high, _DRONES)
+    for name, unit, low, high in (
+        ("thrust_scale", "1", 0.3, 3),
+        ("thrust_lag", "s", 0.001, 1),
+        ("thrust_delay", "s", 0, 0.5),
+        ("thrust_most", "N", 0.001, 1000),
+        ("drag_across", "kg/s", 0, 10),
+        ("drag_along", "kg/s", 0, 10),
+        ("roll_gain", "rad/s^2/N", 0, 10000),
+        ("pitch_gain", "rad/s^2/N", 0, 10000),
+        ("yaw_gain", "rad/s^2/N", 0, 10000),
+        ("roll_damping", "1/s", 0, 1000),
+        ("pitch_damping", "1/s", 0, 1000),
+        ("yaw_damping", "1/s", 0, 1000),
+        ("tilt_stiffness", "1/s^2", 0, 1000),
+        ("roll_offset", "rad/s^2", -100, 100),
+        ("pitch_offset", "rad/s^2", -100, 100),
+        ("yaw_offset", "rad/s^2", -100, 100),
+        ("balance_share", "1", 0, 2),
+        ("balance_memory", "s", 0.001, 100),
+        ("lift_share", "1", 0, 2),
+        ("lift_memory", "s", 0.001, 100),
+    )
+}
+"""Optional table of a drone's response as its logs show it: all keys or none.
+
+It predicts flights from logged motor signals, with rotors, gains, damping and balances that belong together
+(`testudo_analysis.identify.drone.fitted_model`); a simulation with its own controller uses `rotors`.
+"""
+
 MOTION_NOISE: dict[str, QuantityRule] = {
     f"motion_noise.{channel}_{name}": QuantityRule(f"noise_{channel}_{name}", unit, low, high, kinds)
     for channel, rate, kinds in (
@@ -161,4 +192,5 @@ OPTIONAL_TABLES: dict[str, dict[str, QuantityRule]] = {
     "heading": HEADING,
     "silence": SILENCE,
     "motion_noise": MOTION_NOISE,
+    "response": RESPONSE,
 }

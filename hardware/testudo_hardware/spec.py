@@ -100,6 +100,8 @@ class RobotSpec:
     """What a drone does without set-points by radio, by `silence.key`; empty if the driver brakes it."""
     motion_noise: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
     """Residual motion beside the model, by `motion_noise.key` (`testudo_hardware.motion.motion_noise`)."""
+    response: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
+    """Drone: its response as its logs show it, by `response.key`; predicts flights from logged motor signals."""
 
     @property
     def dimension(self) -> int:

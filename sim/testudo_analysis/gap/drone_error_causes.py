@@ -91,8 +91,11 @@ def flight_causes(
 ) -> tuple[ErrorCause, ...]:
     """Return the parts of the error of a rotor model after one horizon, sorted by the explained share.
 
-    The blocks cover the starts of all flights, S in total; ``at`` is the index of the horizon.
+    The blocks cover the starts of all flights, S in total; ``at`` is the index of the horizon. A robot file with a
+    `[response]` has none: its errors are not those of the rigid body whose parameters are varied here.
     """
+    if spec.response:
+        return ()
     columns = [_columns(spec, out, at) for out in outs]
     tiled = TimeBlocks(np.tile(blocks.index, 3), blocks.weights)
     found = []

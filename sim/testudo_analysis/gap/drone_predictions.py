@@ -11,7 +11,15 @@ import numpy as np
 
 from testudo_analysis.gap.batch_rollout import RollOut
 from testudo_analysis.identify.drone import flight_segments
-from testudo_analysis.identify.drone.fitted_model import driven
+from testudo_analysis.identify.drone.fitted_model import (
+    NAMES,
+    Balances,
+    DroneModel,
+    SlowResponse,
+    balances,
+    driven,
+    flat_parameters,
+)
 from testudo_analysis.replay.rollout_inputs import CommandTimeline, pick_windows
 from testudo_hardware.frames import conjugate, from_rotation_vector, multiply, rotate, rotation_vector
 from testudo_hardware.motion import MotionState
@@ -126,7 +134,31 @@ def predicted_at(
 
 
 def _rotors(flight: AlignedFlight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
+    if spec.response:
+        return _responding(flight, spec, start)
     return _driven(flight, RotorDroneParameters.from_spec(spec), spec.rotors["rotors.thrust_delay"].value, start)
+
+
+def _responding(flight: AlignedFlight, spec: RobotSpec, start: np.ndarray) -> tuple[_Advance, RotorDroneState]:
+    """Return the prediction by the response of the robot file: gains, damping and balances as logs show them."""
+    model = DroneModel(spec)
+    vector = model.file_vector()
+    parameters, slow = (
+        flat_parameters(model.parameters(vector[:, None])),
+        SlowResponse.create(dict(zip(NAMES, vector, strict=True))),
+    )
+    command, thrust = (series[0] for series in model.driven(flight.logged, vector))
+    torque, lift = balances(model, flight.logged, vector, thrust)
+    now = Balances(torque[:, start], lift[start])
+
+    def advance(state: RotorDroneState, index: np.ndarray, duration: np.ndarray) -> RotorDroneState:
+        nonlocal now  # the samples are advanced in order, once
+        state, now = slow.step(
+            parameters, replace(state, thrust=thrust[:, index]), now, command[:, index], duration, np.zeros((3, 1))
+        )
+        return state
+
+    return advance, _start(flight, start, thrust)
 
 
 def _driven(

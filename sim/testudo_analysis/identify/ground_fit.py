@@ -260,7 +260,7 @@ def _coverage(
         ]
         each = [_half_widths(problem, [spread.interval(fit.values[k])]) for k, spread in enumerate(own)]
         widths = np.mean(each, axis=0)
-        noise = study.fitted(windows.of_stretches(train), widths)
+        noise = study.fitted(study.windows(_of_others(study, fit.values)).of_stretches(train), widths)
         found += study.coverage(noise, windows.of_stretches(test), widths, names, HALF)
     for k, values in enumerate(held.others):
         widths = _half_widths(problem, [*ends[:k], *ends[k + 1 :]])

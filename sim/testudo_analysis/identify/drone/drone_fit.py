@@ -83,7 +83,6 @@ def fit_drone(
     fast = fast_responses(flights, [model.clipped(flight, vector) for flight in flights], settings.bootstrap)
     if fast[0].inside:
         vector[[NAMES.index(name) for name in _SETTLED]] = fast[0].lag_s, fast[0].delay_s
-    low, high = _settled_intervals(vector, fast)
     # motors that explain everything leave nothing to balance; a balance would only bias the lag
     rigid = min(fast[0].explained[:2]) >= EXPLAINED
     if rigid:
@@ -93,6 +92,7 @@ def fit_drone(
         denser = replace(settings.windows, spacing_s=settings.windows.spacing_s / _DENSER)
         samples = FlightSamples.create(flights, denser)
     vector[NAMES.index("lift_share")] = 0.0
+    low, high = _settled_intervals(vector, fast)
     stages = [_without(_LIFT + _BALANCE + _RIGID if rigid else _SETTLED + _LIFT)]
     stages += [] if rigid else [_without(_SETTLED + _STEADY)]
     stages += [DISTURBANCE] if model.causal else []

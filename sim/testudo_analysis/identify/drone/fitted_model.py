@@ -12,7 +12,8 @@ controller's rate lacks most commands; damping and stiffness represent those. Al
 predict from such a log, and are not properties of the drone alone.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
 
@@ -62,6 +63,8 @@ _PARAMETERS: dict[str, tuple[str, float | None, float, float]] = {
 NAMES = tuple(_PARAMETERS)
 UNITS = tuple(unit for unit, *_ in _PARAMETERS.values())
 _AXES = ("roll", "pitch", "yaw")
+RESPONSE_NAMES = NAMES[:20]
+"""Parameters that a robot file holds as `[response]`."""
 DISTURBANCE = NAMES[20:]
 """Parameters of the causal estimate of the disturbance; unused without it."""
 
@@ -76,7 +79,10 @@ class DroneModel:
     parts: int = 1  # model steps in a sample
 
     def file_vector(self) -> np.ndarray:
-        """Return the parameters (P,) of the robot file: a rigid body in still air."""
+        """Return the parameters (P,) of the robot file: its `[response]`, or a rigid body in still air."""
+        if self.spec.response:
+            known = {key.removeprefix("response."): quantity.value for key, quantity in self.spec.response.items()}
+            return np.array([known.get(name, _PARAMETERS[name][1]) for name in NAMES], float)
         rotors = {key.removeprefix("rotors."): quantity.value for key, quantity in self.spec.rotors.items()}
         values = {name: rotors.get(name, 0.0) for name in NAMES}
         for axis, lever in zip(_AXES, ("arm", "arm", "torque_per_thrust"), strict=True):
@@ -178,28 +184,63 @@ def predict(
         ),
         thrust=signals.thrust(0, 0),
     )
-    stiffness = vectors[NAMES.index("tilt_stiffness")][:, None]
-    share, memory = (vectors[NAMES.index(name)][:, None] for name in ("balance_share", "balance_memory"))
-    lift_share, lift_memory = (vectors[NAMES.index(name)][:, None] for name in ("lift_share", "lift_memory"))
-    balance, lift, elapsed, found = signals.balance, signals.lift, 0.0, {}
+    slow = SlowResponse.create(dict(zip(NAMES, vectors[..., None], strict=True)))
+    balances_now, elapsed, found = Balances(signals.balance, signals.lift), 0.0, {}
     for k, part in product(range(max(marks)), range(model.parts)):
         duration, wanted = samples.durations(k) / model.parts, signals.command(k, part)
         state = replace(state, thrust=signals.thrust(k, part))
-        ratio = duration / parameters.thrust_lag_s
-        mean = wanted - np.expm1(-ratio) / ratio * (state.thrust - wanted)
-        pushed = torque_acceleration(parameters, mean)
-        lifted = -np.expm1(-duration / lift_memory) * (-lift_share * excess_lift(parameters, mean) - lift)
-        change = -np.expm1(-duration / memory) * (-share * pushed - balance)
         force = signals.force(elapsed + duration / 2)
-        force[2] += lift + lifted / 2
-        lift = lift + lifted
-        outside = Disturbance(force, righting(state.quaternion_xyzw, stiffness) + balance + change / 2)
-        balance = balance + change
-        state = step(parameters, state, wanted, duration, outside)
+        state, balances_now = slow.step(parameters, state, balances_now, wanted, duration, force)
         elapsed = elapsed + duration
         if k + 1 in marks and part == model.parts - 1:
             found[k + 1] = state
     return found
+
+
+@dataclass(frozen=True)
+class Balances:
+    """What the balances add now."""
+
+    torque: np.ndarray  # (3, ...) [rad/s²]
+    lift: np.ndarray  # (...) [m/s²]
+
+
+@dataclass(frozen=True)
+class SlowResponse:
+    """The effective part of the response, beside the rigid body: tilt stiffness and balances."""
+
+    tilt_stiffness: Any  # [1/s²]
+    balance_share: Any
+    balance_memory: Any  # [s]
+    lift_share: Any
+    lift_memory: Any  # [s]
+
+    @classmethod
+    def create(cls, value: Mapping[str, Any]) -> "SlowResponse":
+        """Return that of parameters by name."""
+        return cls(*(value[each.name] for each in fields(cls)))
+
+    def step(
+        self,
+        parameters: RotorDroneParameters,
+        state: RotorDroneState,
+        now: Balances,
+        wanted: np.ndarray,
+        duration_s: np.ndarray,
+        force: np.ndarray,
+    ) -> tuple[RotorDroneState, Balances]:
+        """Return state and balances after a time under thrusts (4, ...) [N] and a force (3, ...) [m/s²]."""
+        ratio = duration_s / parameters.thrust_lag_s
+        mean = wanted - np.expm1(-ratio) / ratio * (state.thrust - wanted)
+        pushed = torque_acceleration(parameters, mean)
+        lifted = -np.expm1(-duration_s / self.lift_memory) * (
+            -self.lift_share * excess_lift(parameters, mean) - now.lift
+        )
+        change = -np.expm1(-duration_s / self.balance_memory) * (-self.balance_share * pushed - now.torque)
+        force = force + np.stack([0 * lifted, 0 * lifted, now.lift + lifted / 2])
+        turning = righting(state.quaternion_xyzw, self.tilt_stiffness) + now.torque + change / 2
+        after = step(parameters, state, wanted, duration_s, Disturbance(force, turning))
+        return after, Balances(now.torque + change, now.lift + lifted)
 
 
 def torque_acceleration(parameters: RotorDroneParameters, thrust: np.ndarray) -> np.ndarray:
@@ -297,7 +338,7 @@ def balances(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the balances after the commands so far: torque (3, T) [rad/s²] and lift (T,) [m/s²]."""
     value = dict(zip(NAMES, vector, strict=True))
-    parameters = _flat_parameters(model.parameters(vector[:, None]))
+    parameters = flat_parameters(model.parameters(vector[:, None]))
     found = []
     for name, pushed in (
         ("balance", torque_acceleration(parameters, lagged)),
@@ -316,7 +357,7 @@ def held_force(model: DroneModel, samples: FlightSamples, vector: np.ndarray, la
     acceleration at the logged states.
     """
     value = dict(zip(NAMES, vector, strict=True))
-    parameters = _flat_parameters(model.parameters(vector[:, None]))
+    parameters = flat_parameters(model.parameters(vector[:, None]))
     forces = []
     for flight, thrust in zip(samples.flights, lagged, strict=True):
         short = 1e-4
@@ -329,7 +370,8 @@ def held_force(model: DroneModel, samples: FlightSamples, vector: np.ndarray, la
     return samples.gather(forces)
 
 
-def _flat_parameters(parameters: RotorDroneParameters) -> RotorDroneParameters:
+def flat_parameters(parameters: RotorDroneParameters) -> RotorDroneParameters:
+    """Return the parameters of a single vector as plain numbers."""
     return RotorDroneParameters(**{name: _flat(value) for name, value in vars(parameters).items()})
 
 

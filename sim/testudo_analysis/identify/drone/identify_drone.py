@@ -7,7 +7,15 @@ from itertools import product
 import numpy as np
 
 from testudo_analysis.identify.drone.drone_fit import EXPLAINED, DroneFit, FitSettings, fit_drone
-from testudo_analysis.identify.drone.fitted_model import DISTURBANCE, NAMES, UNITS, DroneModel, errors, predict
+from testudo_analysis.identify.drone.fitted_model import (
+    DISTURBANCE,
+    NAMES,
+    RESPONSE_NAMES,
+    UNITS,
+    DroneModel,
+    errors,
+    predict,
+)
 from testudo_analysis.identify.drone.flight_segments import (
     FlightRecord,
     FlightSamples,
@@ -211,7 +219,7 @@ _EFFECTIVE = "effective: for predictions from logs of this kind, not a property 
 
 
 def drone_estimates(fit: DroneFit, flights: Sequence[FlightRecord], spec: RobotSpec) -> tuple[Estimate, ...]:
-    """Return the estimates of a fit; keys of the robot file, and `response.*` for others."""
+    """Return the estimates of a fit; keys of the robot file, and of its response as logs show it (`response.*`)."""
     mass = spec.quantities["geometry.mass"]
     rows = [
         Estimate("geometry.mass", mass.value, mass.low, mass.high, "kg", False, _MASS),
@@ -233,11 +241,10 @@ def drone_estimates(fit: DroneFit, flights: Sequence[FlightRecord], spec: RobotS
         found.append(_from_draws(f"rotors.{axis}_inertia", values, fit.fast[0], fit.fast[0].explained[k], axis))
     ratio = np.maximum(gains[:, 2], 0) * rotors["rotors.yaw_inertia"].value / scale
     rows += [*found, _from_draws("rotors.torque_per_thrust", ratio, fit.fast[0], fit.fast[0].explained[2], "yaw")]
-    effective = [name for name in NAMES if f"rotors.{name}" not in ROTORS]
+    effective = RESPONSE_NAMES + (DISTURBANCE if fit.model.causal else ())
     rows += [
         Estimate(f"response.{name}", fit.value(name), *fit.interval(name), UNITS[NAMES.index(name)], True, _EFFECTIVE)
         for name in effective
-        if name not in DISTURBANCE or fit.model.causal
     ]
     return tuple(rows)
 

@@ -9,7 +9,7 @@ from tests.analysis.identify.drone_flight import SPEC, flown
 from tests.sim.real_data import crazyflie_folder
 
 from testudo_analysis.identify.drone.drone_fit import FitSettings, fit_drone
-from testudo_analysis.identify.drone.fitted_model import NAMES, DroneModel, errors, predict
+from testudo_analysis.identify.drone.fitted_model import NAMES, RESPONSE_NAMES, DroneModel, errors, predict
 from testudo_analysis.identify.drone.flight_segments import FlightSamples, PredictionWindows, flight_of, piece_of
 from testudo_analysis.identify.drone.identify_drone import (
     RUNS,
@@ -29,6 +29,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import rotor_drone
 from testudo_hardware.motion.rotor_drone import RotorDroneState
 from testudo_hardware.spec import load_robot, parse_robot
+from testudo_runs.importing.run_import import ImportRequest, read_sources
 from testudo_runs.recording.recording import RecordingError, Series
 
 TRUTH = {"thrust_scale": 0.92, "thrust_lag": 0.05, "thrust_delay": 0.014}
@@ -103,6 +104,9 @@ def test_the_robot_file_is_written_back_with_the_rotors(identified, tmp_path):
     assert mine.rotors["rotors.thrust_lag"].value == pytest.approx(identified.find("rotors.thrust_lag").value, rel=1e-5)
     assert mine.rotors["rotors.thrust_most"].value == SPEC.rotors["rotors.thrust_most"].value
     assert mine.sha256 == SPEC.sha256
+    response = dict(zip(NAMES, DroneModel(mine).file_vector(), strict=True))
+    for name in RESPONSE_NAMES:  # what earns the gain on held-out data is in the file
+        assert response[name] == pytest.approx(identified.find(f"response.{name}").value, rel=1e-4, abs=1e-6)
     again = Identification.from_dict(identified.to_dict())
     assert again.to_dict() == identified.to_dict()
 
@@ -291,3 +295,29 @@ def test_real_flights_that_were_not_fitted_meet_the_bars():
     lag = fit.value("thrust_lag"), fit.value("thrust_delay")
     assert 0.03 < lag[0] < 0.1
     assert lag[1] < 0.03
+
+
+@pytest.mark.slow
+def test_the_file_of_one_real_run_predicts_other_flights_and_without_its_response_is_far_worse_than_ballistic(tmp_path):
+    """Reproduces a file that made the next flight 15 times worse than a ballistic guess: the response was not saved."""
+    folder = crazyflie_folder()
+    recording = read_sources(ImportRequest((folder,), pick="swap_sss_00"))[0].recording
+    found = identify_drone([recording], SPEC, settings=DroneSettings(hold_out=()))
+    write_identified("crazyflie_2x", found, tmp_path / "found.toml")
+    better = load_robot(tmp_path / "found.toml")
+    others = [flight for flight in read_flights(folder, "swap") if not flight.name.startswith("swap_sss_00")]
+    position, attitude = change_to_ballistic(better, others)
+    assert position <= -0.4
+    assert attitude <= -0.5
+    rigid = change_to_ballistic(dataclasses.replace(better, response={}), others)
+    assert min(rigid) > 5
+
+
+def change_to_ballistic(spec, flights):
+    """Return the change of the median errors after 0.5 s, of position and attitude, to ballistic prediction."""
+    model, samples = DroneModel(spec), FlightSamples.create(flights, PredictionWindows())
+    mark = samples.mark(0.5)
+    state = predict(model, samples, model.file_vector()[:, None], (mark,))[mark]
+    ours = [np.linalg.norm(error[:, 0], axis=0) for error in errors(samples, mark, state)]
+    theirs = [np.linalg.norm(error, axis=0) for error in ballistic(samples, spec.mass_kg, (mark,))[mark]]
+    return [float(np.median(mine) / np.median(other) - 1) for mine, other in zip(ours, theirs, strict=True)]
