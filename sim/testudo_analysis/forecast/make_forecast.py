@@ -73,8 +73,10 @@ def sampled_team(
     ``files``: none draws from the robots' own files, one is that of all, else one for each robot in its order.
 
     Raises:
-        TestudoError: another number of files, or a policy or file for other robots.
+        TestudoError: one robot, another number of files, or a policy or file for other robots.
     """
+    if len(task.names) < _FEWEST:
+        raise ForecastError(f"forecast: found {len(task.names)} robot, expected a team of at least {_FEWEST}")
     if len(files) not in (0, 1, len(task.names)):
         raise ForecastError(
             f"--robot: found {len(files)} files, expected one for all robots, or one for each of "

@@ -9,6 +9,8 @@ import pytest
 from tests.sim.recorded_run import record_run
 
 from testudo_analysis.forecast.forecast import Forecast, ForecastError
+from testudo_analysis.forecast.forecast_task import task_of_runs
+from testudo_analysis.forecast.make_forecast import sampled_team
 from testudo_analysis.forecast.score_forecast import score_forecast
 from testudo_deploy.cli import main
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -124,6 +126,16 @@ def test_a_forecast_made_after_the_run_is_none(made, run):
     forecast = Forecast.load(made)
     with pytest.raises(ForecastError, match=r"began before the forecast of .* was made"):
         score_forecast(forecast, recording_at(run, forecast.made_ns - 1))
+
+
+def test_one_robot_is_no_team_and_runs_of_other_teams_do_not_belong_together(run):
+    whole = recording_at(run, 10**18)
+    alone = replace(whole, robots=whole.robots[:1])
+    with pytest.raises(ForecastError, match="found 1 robot, expected a team of at least 2"):
+        sampled_team(task_of_runs([alone], 16.0), PolicyArtefact.load(run.policy_path), (), 16.0)
+    with pytest.raises(ForecastError, match="found robots r0, expected r0, r1"):
+        task_of_runs([whole, alone], 16.0)
+    assert len(task_of_runs([whole, whole], 16.0).starts) == 2
 
 
 REFUSED = {
