@@ -1,6 +1,6 @@
 """The verb `identify`: fits robot parameters to a recorded run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,25 +12,33 @@ from testudo_analysis.identify.estimation.identification_result import (
     ANGLES,
     HALF,
     ROBOTS,
+    RUNS,
     Coverage,
     HeldOut,
     Identification,
 )
+from testudo_analysis.identify.held_out_verdict import refuse_worse
 from testudo_analysis.identify.identify_run import identify_run
+from testudo_analysis.identify.identify_runs import FLEET, identify_runs
 from testudo_analysis.identify.robot_file_writer import write_identified
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
 from testudo_deploy.commands.report import Report, facts, table
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import load_robot
 from testudo_runs.alignment import load
 from testudo_runs.progress_bar import part, progress_bar
 
 _READ = 0.1
 """Approximate share of the time that reading takes."""
-_SPLITS = {HALF: "fitted to the first half, measured on the second", ROBOTS: "fitted to the other robots"}
+_SPLITS = {
+    HALF: "fitted to the first half, measured on the second",
+    ROBOTS: "fitted to the other robots",
+    RUNS: "fitted to the other runs",
+}
 
 
 def identify(
-    run: Annotated[Path, tyro.conf.Positional],
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
     *,
     robot: tuple[str, ...] = (),
     robot_type: str = "",
@@ -40,50 +48,92 @@ def identify(
     allow_damage: bool = False,
     json: Path | None = None,
 ) -> int:
-    """Fit robot parameters to a run, with intervals, and list the parameters that the run cannot determine.
+    """Fit robot parameters to runs, with intervals, and list the parameters that the runs cannot determine.
 
-    Poses and commands are sufficient. The fit is validated on held-out data: the second half of the run, and each robot
-    in turn. Exit status 1 means that part of the run could not be read; the rest is still used.
+    Poses and commands are sufficient. The fit is validated on held-out data: of one run the second half, and each robot
+    in turn; of several runs each run in turn. An identification that is worse than its baseline there is not written.
+    Exit status 1 means that part of a run could not be read; the rest is still used.
 
     Example:
         testudo identify run --out create.toml --json identified.json
         testudo identify run --robot robot1 robot2 --robot-type irobot_create --hold-out half
+        testudo identify monday tuesday friday --out robots/
 
     Args:
-        run: run folder, imported or recorded.
+        runs: run folders, imported or recorded.
         robot: robots to fit; default: all.
         robot_type: registered robot or robot file to start from; default: that of the run.
-        out: write the identified robot file to this path.
-        hold_out: held-out data for the validation.
+        out: write the identified robot file to this path (.toml), or to this folder one file for each robot, named
+            after it, and fleet.toml, whose intervals cover them all; several runs need a folder.
+        hold_out: held-out data for the validation of one run.
         residual: also fit a residual model of a differential drive, and report its benefit on held-out data.
-        allow_damage: exit status 0 even if part of the run cannot be read.
+        allow_damage: exit status 0 even if part of a run cannot be read.
         json: also write all results to this file.
     """
-    if out is not None and out.suffix != ".toml":
-        raise TestudoError(f"--out: found {out}, expected a file that ends in .toml")
     console = Console(stderr=True)
-    with progress_bar(f"reading {run}", console) as tell:
-        team = load(
-            run,
-            robot_type=robot_type or None,
-            as_measured=False,
-            share=lambda done: tell(f"reading {run}", _READ * done),
-        )
-        splits = {"both": (HALF, ROBOTS), "half": (HALF,), "robots": (ROBOTS,), "none": ()}[hold_out]
-        found, source = identify_run(
-            team,
-            robots=robot,
-            hold_out=splits,
-            residual=residual,
-            tell=part(tell, _READ, 1.0),
-        )
-    for warning in team.source.warnings:
-        console.print(f"[yellow]warning:[/] {warning}", highlight=False)
-    Report(found.to_dict(), identification_tables(found)).show(json)
+    each = out is not None and out.suffix != ".toml"
+    if not runs:
+        raise TestudoError("identify: found no run, expected at least one run folder")
+    if len(runs) > 1 and not each and out is not None:
+        raise TestudoError(f"--out: found {out} for {len(runs)} runs, expected a folder")
+    if residual and (each or len(runs) > 1):
+        raise TestudoError("--residual: found several runs or a folder for --out, expected one run and one file")
+    names = _named(runs)
+    with progress_bar(f"reading {runs[0]}", console) as tell:
+        teams = {
+            name: load(
+                run,
+                robot_type=robot_type or None,
+                as_measured=False,
+                share=lambda done, k=k, run=run: tell(f"reading {run}", _READ * (k + done) / len(runs)),
+            )
+            for k, (name, run) in enumerate(zip(names, runs, strict=True))
+        }
+        rest = part(tell, _READ, 1.0)
+        if each or len(runs) > 1:
+            whole = identify_runs(teams, robots=robot, tell=rest)
+            found, source, singles = whole.fleet, whole.source, whole.robots
+        else:
+            splits = {"both": (HALF, ROBOTS), "half": (HALF,), "robots": (ROBOTS,), "none": ()}[hold_out]
+            team = teams[names[0]]
+            found, source = identify_run(team, robots=robot, hold_out=splits, residual=residual, tell=rest)
+            singles = {}
+    for team in teams.values():
+        for warning in team.source.warnings:
+            console.print(f"[yellow]warning:[/] {warning}", highlight=False)
+    results = {FLEET: found, **singles} if singles else {"": found}
+    document = found.to_dict() | ({"robot_files": {n: one.to_dict() for n, one in singles.items()}} if singles else {})
+    Report(document, identification_tables(found) + _single_tables(singles)).show(json)
     if out is not None:
-        write_identified(source, found, out)
-        console.print(f"wrote {out}", highlight=False)
-    return 0 if team.source.complete or allow_damage else 1
+        for one in results.values():
+            refuse_worse(one, list(teams.values()), load_robot(source))
+        for name, one in results.items():
+            target = out / f"{name}.toml" if each else out
+            write_identified(source, one, target)
+            console.print(f"wrote {target}", highlight=False)
+    return 0 if all(team.source.complete for team in teams.values()) or allow_damage else 1
+
+
+def _named(runs: Sequence[Path]) -> list[str]:
+    """Return a name for each run: that of its folder, if need be with a number."""
+    names: list[str] = []
+    for run in runs:
+        name = run.resolve().name
+        names.append(name if name not in names else f"{name}-{len(names) + 1}")
+    return names
+
+
+def _single_tables(singles: Mapping[str, Identification]) -> tuple[Table, ...]:
+    """Return one table of the held-out errors of the files of single robots."""
+    rows = []
+    for name, one in singles.items():
+        horizon = max((row.horizon_s for row in one.held_out), default=0.0)
+        last = dict.fromkeys((row.split, row.channel) for row in one.held_out if row.horizon_s == horizon)
+        for split, channel in last:
+            median, p90 = one.reductions(channel, horizon, split)
+            rows.append((f"{name}.toml", _SPLITS[split], channel, f"{-median:+.1%} / {-p90:+.1%}"))
+    columns = ("file", "held out", "channel", "against the baseline, median / p90")
+    return (table("Files of single robots: error at the longest horizon", columns, rows),) if rows else ()
 
 
 def identification_tables(found: Identification) -> tuple[Table, ...]:
@@ -143,7 +193,8 @@ def coverage_tables(rows: Sequence[Coverage]) -> list[Table]:
             for row in own
             if not row.robot or len({row.robot for row in own}) == 1
         ]
-        if split == ROBOTS:  # each robot has a process of its own, fitted to the others
+        if split != HALF:  # what is held out has a process of its own each, fitted to the others
+            own = [row for row in own if row.robot]
             shown = [(f"{len({row.robot for row in own})} robots", *cells) for cells in _pooled(own)]
         if shown:
             columns = ("robot", "after", "channel", "inside", "without the process", "width", "motions")

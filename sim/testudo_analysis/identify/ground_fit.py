@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from testudo_analysis.identify.estimation.differentiable_rollout import DELAY, SLIP, BatchedRollout, to_inner
-from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, Coverage, HeldOut
+from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, RUNS, Coverage, HeldOut
 from testudo_analysis.identify.estimation.robust_fit import (
     FEWEST_BLOCKS,
     BootstrapSpread,
@@ -18,7 +18,7 @@ from testudo_analysis.identify.estimation.robust_fit import (
     prior,
 )
 from testudo_analysis.identify.estimation.rollout_windows import SegmentSet, SegmentSettings, cut
-from testudo_analysis.identify.held_out_errors import HalfFit, HeldOutErrors, hold_half, hold_robot
+from testudo_analysis.identify.held_out_errors import Fold, HalfFit, HeldOutErrors, hold_fold, hold_half
 from testudo_analysis.identify.residual_motion.ground_noise import NoiseStudy, enough
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.motion_noise import MotionNoise
@@ -27,7 +27,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import AlignedRobot
 from testudo_runs.progress_bar import Steps, Tell, quiet
 
-HoldOut = Literal["half", "robots", "none"]
+HoldOut = Literal["half", "robots", "runs", "none"]
 LIMITS = ("limits.acceleration", "limits.turn_acceleration")
 _LAG = "dynamics.velocity_lag"
 _FIRST_SCALE = (0.01, 0.03)  # scale of large errors [m] and [rad] until the residuals are known
@@ -90,6 +90,7 @@ def fit_ground(
     spec: RobotSpec,
     *,
     hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
+    runs: Sequence[str] = (),
     residual: bool = False,
     cutting: SegmentSettings | None = None,
     tell: Tell = quiet,
@@ -97,18 +98,18 @@ def fit_ground(
     """Fit the parameters of one robot type.
 
     All ``robots`` are of the type; ``spec`` has the initial values; ``hold_out`` is the held-out data for the
-    validation: half of the run, single robots; ``residual`` also validates a residual model, of differential drives
-    only; ``tell`` gets the current step and the completed fraction.
+    validation: half of the run, single robots, single runs, which ``runs`` names for each robot; ``residual`` also
+    validates a residual model, of differential drives only; ``tell`` gets the current step and the completed fraction.
 
     Raises:
         TestudoError: the run has too few windows.
     """
     chosen = cutting or SegmentSettings.create(spec, sum(float(np.ptp(robot.trajectory.stamp_s)) for robot in robots))
     names = [robot.name for robot in robots]
-    halved, left_out = HALF in hold_out, names if ROBOTS in hold_out and len(names) > 1 else []
+    halved, folds = HALF in hold_out, _folds(names, runs, hold_out)
     more = {_HALVES: 2.0} if halved else {}
-    held_steps = {f"held out: {name}": 1.5 for name in left_out}
-    steps = Steps(tell, _STEPS | more | held_steps | {_NOISE: 1.0, _COVERED: 0.5 + 1.0 * (len(more) + len(left_out))})
+    held_steps = {f"held out: {fold.name}": 1.5 for fold in folds}
+    steps = Steps(tell, _STEPS | more | held_steps | {_NOISE: 1.0, _COVERED: 0.5 + 1.0 * (len(more) + len(folds))})
     steps.begin(_CUT)
     stretches = cut(robots, spec, chosen)
     keys, all_weights = _keys(spec), np.ones(len(stretches))
@@ -125,7 +126,7 @@ def fit_ground(
     robot_spread, robot_tells = _each_robot(problem, single, stretches.robot, len(robots), width)
     steps.begin(_BASELINE)
     measure = HeldOutErrors.create(problem.roller, problem.scale, residual=residual)
-    held = _held_out(measure, problem, whole.values[0], names, steps, halved=halved, each=bool(left_out))
+    held = _held_out(measure, problem, whole.values[0], names, folds, steps, halved=halved)
     steps.begin(_NOISE)
     ends = [own.interval(single.values[k]) for k, own in enumerate(robot_spread)]
     noise, coverage = None, ()
@@ -189,7 +190,7 @@ class _Held:
 
     rows: tuple[HeldOut, ...]
     half: HalfFit | None
-    others: tuple[np.ndarray, ...]  # for each robot the parameters (P,) fitted to the others; empty if not held out
+    others: tuple[tuple[Fold, np.ndarray], ...]  # with the parameters (P,) fitted to the others
 
 
 def _held_out(
@@ -197,23 +198,30 @@ def _held_out(
     problem: _Problem,
     values: np.ndarray,
     names: list[str],
+    folds: Sequence[Fold],
     steps: Steps,
     *,
     halved: bool,
-    each: bool,
 ) -> _Held:
-    """Return the errors on the held-out half of the run, and on each held-out robot."""
+    """Return the errors on the held-out half of the run, and on the held-out robots of each fold."""
     held: list[HeldOut] = []
     half, others = None, []
     if halved:
         steps.begin(_HALVES)
         held, half = hold_half(measure, problem.solve, values, names)
-    for k, name in enumerate(names if each else ()):
-        steps.begin(f"held out: {name}")
-        rows, found = hold_robot(measure, problem.solve, values, names, k)
+    for fold in folds:
+        steps.begin(f"held out: {fold.name}")
+        rows, found = hold_fold(measure, problem.solve, values, fold)
         held += rows
-        others.append(found)
+        others.append((fold, found))
     return _Held(tuple(held), half, tuple(others))
+
+
+def _folds(names: Sequence[str], runs: Sequence[str], hold_out: Sequence[HoldOut]) -> list[Fold]:
+    """Return what is held out in turn: each of several robots, each of several runs."""
+    found = [Fold(name, ROBOTS, (k,)) for k, name in enumerate(names) if ROBOTS in hold_out and len(names) > 1]
+    several = dict.fromkeys(runs) if RUNS in hold_out and len(set(runs)) > 1 else ()
+    return found + [Fold(name, RUNS, tuple(k for k, run in enumerate(runs) if run == name)) for name in several]
 
 
 def _half_widths(problem: _Problem, ends: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
@@ -223,7 +231,7 @@ def _half_widths(problem: _Problem, ends: Sequence[tuple[np.ndarray, np.ndarray]
     return np.where(problem.free, inner / 2, 0.0)
 
 
-def _of_others(study: NoiseStudy, singles: np.ndarray, left_out: int = -1) -> np.ndarray:
+def _of_others(study: NoiseStudy, singles: np.ndarray, left_out: Sequence[int] = ()) -> np.ndarray:
     """Return parameters (Q, P) for each chosen stretch: the mean fit (R, P) of the robots that are not its own.
 
     A robot's own fit would leave less than what the file leaves on another robot. ``left_out`` is left out of all
@@ -232,7 +240,7 @@ def _of_others(study: NoiseStudy, singles: np.ndarray, left_out: int = -1) -> np
     count = len(singles)
     means = []
     for k in range(count):
-        others = [other for other in range(count) if other not in (k, left_out)] or [k]
+        others = [other for other in range(count) if other not in (k, *left_out)] or [k]
         means.append(singles[others].mean(axis=0))
     return np.array(means)[study.roller.stretches.robot]
 
@@ -262,11 +270,12 @@ def _coverage(
         widths = np.mean(each, axis=0)
         noise = study.fitted(study.windows(_of_others(study, fit.values)).of_stretches(train), widths)
         found += study.coverage(noise, windows.of_stretches(test), widths, names, HALF)
-    for k, values in enumerate(held.others):
-        widths = _half_widths(problem, [*ends[:k], *ends[k + 1 :]])
-        noise = study.fitted(study.windows(_of_others(study, singles, k)).of_stretches(mine != k), widths)
+    for fold, values in held.others:
+        mask = np.isin(mine, fold.left_out)
+        widths = _half_widths(problem, [end for k, end in enumerate(ends) if k not in fold.left_out])
+        noise = study.fitted(study.windows(_of_others(study, singles, fold.left_out)).of_stretches(~mask), widths)
         windows = study.windows(np.broadcast_to(values, (len(mine), len(values))))
-        found += study.coverage(noise, windows.of_stretches(mine == k), widths, names, ROBOTS)
+        found += study.coverage(noise, windows.of_stretches(mask), widths, names, fold.split)
     return tuple(found)
 
 

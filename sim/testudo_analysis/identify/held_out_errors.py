@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_analysis.identify.estimation.differentiable_rollout import BatchedRollout
-from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, HeldOut
+from testudo_analysis.identify.estimation.identification_result import HALF, HeldOut
 from testudo_analysis.identify.estimation.robust_fit import Fit
 from testudo_analysis.replay.batched_rollout import dead_reckoning
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -95,16 +95,23 @@ def hold_half(
     return rows, HalfFit(fit, train, test)
 
 
-def hold_robot(
-    measure: HeldOutErrors, solve: Solve, start: np.ndarray, names: list[str], left_out: int
-) -> tuple[list[HeldOut], np.ndarray]:
-    """Return the errors on one robot after a fit to the others, from parameters (P,), and the fitted ones."""
+@dataclass(frozen=True)
+class Fold:
+    """Robots, or robots of one run, that are held out together."""
+
+    name: str
+    split: str  # `ROBOTS` or `RUNS`
+    left_out: tuple[int, ...]  # numbers of the robots
+
+
+def hold_fold(measure: HeldOutErrors, solve: Solve, start: np.ndarray, fold: Fold) -> tuple[list[HeldOut], np.ndarray]:
+    """Return the errors on the held-out robots after a fit to the others, from parameters (P,), and the fitted ones."""
     stretches = measure.roller.stretches
-    mine = stretches.robot == left_out
+    mine = np.isin(stretches.robot, fold.left_out)
     found = solve(start, np.zeros(len(stretches), int), (~mine).astype(float)).values
     values = np.broadcast_to(found[0], (len(stretches), found.shape[1]))
     errors = {"": measure.roller.errors(values)} | measure.with_residual(values, ~mine)
-    return measure.rows(errors, mine, names[left_out], ROBOTS), found[0]
+    return measure.rows(errors, mine, fold.name, fold.split), found[0]
 
 
 ENDING = " with the residual model"

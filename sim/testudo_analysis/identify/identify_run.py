@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -74,25 +74,47 @@ def identify_run(
         )
         return replace(found, facts=facts_of(recording, chosen) | dict(found.facts)), source
     chosen, left_out = (chosen, {}) if robots else usable(chosen)
+    aligned = align(team, chosen, part(tell, 0.0, _ALIGNED))
+    facts = facts_of(recording, chosen) | ({"left_out": "; ".join(left_out.values())} if left_out else {})
+    rest = part(tell, _ALIGNED, 1.0)
+    return identify_ground(aligned, spec, facts, hold_out=hold_out, residual=residual, tell=rest), source
+
+
+def align(team: TeamRecording, chosen: Sequence[RobotRecording], tell: Tell = quiet) -> list[AlignedRobot]:
+    """Return some robots of a run, aligned, with their commands and their latency."""
     aligned = []
     for k, robot in enumerate(chosen):
-        tell(f"aligning {robot.name}", _ALIGNED * k / len(chosen))
+        tell(f"aligning {robot.name}", k / len(chosen))
         aligned.append(team.robot(robot.name))
         _ = aligned[-1].needed_commands(), aligned[-1].latency
-    found = fit_ground(aligned, spec, hold_out=hold_out, residual=residual, tell=part(tell, _ALIGNED, 1.0))
+    return aligned
+
+
+def identify_ground(
+    aligned: Sequence[AlignedRobot],
+    spec: RobotSpec,
+    facts: Mapping[str, Any],
+    *,
+    hold_out: Sequence[HoldOut] = (HALF, ROBOTS),
+    runs: Sequence[str] = (),
+    residual: bool = False,
+    tell: Tell = quiet,
+) -> Identification:
+    """Return the identification of robots of one type that follow velocities, with the provenance ``facts``.
+
+    ``runs`` names the run of each robot, for the held-out runs.
+    """
+    found = fit_ground(aligned, spec, hold_out=hold_out, runs=runs, residual=residual, tell=tell)
     if any(robot.report.reference == "odometry" for robot in aligned):
         found = replace(found, noise=None)  # odometry measures the wheels and not the motion on the floor
     return Identification(
         spec.name,
-        tuple(robot.name for robot in chosen),
+        tuple(robot.name for robot in aligned),
         estimates(found, spec, aligned) + noise_estimates(found.noise),
         found.held_out,
-        facts_of(recording, chosen)
-        | ({"left_out": "; ".join(left_out.values())} if left_out else {})
-        | _choices(found, aligned)
-        | (_residual(found) if residual else {}),
+        {**facts} | _choices(found, aligned) | (_residual(found) if residual else {}),
         found.coverage,
-    ), source
+    )
 
 
 def choose(recording: Recording, robots: Sequence[str], robot_type: str) -> tuple[list[RobotRecording], str]:

@@ -116,7 +116,9 @@ def test_what_a_run_cannot_tell_is_said_with_the_manoeuvre_that_would():
 def test_the_verb_writes_a_robot_file_that_simulation_and_shield_read(tmp_path, capsys):
     spec = load_robot("irobot_create")
     write_recording(synthetic_run(spec, TRUTH, robots=1, duration_s=40), tmp_path / "run", {"source": "synthetic"})
-    assert identify(tmp_path / "run", out=tmp_path / "found.toml", hold_out="none", json=tmp_path / "found.json") == 0
+    assert (
+        identify((tmp_path / "run",), out=tmp_path / "found.toml", hold_out="none", json=tmp_path / "found.json") == 0
+    )
     shown = capsys.readouterr().out
     assert "Parameters with 95 % intervals" in shown
     assert "Not determined by this run" in shown
@@ -223,7 +225,7 @@ def test_odometry_stands_for_poses_that_nobody_saw_and_what_it_cannot_tell_is_sa
         for name, robot in seen.robots.items()
     }
     write_recording(replace(seen, robots=robots), tmp_path / "run")
-    assert identify(tmp_path / "run", hold_out="none", out=tmp_path / "found.toml") == 0
+    assert identify((tmp_path / "run",), hold_out="none", out=tmp_path / "found.toml") == 0
     assert "odometry of r0, r1: no external poses are recorded" in " ".join(capsys.readouterr().out.split())
     told = identify_run(prepare(replace(seen, robots=robots)), hold_out=())[0]
     for key, true in (

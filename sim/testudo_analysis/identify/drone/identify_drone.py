@@ -27,6 +27,7 @@ from testudo_analysis.identify.drone.rotor_lag import FastResponse
 from testudo_analysis.identify.estimation.identification_result import (
     HALF,
     ROBOTS,
+    RUNS,
     Estimate,
     HeldOut,
     Identification,
@@ -39,8 +40,6 @@ from testudo_hardware.spec import RobotSpec
 from testudo_runs.progress_bar import Tell, part, quiet
 from testudo_runs.recording.recording import Recording, RobotRecording
 
-RUNS = "runs"
-"""Held-out data: each run in turn, with all its robots."""
 HORIZONS_S = (0.1, 0.5)
 CHANNELS = (("position", "m"), ("attitude", "rad"))
 HELD = "with the force before the start"

@@ -9,8 +9,8 @@ import numpy as np
 from testudo_hardware.errors import TestudoError
 
 IDENTIFICATION_SCHEMA = "testudo/identification/1"
-HALF, ROBOTS = "half", "robots"
-"""Held-out data: the second half of the run, or each robot in turn."""
+HALF, ROBOTS, RUNS = "half", "robots", "runs"
+"""Held-out data: the second half of the run, each robot in turn, or each run in turn with all its robots."""
 
 
 ANGLES = ("turn", "tilt", "heading")
@@ -63,7 +63,7 @@ class HeldOut:
     baseline: Quantiles  # of the simplest prediction: dead reckoning, or ballistic flight
     nominal: Quantiles  # of the original robot file
     identified: Quantiles
-    split: str = HALF  # `HALF` or `ROBOTS`
+    split: str = HALF  # `HALF`, `ROBOTS` or `RUNS`
 
     @classmethod
     def of(

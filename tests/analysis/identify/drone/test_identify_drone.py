@@ -12,7 +12,6 @@ from testudo_analysis.identify.drone.drone_fit import FitSettings, fit_drone
 from testudo_analysis.identify.drone.fitted_model import NAMES, RESPONSE_NAMES, DroneModel, errors, predict
 from testudo_analysis.identify.drone.flight_segments import FlightSamples, PredictionWindows, flight_of, piece_of
 from testudo_analysis.identify.drone.identify_drone import (
-    RUNS,
     DroneSettings,
     ballistic,
     folds,
@@ -20,7 +19,7 @@ from testudo_analysis.identify.drone.identify_drone import (
     measure,
 )
 from testudo_analysis.identify.drone.rotor_lag import fast_responses
-from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, Identification
+from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, RUNS, Identification
 from testudo_analysis.identify.robot_file_writer import write_identified
 from testudo_bench.accuracy.drone_identification import read_flights, shipped_spec
 from testudo_bench.accuracy.identification import draw_drone_truth, recover_flight

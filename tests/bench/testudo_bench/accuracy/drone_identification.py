@@ -17,13 +17,12 @@ from testudo_analysis.identify.drone.identify_drone import (
     CHANNELS,
     HELD,
     HORIZONS_S,
-    RUNS,
     can_identify,
     drone_estimates,
     folds,
     measure,
 )
-from testudo_analysis.identify.estimation.identification_result import ROBOTS
+from testudo_analysis.identify.estimation.identification_result import ROBOTS, RUNS
 from testudo_bench.performance.recorded_runs import DATA_VARIABLE
 from testudo_deploy.commands.report import BenchResult, machine
 from testudo_hardware.errors import TestudoError
