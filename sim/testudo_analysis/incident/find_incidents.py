@@ -1,5 +1,7 @@
 """All incidents of a run; contacts and near contacts are found in this module."""
 
+import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -13,6 +15,7 @@ from testudo_deploy.shield.arena import distance_to
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 
 _JOIN_S = 1.0
+_SURE = 0.975  # probability of contact from which it is said to have happened
 _UNSEEN_S = 1.0  # between two poses further apart the distance to other robots is unknown
 
 
@@ -21,7 +24,9 @@ def find_incidents(recording: TeamRecording, bounds: IncidentThresholds | None =
     bounds = bounds or IncidentThresholds.of(recording)
     # contacts and near contacts: of each pair of robots, with walls and obstacles, and those of the plant
     encounters = [
-        incident for first, second in combinations(recording.robots, 2) for incident in _of_pair(first, second, bounds)
+        incident
+        for first, second in combinations(recording.robots, 2)
+        for incident in _of_pair(first, second, bounds, exact=recording.run is not None and _seen(first, second))
     ]
     encounters += [incident for robot in recording.robots for incident in _with_walls(recording, robot)]
     found = [
@@ -44,21 +49,45 @@ def distances(first: AlignedRobot, second: AlignedRobot) -> tuple[np.ndarray, np
     return at_s, np.linalg.norm(first.trajectory.at(at_s)[0] - second.trajectory.at(at_s)[0], axis=1)
 
 
-def _of_pair(first: AlignedRobot, second: AlignedRobot, bounds: IncidentThresholds) -> list[Incident]:
+def _seen(*robots: AlignedRobot) -> bool:
+    """Return whether the poses are not the robots' own estimates; those of a simulated plant are then exact."""
+    return all(robot.report.reference == "pose" for robot in robots)
+
+
+def contact_probability(distance_m: float, touching_m: float, *deviations_m: float) -> float:
+    """Return the probability that two bodies touched, for a measured distance of their centres.
+
+    ``deviations_m`` are the standard deviations of a coordinate of each measured centre; errors across the line of
+    centres hardly change the distance.
+    """
+    deviation = math.hypot(*deviations_m)
+    if deviation == 0:
+        return float(distance_m < touching_m)
+    return 0.5 * (1 + math.erf((touching_m - distance_m) / (math.sqrt(2) * deviation)))
+
+
+def _of_pair(first: AlignedRobot, second: AlignedRobot, bounds: IncidentThresholds, *, exact: bool) -> list[Incident]:
     at_s, distance = distances(first, second)
     touching = first.spec.body_radius_m + second.spec.body_radius_m
+    # the robot file has three sigma
+    deviations = [0.0 if exact else robot.spec.position_error_m / 3 for robot in (first, second)]
     found = []
     for begin, end in spans(distance < bounds.near_m, at_s, _JOIN_S):
         worst = largest(-distance, begin, end)
         value, names = float(distance[worst]), f"{first.name} and {second.name}"
+        share = contact_probability(value, touching, *deviations)
+        doubt = f" (probability of contact {share:.0%}: each measured place has an error)"
         if value < touching:
             kind, bound = IncidentKind.CONTACT, touching
-            what = f"{names} touched: {1e3 * (touching - value):.0f} mm of overlap"
+            verb, doubt = ("touched", "") if share >= _SURE else ("may have touched", doubt)
+            what = f"{names} {verb}: {1e3 * (touching - value):.0f} mm of overlap{doubt}"
         else:
             kind, bound = IncidentKind.NEAR_CONTACT, bounds.near_m
-            what = f"{names} came within {1e3 * value:.0f} mm, {1e3 * (value - touching):.0f} mm before contact"
+            doubt = doubt if share > 1 - _SURE else ""
+            what = f"{names} came within {1e3 * value:.0f} mm, {1e3 * (value - touching):.0f} mm before contact{doubt}"
         robots = first.name, second.name
-        found.append(Incident.over(kind, robots, at_s, (begin, end, worst), value, bound, "m", what))
+        made = Incident.over(kind, robots, at_s, (begin, end, worst), value, bound, "m", what)
+        found.append(replace(made, probability=share))
     return found
 
 

@@ -45,6 +45,7 @@ class Incident:
     cause: str = ""  # the likeliest cause, in one sentence
     code: str = ""  # diagnostic code, where the run has one
     from_s: float | None = None  # start of the counterfactuals
+    probability: float | None = None  # that two bodies touched, by the errors of their measured places
     aftermath: tuple[VariantOutcome, ...] = ()
     """Outcomes from that time on: recorded, and simulated with and without the shield."""
 

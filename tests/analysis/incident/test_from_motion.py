@@ -38,6 +38,20 @@ def test_a_contact_is_found_with_its_depth_and_who_drove():
     assert "r0 drove towards r1 at 0.15 m/s and r1 drove towards r0" in incident.cause
 
 
+def test_a_small_overlap_of_measured_places_is_a_contact_with_a_probability():
+    touching = 2 * meeting(0.1).spec.body_radius_m
+    deviation = np.sqrt(2) * meeting(0.1).spec.position_error_m / 3
+    graze, pass_by = only(meeting(touching - 0.5 * deviation)), only(meeting(touching + 0.5 * deviation))
+    assert graze.kind is IncidentKind.CONTACT
+    assert "may have touched" in graze.what
+    assert f"probability of contact {graze.probability:.0%}" in graze.what
+    assert 0.6 < graze.probability < 0.75  # half a standard deviation: 69 %
+    assert pass_by.kind is IncidentKind.NEAR_CONTACT
+    assert f"probability of contact {pass_by.probability:.0%}" in pass_by.what
+    assert 0.25 < pass_by.probability < 0.4
+    assert only(meeting(0.1)).probability > 0.999
+
+
 def test_a_near_contact_is_one_below_what_the_shield_keeps_apart():
     incident = only(meeting(0.19))
     assert incident.kind is IncidentKind.NEAR_CONTACT
