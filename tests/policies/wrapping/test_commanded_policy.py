@@ -127,8 +127,8 @@ def test_a_robot_alone_gets_the_command_as_it_was_given(artefact):
 
 @pytest.mark.parametrize("source", [lambda: towards, at_random], ids=["like nav2", "random"])
 def test_commands_that_would_collide_do_not_behind_the_shield(artefact, source):
-    shielded = Robots(artefact, NAMES, 1).run(12.0, source())
-    control = Robots(artefact, NAMES, 1, shielded=False).run(12.0, source())
+    shielded = Robots(artefact, NAMES, 1).run(20.0, source())
+    control = Robots(artefact, NAMES, 1, shielded=False).run(20.0, source())
     assert control.contacts > 0  # the same controllers without the shield
     assert shielded.contacts == 0
     assert shielded.way_m > 0.2 * control.way_m  # and it does not just stand
