@@ -12,6 +12,7 @@ SIGNS = {Severity.BAD: "✖", Severity.DOUBT: "▲", Severity.NOTE: "●", Sever
 """Signs beside the colours, for readers who cannot tell these apart."""
 
 _SCRIPTS = ("data.js", "scene.js", "plots.js", "events.js", "charts.js", "page.js")
+_MOMENTS = 6  # further moments of one finding with a button
 _SHOWN = 6  # findings outside of the collapsed part
 
 
@@ -85,6 +86,12 @@ def _finding(finding: Finding) -> str:
         go += f'<code>{text(finding.command)}</code><button class="copy">copy</button>{purpose}'
     if go:
         parts.append(f'<div class="do">{go}</div>')
+    shown = None if finding.at_s is None else round(finding.at_s, 1)
+    others = [at_s for at_s in dict.fromkeys(round(at_s, 1) for at_s in finding.moments) if at_s != shown]
+    if others:
+        links = "".join(f'<button data-at="{at_s:.3f}">{at_s:.1f} s</button>' for at_s in others[:_MOMENTS])
+        more = f"<span>and {len(others) - _MOMENTS} more</span>" if len(others) > _MOMENTS else ""
+        parts.append(f'<div class="do"><span>also at</span>{links}{more}</div>')
     sign = f'<span class="sign" title="{finding.severity}">{SIGNS[finding.severity]}</span>'
     return f'<li class="{finding.severity}">{sign}<div>{"".join(parts)}</div></li>'
 

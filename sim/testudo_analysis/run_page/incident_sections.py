@@ -8,7 +8,7 @@ from testudo_analysis.incident.incident_replay import IncidentReplay
 from testudo_analysis.replay.variants import VariantOutcome, VariantPaths, least_distances
 from testudo_analysis.run_page.html_markup import Html, chart, paragraph, pill, table, text
 from testudo_analysis.run_page.page_data import CANNOT_TELL, ChartPanel, Curve, PageSection
-from testudo_analysis.run_page.run_events import doubt_of
+from testudo_analysis.run_page.run_events import claim_of, doubt_of
 
 _MOST_POINTS = 240
 _COLUMNS = ("variant", "worlds with contact", "least distance", "drift of the model", "can it be told", "all arrive",
@@ -25,7 +25,7 @@ def incident_sections(aftermaths: Sequence[IncidentReplay]) -> list[PageSection]
         charts[f"aftermath{k}"] = (_distances(item),)
         rows = [_row(outcome, item) for outcome in incident.aftermath]
         parts.append(
-            f"<h3>{text(incident.kind)} at {incident.at_s:.1f} s: {text(incident.what)}</h3>"
+            f"<h3>{text(incident.kind)} at {incident.at_s:.1f} s: {text(claim_of(item.recording, incident))}</h3>"
             + paragraph(f"Simulated from {incident.from_s or 0.0:.1f} s on.")
             + table(_COLUMNS, rows, numbers=(1, 2, 3, 5, 6, 7))
             + chart(f"aftermath{k}")

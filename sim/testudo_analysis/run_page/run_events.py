@@ -47,7 +47,7 @@ def run_events(recording: TeamRecording, incidents: Sequence[Incident]) -> tuple
                 item.end_s,
                 item.at_s,
                 float(place[number]),
-                item.what,
+                claim_of(recording, item),
                 item.cause,
                 doubt_of(recording, item),
                 command,
@@ -72,7 +72,7 @@ def incident_findings(recording: TeamRecording, incidents: Sequence[Incident]) -
         found.append(
             Finding(
                 severity_of(recording, item),
-                f"{item.what}{more}",
+                f"{claim_of(recording, item)}{more}",
                 doubt_of(recording, item),
                 item.cause,
                 command,
@@ -89,6 +89,12 @@ def severity_of(recording: TeamRecording, item: Incident) -> Severity:
     if item.kind is IncidentKind.CONTACT and _is_in_doubt(recording, item):
         return Severity.DOUBT
     return _SEVERITIES.get(item.kind, Severity.NOTE)
+
+
+def claim_of(recording: TeamRecording, item: Incident) -> str:
+    """Return what happened; a contact that the poses cannot tell is not asserted."""
+    is_open = item.kind is IncidentKind.CONTACT and _is_in_doubt(recording, item)
+    return item.what.replace(" touched", " may have touched", 1) if is_open else item.what
 
 
 def doubt_of(recording: TeamRecording, item: Incident) -> str:

@@ -51,7 +51,7 @@ def test_an_overlap_within_the_error_of_the_poses_cannot_be_told(by_m, severity)
     page = run_page(contents(overlapping(by_m)))
     assert page.severity is severity
     first = page.findings[0]
-    assert "touched" in first.what
+    assert ("may have touched" if severity is Severity.DOUBT else "touched") in first.what
     error_mm = 1e3 * 2**0.5 * SPEC.position_error_m
     assert f"overlap {1e3 * by_m:.0f} mm, pose error {error_mm:.0f} mm" in first.doubt
     assert (CANNOT_TELL in first.doubt) == (severity is Severity.DOUBT)
@@ -211,6 +211,13 @@ def test_rerun_is_refused_where_it_is_not_installed(written, tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "rerun", None)
     with pytest.raises(TestudoError, match="pip install"):
         report(written / "run", out=tmp_path / "page.html", rerun=tmp_path / "run.rrd")
+
+
+def test_a_cause_that_recurs_is_one_finding_with_all_its_moments():
+    still = Finding(Severity.DOUBT, "r0 stood", at_s=1.0, moments=tuple(float(k) for k in range(10)))
+    text = document(replace(run_page(contents(meeting(1.0))), findings=(still,)))
+    assert re.findall(r'data-at="([\d.]+)"', text) == ["1.000", "0.000", "2.000", "3.000", "4.000", "5.000", "6.000"]
+    assert "and 3 more" in text
 
 
 def test_names_are_escaped():
