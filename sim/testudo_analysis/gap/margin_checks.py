@@ -153,15 +153,17 @@ def _limits(spec: RobotSpec, robots: Sequence[AlignedRobot]) -> Iterator[MarginC
     periods = [np.diff(track.stamp_s) for track in tracks]
     yield from check("sensing.pose_max_age", "time from one pose to the next", "s", spec.pose_max_age_s, periods)
     rates = [_accelerations(track) for track in tracks]
+    scale = spec.quantities["dynamics.speed_scale"].high  # the limit is that of commands
     if spec.kind == DIFFERENTIAL_DRIVE:
         fastest = [np.abs(t.velocity[:, 0]) + 0.5 * spec.wheel_base_m * np.abs(t.velocity[:, 1]) for t in tracks]
-        yield from check("guarantee: speed_m_s", "rim speed of the faster wheel", "m/s", spec.wheel_limit_m_s, fastest)
+        what, most = "rim speed of the faster wheel", scale * spec.wheel_limit_m_s
+        yield from check("guarantee: speed_m_s", what, "m/s", most, fastest)
         limit, turns = spec.turn_acceleration_limit_rad_s2, [np.abs(rate[:, 1]) for rate in rates]
         yield from check("limits.turn_acceleration", "change of the turn rate", "rad/s^2", limit, turns)
         along = [np.abs(rate[:, 0]) for rate in rates]
     else:
         speeds = [np.linalg.norm(track.velocity, axis=1) for track in tracks]
-        yield from check("guarantee: speed_m_s", "speed", "m/s", spec.speed_limit_m_s, speeds)
+        yield from check("guarantee: speed_m_s", "speed", "m/s", scale * spec.speed_limit_m_s, speeds)
         along = [np.linalg.norm(rate, axis=1) for rate in rates]
     yield from check(
         "guarantee: acceleration_m_s2", "change of the speed", "m/s^2", spec.acceleration_limit_m_s2, along

@@ -135,7 +135,7 @@ class GoalOrders:
         if robot not in self._live.robots:
             known = ", ".join(self._live.robots)
             return GoalAnswer(order.order, robot, accepted=False, sentence=f"{robot}: no such robot; there are {known}")
-        goals = order.goals_world or (self._starts[robot],)
+        first, *following = goals = order.goals_world or (self._starts[robot],)
         size = self._live.scoring.spec.dimension
         # the goals of others count for the first one only: these may have gone until the others are due
         for k, goal in enumerate(goals):
@@ -143,9 +143,9 @@ class GoalOrders:
             if fault:
                 return GoalAnswer(order.order, robot, accepted=False, sentence=fault)
         self._routes[robot] = Route(goals, order.repeat)
-        self._aim(robot, goals[0])
-        rest = f", then {len(goals) - 1} more" if len(goals) > 1 else ""
-        place = ", ".join(f"{value:.2f}" for value in goals[0])
+        self._aim(robot, first)
+        rest = f", then {len(following)} more" if following else ""
+        place = ", ".join(f"{value:.2f}" for value in first)
         return GoalAnswer(order.order, robot, accepted=True, sentence=f"{robot}: goes to ({place}){rest}")
 
     def _aim(self, robot: str, goal_world: Sequence[float]) -> None:

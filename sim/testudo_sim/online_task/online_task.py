@@ -121,10 +121,15 @@ class OnlineTask:
             dict(zip(self.robots, map(tuple, places.tolist()), strict=True)) if len(places) == len(self.robots) else {}
         )
 
+    @property
+    def tolerance_m(self) -> float:
+        """Return how near to its goal a body is there; a robot's radius, if the scenario does not say it."""
+        return float(getattr(self.scoring.scenario, "tolerance_m", self.scoring.spec.body_radius_m))
+
     def is_at_goal(self, robot: str) -> bool:
         """Return whether a robot was last measured within the tolerance of its goal."""
         pose, goal = self.newest(robot), self.goals_world[robot]
-        return pose is not None and math.dist(pose.position_world, goal) < self.scoring.scenario.tolerance_m
+        return pose is not None and math.dist(pose.position_world, goal) < self.tolerance_m
 
     def aim(self, robot: str, goal_world: Sequence[float]) -> None:
         """Give a robot another goal (D,) [m], from the present decision on; not to be undone by `rewind`."""
@@ -339,8 +344,7 @@ def goal_views(live: OnlineTask) -> tuple[GoalView, ...]:
     """Return the goals of the task: one for each robot, or of its first body."""
     places = goals_of(live.task)
     names = live.robots if places.shape[1] == len(live.robots) else live.bodies[:1] or ("goal",)
-    tolerance_m = getattr(live.scoring.scenario, "tolerance_m", live.scoring.spec.body_radius_m)
-    made = []
+    tolerance_m, made = live.tolerance_m, []
     for name, place in zip(names, places.T.tolist(), strict=False):
         pose = live.newest(name)
         reached = pose is not None and math.dist(pose.position_world, place) < tolerance_m
