@@ -1,6 +1,7 @@
 """Tables and the plot of a forecast and its score."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -54,18 +55,19 @@ def score_table(score: ForecastScore) -> Table:
 def ledger_table(entries: Sequence[LedgerEntry]) -> Table:
     """Return the table of a ledger."""
     table = Table(title="Ledger of forecasts")
-    for name in ("", "when, UTC", "what", "forecast", "of", "in 80 %", "CRPS over nominal"):
-        table.add_column(name)
+    for name in ("", "when, UTC", "what", "forecast", "of", "in 80 %", "CRPS ratio"):
+        table.add_column(name, no_wrap=True)
     for number, entry in enumerate(entries, start=1):
         values = entry.content
-        row = (str(number), str(values["made"]), entry.kind, str(values["forecast"])[:12])
+        when = str(values["made"])[5:16].replace("T", " ")
+        row = (str(number), when, entry.kind, str(values["forecast"])[:8])
         if entry.kind == FORECAST:
-            table.add_row(*row, f"{values['policy']}, {values['fleets']} fleets", "", "")
+            table.add_row(*row, f"{values['fleets']} fleets", "", "")
             continue
         found = values["summary"]
         coverage, ratio = found["coverage_80"], found["crps_over_nominal"]
         shown = ("-" if coverage is None else f"{coverage:.0%} of {found['covered_of']}", _ratio(ratio))
-        table.add_row(*row, str(values["run"]), *shown)
+        table.add_row(*row, "/".join(Path(values["run"]).parts[-2:]), *shown)
     return table
 
 
