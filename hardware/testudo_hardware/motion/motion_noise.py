@@ -87,7 +87,7 @@ def advance(noise: MotionNoise, process: Array, normal: Array, period_s: Array |
 def noise_path(noise: MotionNoise, normal: Array, period_s: float) -> Array:
     """Return the process (C, T, ...) at T times of a period from standard normal numbers (C, T, ...)."""
     xp = array_namespace(normal)
-    path = [normal[:, 0, ...]]
+    path: list[Array] = [normal[:, 0, ...]]
     for k in range(1, normal.shape[1]):
         path.append(advance(noise, path[-1], normal[:, k, ...], period_s))
     return xp.concat([process[:, None, ...] for process in path], axis=1)

@@ -1,6 +1,7 @@
 """The verb `identify`: fits robot parameters to a recorded run."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from testudo_analysis.identify.estimation.identification_result import (
-    ANGLES,
     HALF,
     ROBOTS,
     RUNS,
@@ -20,13 +20,14 @@ from testudo_analysis.identify.estimation.identification_result import (
 from testudo_analysis.identify.held_out_verdict import refuse_worse
 from testudo_analysis.identify.identify_run import identify_run
 from testudo_analysis.identify.identify_runs import FLEET, identify_runs
+from testudo_analysis.identify.residual_motion.coverage_table import coverage_table
 from testudo_analysis.identify.robot_file_writer import write_identified
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
 from testudo_deploy.commands.report import Report, facts, table
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
-from testudo_runs.alignment import load
-from testudo_runs.progress_bar import part, progress_bar
+from testudo_runs.alignment import TeamRecording, load
+from testudo_runs.progress_bar import Tell, part, progress_bar
 
 _READ = 0.1
 """Approximate share of the time that reading takes."""
@@ -71,47 +72,53 @@ def identify(
         json: also write all results to this file.
     """
     console = Console(stderr=True)
-    each = out is not None and out.suffix != ".toml"
+    names, each = _named(runs), out is not None and out.suffix != ".toml"
     if not runs:
         raise TestudoError("identify: found no run, expected at least one run folder")
     if len(runs) > 1 and not each and out is not None:
         raise TestudoError(f"--out: found {out} for {len(runs)} runs, expected a folder")
     if residual and (each or len(runs) > 1):
         raise TestudoError("--residual: found several runs or a folder for --out, expected one run and one file")
-    names = _named(runs)
-    with progress_bar(f"reading {runs[0]}", console) as tell:
-        teams = {
-            name: load(
-                run,
-                robot_type=robot_type or None,
-                as_measured=False,
-                share=lambda done, k=k, run=run: tell(f"reading {run}", _READ * (k + done) / len(runs)),
-            )
-            for k, (name, run) in enumerate(zip(names, runs, strict=True))
-        }
-        rest = part(tell, _READ, 1.0)
+    with progress_bar(f"reading {names[0]}", console) as tell:
+        teams = _read(dict(zip(names, runs, strict=True)), robot_type, tell)
+        rest, singles = part(tell, _READ, 1.0), {}
         if each or len(runs) > 1:
             whole = identify_runs(teams, robots=robot, tell=rest)
             found, source, singles = whole.fleet, whole.source, whole.robots
         else:
             splits = {"both": (HALF, ROBOTS), "half": (HALF,), "robots": (ROBOTS,), "none": ()}[hold_out]
-            team = teams[names[0]]
-            found, source = identify_run(team, robots=robot, hold_out=splits, residual=residual, tell=rest)
-            singles = {}
+            (one,) = teams.values()
+            found, source = identify_run(one, robots=robot, hold_out=splits, residual=residual, tell=rest)
     for team in teams.values():
         for warning in team.source.warnings:
             console.print(f"[yellow]warning:[/] {warning}", highlight=False)
-    results = {FLEET: found, **singles} if singles else {"": found}
     document = found.to_dict() | ({"robot_files": {n: one.to_dict() for n, one in singles.items()}} if singles else {})
     Report(document, identification_tables(found) + _single_tables(singles)).show(json)
     if out is not None:
-        for one in results.values():
-            refuse_worse(one, list(teams.values()), load_robot(source))
-        for name, one in results.items():
-            target = out / f"{name}.toml" if each else out
-            write_identified(source, one, target)
-            console.print(f"wrote {target}", highlight=False)
+        results = {out / f"{name}.toml": one for name, one in singles.items()}
+        _write({out / f"{FLEET}.toml" if each else out: found} | results, source, teams, console)
     return 0 if all(team.source.complete for team in teams.values()) or allow_damage else 1
+
+
+def _read(runs: Mapping[str, Path], robot_type: str, tell: Tell) -> dict[str, TeamRecording]:
+    """Return the aligned recordings by name."""
+    found = {}
+    for k, (name, run) in enumerate(runs.items()):
+        own = part(tell, _READ * k / len(runs), _READ * (k + 1) / len(runs))
+        share = partial(own, f"reading {run}")
+        found[name] = load(run, robot_type=robot_type or None, as_measured=False, share=share)
+    return found
+
+
+def _write(
+    results: Mapping[Path, Identification], source: str, teams: Mapping[str, TeamRecording], console: Console
+) -> None:
+    """Write robot files, all or none of them."""
+    for one in results.values():
+        refuse_worse(one, list(teams.values()), load_robot(source))
+    for target, one in results.items():
+        write_identified(source, one, target)
+        console.print(f"wrote {target}", highlight=False)
 
 
 def _named(runs: Sequence[Path]) -> list[str]:
@@ -149,7 +156,7 @@ def identification_tables(found: Identification) -> tuple[Table, ...]:
         rows = [row for row in found.held_out if row.split == split]
         if rows:
             tables.append(_held_out(found, rows, words))
-    tables += coverage_tables(found.coverage)
+    tables += _coverage_tables(found.coverage)
     if found.facts.get("residual"):
         # benefit of a residual model, and the verdict
         residual = found.facts["residual"]
@@ -175,50 +182,15 @@ def _parameters(found: Identification) -> Table:
     return table("Parameters with 95 % intervals", ("parameter", "value", "interval", "unit", "robots"), rows)
 
 
-def coverage_tables(rows: Sequence[Coverage]) -> list[Table]:
+def _coverage_tables(rows: Sequence[Coverage]) -> list[Table]:
     """Return a table of the coverage of held-out motions for each kind of held-out data."""
     found = []
     for split, words in _SPLITS.items():
         own = [row for row in rows if row.split == split]
-        shown = [
-            (
-                row.robot or "all robots",
-                f"{row.horizon_s:g} s",
-                row.channel,
-                f"{row.inside:.1%}",
-                f"{row.without_noise:.1%}",
-                "{:.1f} {}".format(*_shown_width(row)),
-                str(row.count),
-            )
-            for row in own
-            if not row.robot or len({row.robot for row in own}) == 1
-        ]
-        if split != HALF:  # what is held out has a process of its own each, fitted to the others
-            own = [row for row in own if row.robot]
-            shown = [(f"{len({row.robot for row in own})} robots", *cells) for cells in _pooled(own)]
-        if shown:
-            columns = ("robot", "after", "channel", "inside", "without the process", "width", "motions")
-            found.append(table(f"Held-out motions inside the 95 % bands of sampled futures, {words}", columns, shown))
+        if own:
+            title = f"Held-out motions inside the 95 % bands of sampled futures, {words}"
+            found.append(coverage_table(title, own))
     return found
-
-
-def _pooled(rows: Sequence[Coverage]) -> list[tuple[str, ...]]:
-    """Return cells of horizon and channel: shares of all robots' motions, and the median width."""
-    found = []
-    for horizon, channel in dict.fromkeys((row.horizon_s, row.channel) for row in rows):
-        own = [row for row in rows if (row.horizon_s, row.channel) == (horizon, channel)]
-        count = sum(row.count for row in own)
-        inside, without = (
-            sum(getattr(row, name) * row.count for row in own) / count for name in ("inside", "without_noise")
-        )
-        width, unit = _shown_width(sorted(own, key=lambda row: row.width)[len(own) // 2])
-        found.append((f"{horizon:g} s", channel, f"{inside:.1%}", f"{without:.1%}", f"{width:.1f} {unit}", str(count)))
-    return found
-
-
-def _shown_width(row: Coverage) -> tuple[float, str]:
-    unit, factor = SHOWN_UNITS["rad" if row.channel in ANGLES else "m"]
-    return row.width * factor, unit
 
 
 def _held_out(found: Identification, rows: list[HeldOut], words: str) -> Table:

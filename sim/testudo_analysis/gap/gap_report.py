@@ -13,6 +13,7 @@ from testudo_analysis.gap.error_causes import ErrorCause
 from testudo_analysis.gap.error_map import StateErrors
 from testudo_analysis.gap.margin_checks import MarginCheck
 from testudo_analysis.gap.predicted_score import ScoreComparison
+from testudo_analysis.identify.estimation.identification_result import Coverage
 
 SCHEMA = "testudo/gap/1"
 ALL = "all"
@@ -71,6 +72,8 @@ class TypeGap:
     cause_horizon_s: Mapping[str, float]
     latencies: tuple[CommandLatency, ...]
     margins: tuple[MarginCheck, ...]
+    coverage: Mapping[str, tuple[Coverage, ...]] = field(default_factory=dict[str, tuple[Coverage, ...]])
+    """By parameter set whose robot file has a `[motion_noise]`: recorded motions inside its 95 % bands."""
 
     def find(self, model: str, channel: str, horizon_s: float, robot: str = ALL) -> ErrorRow | None:
         """Return one row; None without one."""

@@ -115,10 +115,7 @@ def fit_ground(
     keys, all_weights = _keys(spec), np.ones(len(stretches))
     roller = BatchedRollout(spec, keys, stretches, chosen)
     start, limited = _start(roller, robots, spec, chosen), _limit_mask(keys)
-    low, high = (np.array([getattr(QUANTITIES[key], end) for key in keys]) for end in ("low", "high"))
-    high = np.where(np.array(keys) == DELAY, chosen.longest_delay_s, high)
-    bounds = to_inner(keys, low), to_inner(keys, high)
-    problem = _Problem(roller, start, bounds, ~limited, _first_scale(spec, chosen))
+    problem = _Problem(roller, start, _bounds(keys, chosen), ~limited, _first_scale(spec, chosen))
     problem, whole, spread = _fit_of_all(problem, spec, stretches, len(chosen.horizons_s), steps)
     steps.begin(_EACH)
     single = problem.solve(whole.values[0], stretches.robot, all_weights)
@@ -127,19 +124,8 @@ def fit_ground(
     steps.begin(_BASELINE)
     measure = HeldOutErrors.create(problem.roller, problem.scale, residual=residual)
     held = _held_out(measure, problem, whole.values[0], names, folds, steps, halved=halved)
-    steps.begin(_NOISE)
-    ends = [own.interval(single.values[k]) for k, own in enumerate(robot_spread)]
-    noise, coverage = None, ()
-    if enough(problem.roller):
-        study = NoiseStudy.create(
-            problem.roller,
-            whole.values[0],
-            _half_widths(problem, [spread.interval(whole.values[0]), *ends]),
-            [robot.trajectory for robot in robots],
-        )
-        noise = study.fitted(study.windows(_of_others(study, single.values)), study.half_widths)
-        steps.begin(_COVERED)
-        coverage = _coverage(study, problem, held, single.values, ends, names)
+    ends = [spread.interval(whole.values[0]), *map(BootstrapSpread.interval, robot_spread, single.values)]
+    noise, coverage = _residual_motion(problem, whole.values[0], ends, single.values, held, robots, steps)
     return GroundFit(
         keys,
         whole.values[0],
@@ -231,18 +217,28 @@ def _half_widths(problem: _Problem, ends: Sequence[tuple[np.ndarray, np.ndarray]
     return np.where(problem.free, inner / 2, 0.0)
 
 
-def _of_others(study: NoiseStudy, singles: np.ndarray, left_out: Sequence[int] = ()) -> np.ndarray:
-    """Return parameters (Q, P) for each chosen stretch: the mean fit (R, P) of the robots that are not its own.
+def _residual_motion(
+    problem: _Problem,
+    values: np.ndarray,
+    ends: Sequence[tuple[np.ndarray, np.ndarray]],
+    singles: np.ndarray,
+    held: _Held,
+    robots: Sequence[AlignedRobot],
+    steps: Steps,
+) -> tuple[MotionNoise | None, tuple[Coverage, ...]]:
+    """Return the process beside parameters (P,) and its held-out coverage; none for too few stretches.
 
-    A robot's own fit would leave less than what the file leaves on another robot. ``left_out`` is left out of all
-    means; a robot without others has its own fit.
+    ``ends`` are the intervals of all robots together and of single robots, ``singles`` (R, P) the fits of these.
     """
-    count = len(singles)
-    means = []
-    for k in range(count):
-        others = [other for other in range(count) if other not in (k, *left_out)] or [k]
-        means.append(singles[others].mean(axis=0))
-    return np.array(means)[study.roller.stretches.robot]
+    steps.begin(_NOISE)
+    if not enough(problem.roller):
+        return None, ()
+    tracks = [robot.trajectory for robot in robots]
+    study = NoiseStudy.create(problem.roller, values, _half_widths(problem, ends), tracks)
+    noise = study.fitted(study.windows(study.of_others(singles)), study.half_widths)
+    steps.begin(_COVERED)
+    names = [robot.name for robot in robots]
+    return noise, _coverage(study, problem, held, singles, ends[1:], names)
 
 
 def _coverage(
@@ -268,12 +264,12 @@ def _coverage(
         ]
         each = [_half_widths(problem, [spread.interval(fit.values[k])]) for k, spread in enumerate(own)]
         widths = np.mean(each, axis=0)
-        noise = study.fitted(study.windows(_of_others(study, fit.values)).of_stretches(train), widths)
+        noise = study.fitted(study.windows(study.of_others(fit.values)).of_stretches(train), widths)
         found += study.coverage(noise, windows.of_stretches(test), widths, names, HALF)
     for fold, values in held.others:
         mask = np.isin(mine, fold.left_out)
         widths = _half_widths(problem, [end for k, end in enumerate(ends) if k not in fold.left_out])
-        noise = study.fitted(study.windows(_of_others(study, singles, fold.left_out)).of_stretches(~mask), widths)
+        noise = study.fitted(study.windows(study.of_others(singles, fold.left_out)).of_stretches(~mask), widths)
         windows = study.windows(np.broadcast_to(values, (len(mine), len(values))))
         found += study.coverage(noise, windows.of_stretches(mask), widths, names, fold.split)
     return tuple(found)
@@ -289,6 +285,12 @@ def _each_robot(
         bootstrap(single.curvature, robot, weight, single.values[k], problem.free) for k, weight in enumerate(mine)
     )
     return spreads, determined & np.array([[spread.blocks >= FEWEST_BLOCKS] for spread in spreads])
+
+
+def _bounds(keys: tuple[str, ...], cutting: SegmentSettings) -> tuple[np.ndarray, np.ndarray]:
+    """Return lower and upper bounds (P,), (P,) of the fitted parameters."""
+    low, high = (np.array([getattr(QUANTITIES[key], end) for key in keys]) for end in ("low", "high"))
+    return to_inner(keys, low), to_inner(keys, np.where(np.array(keys) == DELAY, cutting.longest_delay_s, high))
 
 
 def _keys(spec: RobotSpec) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from tests.analysis.gap.runs import ROBOT, report_of
 from testudo_analysis.gap.block_bootstrap import TimeBlocks, quantiles
 from testudo_analysis.gap.gap_analysis import analyse, compare
 from testudo_analysis.gap.margin_checks import _check
+from testudo_analysis.identify.residual_motion.ground_noise import recorded_coverage
 from testudo_bench.synthetic_data.synthetic_runs import synthetic_recording
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.spec import load_robot
+from testudo_hardware.schema import MOTION_NOISE
+from testudo_hardware.spec import Quantity, load_robot
 from testudo_runs.alignment import prepare
 from testudo_runs.recording.load import recording_of_run
 from testudo_runs.recording.recording import Recording, RobotRecording
@@ -80,6 +83,26 @@ def test_identified_parameters_take_the_error_away():
     assert change.significant
     assert change.relative < -0.8
     assert json.dumps(report.to_dict(), allow_nan=False)
+
+
+def test_a_file_with_a_residual_motion_has_bands_and_one_without_has_none(exact):
+    assert exact[0].types[0].coverage == {}
+    robots = prepare(synthetic_recording(load_robot(ROBOT), seconds=30.0, robots=1)).robots
+    wide, narrow = (recorded_coverage(robots, noisy(robots[0].spec, scale)) for scale in (1.0, 0.01))
+    assert {(row.channel, row.horizon_s) for row in wide} == set(product(("along", "across", "turn"), (0.5, 1.0, 2.0)))
+    for row, small in zip(wide, narrow, strict=True):
+        assert row.inside > 0.95  # far wider than the errors of an exact model
+        assert row.width > small.width
+        assert small.inside <= row.inside
+
+
+def noisy(spec, scale):
+    """Return a robot with a residual motion, ``scale`` times a large one."""
+    values = {key: rule.low for key, rule in MOTION_NOISE.items() if ".up_" not in key}
+    values |= {f"motion_noise.{name}_deviation": 0.05 * scale for name in ("along", "across", "turn")}
+    values |= {f"motion_noise.{name}_correlation": 0.3 for name in ("along", "across", "turn")}
+    noise = {key: Quantity(value, MOTION_NOISE[key].unit, "test", value, value) for key, value in values.items()}
+    return replace(spec, motion_noise=noise)
 
 
 def test_the_robot_that_is_other_is_the_worst_place():

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from testudo_analysis.gap.block_bootstrap import Interval
 from testudo_analysis.gap.gap_report import ALL, DEAD_RECKONING, IDENTIFIED, NOMINAL, Difference, GapReport, TypeGap
+from testudo_analysis.identify.residual_motion.coverage_table import coverage_table
 from testudo_analysis.replay.replay_tables import SHOWN_UNITS
 
 _FEW = 3
@@ -157,10 +158,14 @@ def _margin_findings(gap: TypeGap) -> Iterator[str]:
 
 
 def gap_tables(report: GapReport) -> list[Table]:
-    """Return tables of the errors by horizon and of the margins, for each type of robot."""
+    """Return tables of the errors by horizon, of the margins and of the coverage, for each type of robot."""
     found = []
     for gap in report.types:
         found += [_errors(gap, report), *([_margins(gap)] if gap.margins else [])]
+        found += [
+            coverage_table(f"Recorded motions inside the 95 % bands of the {model} robot file", rows)
+            for model, rows in gap.coverage.items()
+        ]
     return found
 
 

@@ -5,17 +5,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testudo_analysis.identify.estimation.differentiable_rollout import BatchedRollout
+from testudo_analysis.identify.estimation.differentiable_rollout import SLIP, BatchedRollout, to_inner
 from testudo_analysis.identify.estimation.identification_result import Coverage
 from testudo_analysis.identify.estimation.robust_fit import FEWEST_BLOCKS
+from testudo_analysis.identify.estimation.rollout_windows import SegmentSettings, cut
 from testudo_analysis.identify.residual_motion.noise_fit import fit_noise, pose_noise
 from testudo_analysis.identify.residual_motion.rate_windows import RateWindows
 from testudo_analysis.identify.residual_motion.sampled_futures import bands, few_stretches, inside, without_noise
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.motion_noise import MotionNoise, channel_names
-from testudo_runs.alignment import Trajectory
+from testudo_hardware.spec import RobotSpec
+from testudo_runs.alignment import AlignedRobot, Trajectory
 
 _MOST, _MOST_OF_ROBOT = 800, 160  # stretches that are used, of all robots and of each
 _CHECKED = 24  # stretches of each robot whose coverage is measured
+RECORDED = "recorded"
+"""Split of the coverage of a run by a robot file, to which nothing is fitted."""
+_DRAWN = ("dynamics.command_delay", "dynamics.velocity_lag", "dynamics.speed_scale", "dynamics.turn_scale", SLIP)
+"""Parameters that are drawn in their intervals."""
 _STEP = 0.02  # of the half width of an interval, for the slopes
 
 
@@ -57,6 +64,18 @@ class NoiseStudy:
             few.stretches, few.velocities(values), few.errors(values), self.slopes, few.cutting.step_s
         )
 
+    def of_others(self, singles: np.ndarray, left_out: Sequence[int] = ()) -> np.ndarray:
+        """Return parameters (Q, P) for each stretch: the mean fit (R, P) of the robots that are not its own.
+
+        A robot's own fit would leave less than what the file leaves on another robot. ``left_out`` are left out of all
+        means; a robot without others has its own fit.
+        """
+        count, means = len(singles), []
+        for k in range(count):
+            others = [other for other in range(count) if other not in (k, *left_out)] or [k]
+            means.append(singles[others].mean(axis=0))
+        return np.array(means)[self.roller.stretches.robot]
+
     def fitted(self, windows: RateWindows, half_widths: np.ndarray) -> MotionNoise:
         """Return the process of some windows, beside parameters with half widths (P,) of their intervals."""
         return fit_noise(windows, self.roller.spec, half_widths, self.pose)
@@ -72,7 +91,7 @@ class NoiseStudy:
         held = inside(ends, checked)
         control = inside(bands(without_noise(noise), checked, half_widths), checked)
         robots = np.unique(checked.robot)
-        parts = [(names[k], checked.robot == k) for k in robots]
+        parts: list[tuple[str, np.ndarray]] = [(names[int(k)], checked.robot == k) for k in robots]
         parts += [("", np.ones(len(checked.start), bool))] if len(robots) > 1 else []
         return [
             Coverage(
@@ -96,6 +115,29 @@ class NoiseStudy:
 def enough(roller: BatchedRollout) -> bool:
     """Return whether a run has enough stretches for a process."""
     return len(roller.stretches) >= 2 * FEWEST_BLOCKS
+
+
+def recorded_coverage(robots: Sequence[AlignedRobot], spec: RobotSpec) -> tuple[Coverage, ...]:
+    """Return how many recorded motions of robots are inside the bands that a robot file gives.
+
+    Empty where the file has no `[motion_noise]`, or the run too few windows.
+    """
+    noise = MotionNoise.from_spec(spec)
+    if noise is None:
+        return ()
+    cutting = SegmentSettings.create(spec, sum(float(np.ptp(robot.trajectory.stamp_s)) for robot in robots))
+    try:
+        stretches = cut(robots, spec, cutting)
+    except TestudoError:  # too few windows
+        return ()
+    keys = tuple(key for key in _DRAWN if key in spec.quantities and spec.quantities[key].half_width > 0)
+    low, high = (
+        to_inner(keys, np.array([getattr(spec.quantities[key], end) for key in keys])) for end in ("low", "high")
+    )
+    roller = BatchedRollout(spec, keys, stretches, cutting)
+    study = NoiseStudy.create(roller, roller.nominal(), (high - low) / 2, [robot.trajectory for robot in robots])
+    windows = study.windows(np.broadcast_to(roller.nominal(), (len(study.chosen), len(keys))))
+    return tuple(study.coverage(noise, windows, study.half_widths, [robot.name for robot in robots], RECORDED))
 
 
 def _spread(index: np.ndarray, most: int) -> np.ndarray:

@@ -70,7 +70,8 @@ def _fitted(
     found = [_Search.create(error, base, groups, integrals(windows, parts, tau)).best() for tau in _CORRELATIONS_S]
     at = int(np.argmin([miss for miss, _, _ in found]))
     _, numbers, added = found[at]
-    return NoiseChannel(*map(float, numbers), _CORRELATIONS_S[at]), added
+    deviation, share, timing_s = (float(number) for number in numbers)
+    return NoiseChannel(deviation, share, timing_s, _CORRELATIONS_S[at]), added
 
 
 @dataclass(frozen=True)
