@@ -9,6 +9,7 @@ less. The error of a measured pose is white. `testudo identify` finds the number
 Every function takes standard normal numbers instead of a generator, so that one body serves NumPy and JAX.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -86,11 +87,18 @@ def advance(noise: MotionNoise, process: Array, normal: Array, period_s: Array |
 
 def noise_path(noise: MotionNoise, normal: Array, period_s: float) -> Array:
     """Return the process (C, T, ...) at T times of a period from standard normal numbers (C, T, ...)."""
-    xp = array_namespace(normal)
-    path: list[Array] = [normal[:, 0, ...]]
+    return array_namespace(normal).concat(
+        [process[:, None, ...] for process in _processes(noise, normal, period_s)], axis=1
+    )
+
+
+def _processes(noise: MotionNoise, normal: Array, period_s: float) -> Iterator[Array]:
+    """Return the process (C, ...) at each time in turn."""
+    process = normal[:, 0, ...]
+    yield process
     for k in range(1, normal.shape[1]):
-        path.append(advance(noise, path[-1], normal[:, k, ...], period_s))
-    return xp.concat([process[:, None, ...] for process in path], axis=1)
+        process = advance(noise, process, normal[:, k, ...], period_s)
+        yield process
 
 
 def velocity_error(noise: MotionNoise, process: Array, velocity: Array, acceleration: Array) -> Array:
