@@ -78,7 +78,7 @@ def advance(noise: MotionNoise, process: Array, normal: Array, period_s: Array |
     ``normal`` (C, ...) are standard normal numbers; the first process is such numbers themselves.
     """
     xp = array_namespace(process)
-    rows = []
+    rows: list[Array] = []
     for k, channel in enumerate(noise.channels):
         kept = xp.exp(-(0 * process[k, ...] + period_s) / channel.correlation_s)
         rows.append(kept * process[k, ...] + xp.sqrt(1 - kept * kept) * normal[k, ...])
