@@ -62,8 +62,12 @@ def never_heard(harness: FleetHarness) -> FaultFinding:
 
 def _stays_in_its_segment(harness: FleetHarness, name: str, fault_s: float) -> FaultFinding:
     """Return whether a robot without acknowledgement comes to rest within the space that it owned at the fault."""
-    record = harness.observer.robots[name].record
-    segments = (record.reserved_segment_world, record.requested_segment_world)
+    seen = harness.observer.robots[name]
+    segments = [seen.record.reserved_segment_world, seen.record.requested_segment_world]
+    # what a peer acknowledged just before the fault is its own one tick later
+    after_s = fault_s + harness.tick_s
+    harness.wait(lambda: seen.record.stamp_s >= after_s, f"{name} says nothing after the fault", 10.0)
+    segments.append(seen.record.reserved_segment_world)
     space = stop_tube_parameters(harness.fleet.robot(name).spec)
     harness.wait(lambda: harness.observer.rests(name, fault_s + 0.3), f"{name} did not come to rest", 10.0)
     time.sleep(max(0.0, fault_s + _WATCH_S - time.monotonic()))
