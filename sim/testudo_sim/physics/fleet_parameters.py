@@ -11,7 +11,7 @@ from testudo_deploy.control.state_prediction import pending_time_s
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import LagResponse
 from testudo_hardware.spec import RobotSpec
-from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters, draw_parameters
+from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters, draw_parameters, of_robots
 
 _ROBOT_STREAM = 200  # separate random stream of each robot
 _DELAY = "dynamics.command_delay"
@@ -54,18 +54,7 @@ def draw_fleet_parameters(
             )
     slots = Slots.create(with_longest_delay(described, (*specs, *delays)), channels)
     robots = [_of_robot(_own_keys(keys, k), described, spec, channels, slots, spread) for k, spec in enumerate(specs)]
-    each = jax.tree.map(lambda *parts: jnp.stack(parts, axis=-2), *robots)
-    return replace(
-        robots[0],  # contact and messages are those of the world
-        response=each.response,
-        delay_weights=each.delay_weights,
-        scale=each.scale,
-        age_weights=each.age_weights,
-        pending=each.pending,
-        velocity_lag_s=each.velocity_lag_s,
-        turn_slip=each.turn_slip,
-        drone=None,
-    )
+    return replace(of_robots(robots), drone=None)
 
 
 def _own_keys(keys: jax.Array, robot: int) -> jax.Array:

@@ -1,6 +1,7 @@
 """Parameters that differ between worlds: dynamics, sensing and communication, drawn from a robot's intervals."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import jax
@@ -171,14 +172,18 @@ def draw_robot_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, 
         draw_parameters(jax.vmap(lambda key, i=i: jax.random.fold_in(key, i))(keys), spec, channels)
         for i in range(_ROBOT_STREAM, _ROBOT_STREAM + size)
     ]
-    each = jax.tree.map(lambda *parts: jnp.stack(parts, axis=-2), *robots)
-    world = robots[0]
     units = _units(keys, _BIAS_STREAM, size * (spec.dimension + 2)).reshape(spec.dimension + 2, size, -1)
     direction = 2 * units[: spec.dimension] - 1
     direction = direction / jnp.maximum(jnp.sqrt(jnp.sum(direction**2, axis=0)), 1e-6)
     bias = jnp.concatenate([direction * units[-2], 2 * units[-1:] - 1])
+    return replace(of_robots(robots), pose_bias=bias)
+
+
+def of_robots(robots: Sequence[WorldParameters]) -> WorldParameters:
+    """Return the parameters of worlds (E,) whose robots differ, from one draw for each; the rest is the first one's."""
+    each = jax.tree.map(lambda *parts: jnp.stack(parts, axis=-2), *robots)
     return replace(
-        world,
+        robots[0],  # contact and messages are those of the world
         response=each.response,
         delay_weights=each.delay_weights,
         scale=each.scale,
@@ -186,7 +191,6 @@ def draw_robot_parameters(keys: jax.Array, spec: RobotSpec, channels: Channels, 
         pending=each.pending,
         velocity_lag_s=each.velocity_lag_s,
         turn_slip=each.turn_slip,
-        pose_bias=bias,
     )
 
 
