@@ -65,6 +65,8 @@ def identify_runs(
     else:
         fit = _Driven(spec, _aligned(units, tell))
     names = tuple(dict.fromkeys(unit.robot.name for unit in units))
+    if FLEET in names:
+        raise TestudoError(f"identify: found a robot called {FLEET}, expected another name: fleet.toml is of all")
     steps = Steps(tell, {FLEET: 2.0 * len(names)} | dict.fromkeys(names, 1.0))
     found = {}
     for name in (FLEET, *names):
