@@ -58,7 +58,7 @@ def report(
     """Write one page on a recorded run: verdict, timeline with the scene, incidents, margins, error of the model.
 
     The page is one file that needs no network. Its slider moves scene, plots and incidents together; each cause has the
-    command that examines or mends it, and each claim the error of poses or model beside it. Exit status 1 means that
+    command that examines or corrects it, and each claim the error of poses or model. Exit status 1 means that
     part of the run could not be read.
 
     Example:

@@ -1,7 +1,7 @@
 """The ledger of forecasts and their scores: JSON lines, each with the hash of the line before it.
 
 An entry that was changed, removed from the middle, inserted or moved is found. Entries cut off at the end are found
-only by whoever kept the last hash, which the verb prints.
+only by a reader who kept the last hash, which the verb prints.
 """
 
 import fcntl

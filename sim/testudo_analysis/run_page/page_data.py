@@ -49,7 +49,7 @@ class PageClock:
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause or claim, with what limits its certainty and the command that examines or mends it."""
+    """One cause or claim, with what limits its certainty and the command that examines or corrects it."""
 
     severity: Severity
     what: str  # one sentence

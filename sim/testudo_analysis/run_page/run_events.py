@@ -118,7 +118,7 @@ def error_of_distance_m(recording: TeamRecording, item: Incident) -> float:
 
 
 def command_for(recording: TeamRecording, item: Incident, number: int) -> tuple[str, str]:
-    """Return the command that examines or mends an incident, and its purpose."""
+    """Return the command that examines or corrects an incident, and its purpose."""
     run = recording.folder
     from_s = max(item.at_s - _LOOK_BACK_S, recording.span_s[0] + 0.1)
     if item.kind in (IncidentKind.CONTACT, IncidentKind.NEAR_CONTACT, IncidentKind.DEADLOCK):

@@ -85,7 +85,7 @@ class GoalRules:
 class GoalOrders:
     """Takes orders for the robots of a running task, and leads each along its goals."""
 
-    def __init__(self, live: OnlineTask, rules: GoalRules, starts_world: Mapping[str, Vector]) -> None:
+    def __init__(self, live: OnlineTask, contract: Contract, starts_world: Mapping[str, Vector]) -> None:
         """Begin with the goals of the task.
 
         ``starts_world`` are the initial positions (D,) [m] by robot, where an order without goals leads.
@@ -93,11 +93,10 @@ class GoalOrders:
         Raises:
             TestudoError: the task has not one goal for each robot.
         """
-        self._live, self._rules, self._starts = live, rules, dict(starts_world)
-        if not isinstance(live.scoring.scenario, GoalScenario) or len(live.goals_world) != len(live.robots):
-            raise TestudoError(
-                f"orders: found the scenario {live.scoring.scenario.name!r}, expected one with a goal for each robot"
-            )
+        scenario = live.scoring.scenario
+        if not isinstance(scenario, GoalScenario) or len(live.goals_world) != len(live.robots):
+            raise TestudoError(f"orders: found the scenario {scenario.name!r}, expected one with a goal for each robot")
+        self._live, self._rules, self._starts = live, GoalRules.of(contract, scenario), dict(starts_world)
         self._routes: dict[str, Route] = {}
         self._answers: dict[str, GoalAnswer] = {}
         self._waits: dict[str, str] = {}

@@ -72,7 +72,7 @@ def test_a_forecast_says_every_quantity_and_is_scored_by_the_next_run(made, run,
     assert "all 2 entries are as written" in capsys.readouterr().out
 
 
-def test_whoever_changes_a_forecast_is_found(made, tmp_path, capsys):
+def test_a_changed_forecast_is_found(made, tmp_path, capsys):
     values = json.loads(made.read_text())
     values["quantities"][0]["samples"][0] += 1.0
     file = tmp_path / "forecast.json"

@@ -57,7 +57,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whoever_touches_it_is_found_and_nothing_is_added(ledger, fault):
+def test_a_changed_ledger_is_found_and_nothing_is_added(ledger, fault):
     change, text = FAULTS[fault]
     lines = ledger.read_text().splitlines()
     change(lines)

@@ -21,7 +21,7 @@ from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import load_robot
 from testudo_sim.go_to_goal import IR_VERSION, OPSET, go_to_goal_contract, with_test_vector
-from testudo_sim.online_task.goal_orders import GoalOrders, GoalRules
+from testudo_sim.online_task.goal_orders import GoalOrders
 from testudo_sim.online_task.online_task import OnlineTask
 from testudo_sim.online_task.task_sender import TaskSender
 from testudo_sim.online_task.task_state import Pose, bodies_of, scoring_of, task_of, values_of
@@ -140,7 +140,7 @@ class Drive:
         starts = {robot.name: robot.initial_position_world for robot in fleet.robots}
         self.orders = None
         if fleet.orders:
-            self.orders = GoalOrders(self.live, GoalRules.of(self.contract, scoring.scenario), starts)
+            self.orders = GoalOrders(self.live, self.contract, starts)
         self.sender = TaskSender(self.contract, scoring.scenario, fleet.names, "task")
         self._lag = LagResponse.create(np.array(spec.control_period_s), spec.velocity_lag_s)
         self.tick_count, self.task_runs = 0, True

@@ -119,4 +119,4 @@ def test_a_fleet_takes_orders_only_with_a_goal_for_each_robot(fleet, tmp_path):
         parse_fleet(follower, fleet.file)
     other = Drive(make_task_fleet(tmp_path, "foraging", 3))
     with pytest.raises(TestudoError, match="found the scenario 'foraging', expected one with a goal for each robot"):
-        GoalOrders(other.live, RULES, {})
+        GoalOrders(other.live, other.contract, {})

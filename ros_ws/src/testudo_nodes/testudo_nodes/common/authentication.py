@@ -9,14 +9,27 @@ from rclpy.publisher import Publisher
 from rclpy.serialization import deserialize_message, serialize_message
 from std_msgs.msg import UInt8MultiArray
 
-from testudo_deploy.authentication.fleet_key import FleetKey
+from testudo_deploy.authentication.fleet_key import FleetKey, load_key
 from testudo_deploy.authentication.message_codes import AuthenticationError, MessageSigner, MessageVerifier
 from testudo_deploy.authentication.process_epochs import EPOCHS_TOPIC, ProcessEpochs
+from testudo_deploy.fleet.fleet import Fleet
+from testudo_deploy.launch.signed_topics import signed_topics
 from testudo_nodes.common.messages import envelope_bytes, envelope_message
 from testudo_nodes.common.node_runner import WARN_EVERY_S, logging_errors
 from testudo_nodes.common.qos import OFFERED
 
 _HELD = 1000  # messages of a topic that wait for the proof of their process
+
+
+def authentication_of(node: Node, fleet: Fleet, backend: str, now_s: Callable[[], float]) -> "Authentication | None":
+    """Return the authentication of a node in a keyed fleet, by `signed_topics` and a steady clock; None without a key.
+
+    Raises:
+        FleetKeyError: the key cannot be read.
+    """
+    if fleet.key_file is None:
+        return None
+    return Authentication(node, load_key(fleet.key_file), signed_topics(fleet, backend), now_s)
 
 
 class Authentication:

@@ -34,8 +34,7 @@ from testudo_deploy.launch.lock_step import (
     TopicQueues,
     stage_of,
 )
-from testudo_deploy.launch.signed_topics import signed_topics
-from testudo_nodes.common.authentication import Authentication, SigningPublisher
+from testudo_nodes.common.authentication import Authentication, SigningPublisher, authentication_of
 from testudo_nodes.common.messages import envelope_bytes, envelope_message
 from testudo_nodes.common.node_runner import both_clocks, logging_errors, parameter
 from testudo_nodes.common.process_priority import PRIORITIES
@@ -302,11 +301,10 @@ def secure(node: Node, clock: RealTimeClock | LockStepClock, fleet: Fleet, backe
     Raises:
         FleetKeyError: the key cannot be read.
     """
-    if fleet.key_file is None:
-        return
-    key = load_key(fleet.key_file)
     if isinstance(clock, RealTimeClock) and clock.authentication is None:
-        clock.authentication = Authentication(node, key, signed_topics(fleet, backend), time.monotonic)
+        clock.authentication = authentication_of(node, fleet, backend, time.monotonic)
+    elif fleet.key_file is not None:
+        load_key(fleet.key_file)  # one that cannot be read is refused there, too
 
 
 def backend_of(node: Node) -> str:

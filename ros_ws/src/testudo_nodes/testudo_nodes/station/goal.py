@@ -9,15 +9,13 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from testudo_deploy.authentication.fleet_key import load_key
 from testudo_deploy.contract.goal_order import GoalAnswer, GoalOrder
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.ros_domain import ros_domain_id
-from testudo_deploy.launch.signed_topics import signed_topics
 from testudo_deploy.launch.topic_names import ANSWERS_TOPIC, ORDERS_TOPIC
 from testudo_hardware.errors import TestudoError
-from testudo_nodes.station.operator_listener import check_wait, fleet_listener
+from testudo_nodes.station.operator_listener import StatusIgnored, check_wait, fleet_listener
 
 _FAILED = 1
 _REPEAT_S = 0.2
@@ -103,8 +101,8 @@ def _orders(fleet: Fleet, robot: str, places: tuple[float, ...], *, home: bool, 
     return orders
 
 
-class _Answers:
-    """Collects answers; takes the messages of a `StatusListener`, which it ignores."""
+class _Answers(StatusIgnored):
+    """Collects answers."""
 
     def __init__(self) -> None:
         self.found: dict[str, GoalAnswer] = {}
@@ -117,27 +115,18 @@ class _Answers:
             return
         self.found[answer.order] = answer
 
-    def on_mode(self, robot: str, sentence: str, values: dict[str, str], received_s: float) -> None:
-        """Ignore the mode."""
-
-    def on_guard_status(self, robot: str, values: dict[str, str], received_s: float) -> None:
-        """Ignore the guard."""
-
-    def on_battery(self, robot: str, share: float, voltage_v: float) -> None:
-        """Ignore the battery."""
-
 
 def _connect(node: Any, fleet: Fleet, heard: _Answers) -> Any:
     """Subscribe to the answers, and return a function that publishes an order; signed if the fleet has a key."""
     from std_msgs.msg import String  # noqa: PLC0415 -- the listener has found ROS
 
-    from testudo_nodes.common.authentication import Authentication  # noqa: PLC0415
+    from testudo_nodes.common.authentication import authentication_of  # noqa: PLC0415
     from testudo_nodes.common.qos import OFFERED, REQUESTED  # noqa: PLC0415
 
     publisher: Any = node.create_publisher(String, ORDERS_TOPIC, OFFERED["order"])
     take: Any = heard.on_answer
-    if fleet.key_file is not None:
-        signed = Authentication(node, load_key(fleet.key_file), signed_topics(fleet, "hw"), time.monotonic)
+    signed = authentication_of(node, fleet, "hw", time.monotonic)
+    if signed is not None:
         publisher, take = signed.signing(publisher), signed.verifying(String, ANSWERS_TOPIC, take, keeps=True)
-    node.create_subscription(String, ANSWERS_TOPIC, take, REQUESTED["order"], raw=fleet.key_file is not None)
+    node.create_subscription(String, ANSWERS_TOPIC, take, REQUESTED["order"], raw=signed is not None)
     return lambda order: publisher.publish(String(data=order.encode().decode()))

@@ -8,15 +8,13 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from testudo_deploy.authentication.fleet_key import load_key
 from testudo_deploy.commands.report import table
 from testudo_deploy.contract.lost_robot import LostRobot
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.ros_domain import ros_domain_id
-from testudo_deploy.launch.signed_topics import signed_topics
 from testudo_deploy.launch.topic_names import LOST_TOPIC
 from testudo_hardware.errors import TestudoError
-from testudo_nodes.station.operator_listener import check_wait, fleet_listener
+from testudo_nodes.station.operator_listener import StatusIgnored, check_wait, fleet_listener
 
 _FAILED = 1
 _REPEAT_S = 0.1
@@ -74,7 +72,7 @@ def lost(
     return 0
 
 
-class _Confirmations:
+class _Confirmations(StatusIgnored):
     """Collects the robots that report another one as lost; takes the messages of a `StatusListener`."""
 
     def __init__(self, robot: str) -> None:
@@ -86,22 +84,15 @@ class _Confirmations:
         if self._robot in values.get("lost", "").split():
             self.names.add(robot)
 
-    def on_guard_status(self, robot: str, values: dict[str, str], received_s: float) -> None:
-        """Ignore the guard."""
-
-    def on_battery(self, robot: str, share: float, voltage_v: float) -> None:
-        """Ignore the battery."""
-
 
 def _publisher(node: Any, fleet: Fleet) -> Any:
     """Return a function that publishes a declaration, signed if the fleet has a key."""
     from std_msgs.msg import String  # noqa: PLC0415 -- the listener has found ROS
 
-    from testudo_nodes.common.authentication import Authentication  # noqa: PLC0415
+    from testudo_nodes.common.authentication import authentication_of  # noqa: PLC0415
     from testudo_nodes.common.qos import OFFERED  # noqa: PLC0415
 
     publisher: Any = node.create_publisher(String, LOST_TOPIC, OFFERED["lost"])
-    if fleet.key_file is not None:
-        key = load_key(fleet.key_file)
-        publisher = Authentication(node, key, signed_topics(fleet, "hw"), time.monotonic).signing(publisher)
+    signed = authentication_of(node, fleet, "hw", time.monotonic)
+    publisher = publisher if signed is None else signed.signing(publisher)
     return lambda message: publisher.publish(String(data=message.encode().decode()))

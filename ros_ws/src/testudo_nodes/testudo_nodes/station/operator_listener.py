@@ -14,6 +14,19 @@ STATUS_TYPES = {
 STATUS_TOPIC = re.compile(rf"/([a-z][a-z0-9_]*)/({'|'.join(STATUS_TYPES)})")
 
 
+class StatusIgnored:
+    """Receiver of a `StatusListener` that takes no notice of any status; a verb overrides what it needs."""
+
+    def on_mode(self, robot: str, sentence: str, values: dict[str, str], received_s: float) -> None:
+        """Ignore the mode."""
+
+    def on_guard_status(self, robot: str, values: dict[str, str], received_s: float) -> None:
+        """Ignore the guard."""
+
+    def on_battery(self, robot: str, share: float, voltage_v: float) -> None:
+        """Ignore the battery."""
+
+
 def check_wait(wait_s: float) -> None:
     """Check a time-out [s] of the command line.
 

@@ -11,12 +11,10 @@ from testudo_deploy.contract.goal_order import GoalAnswer, GoalOrder
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.launch.topic_names import ANSWERS_TOPIC, CLICK_TOPIC, ORDERS_TOPIC, POSE_GOAL_TOPIC
-from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.clock import NodeClock
 from testudo_nodes.common.qos import OFFERED, REQUESTED
-from testudo_sim.online_task.goal_orders import GoalOrders, GoalRules
+from testudo_sim.online_task.goal_orders import GoalOrders
 from testudo_sim.online_task.online_task import OnlineTask
-from testudo_sim.scenarios.goal_scenario import GoalScenario
 
 
 class OrderTopics:
@@ -28,12 +26,9 @@ class OrderTopics:
         Raises:
             TestudoError: the scenario has not one goal for each robot.
         """
-        scenario = live.scoring.scenario
-        if not isinstance(scenario, GoalScenario):
-            raise TestudoError(f"orders: found the scenario {scenario.name!r}, expected one with a goal for each robot")
         starts = {robot.name: robot.initial_position_world for robot in fleet.robots}
         self._node, self._live, self._frame = node, live, fleet.frame
-        self.orders = GoalOrders(live, GoalRules.of(contract, scenario), starts)
+        self.orders = GoalOrders(live, contract, starts)
         self._answers = clock.publisher(String, ANSWERS_TOPIC, OFFERED["order"])
         clock.subscribe_outside(String, ORDERS_TOPIC, self._on_order, REQUESTED["order"])
         self._clicked, self._clicks = "", 0
