@@ -1,6 +1,7 @@
 """`testudo bench redteam`: every attack against a keyed fleet, with its control, one table row and JSON entry each."""
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -26,7 +27,7 @@ what a robot drove, on average; what the control showed."""
 _EPISODES, _ON_MUJOCO, _CONTROLS = 1000, 50, 100
 _QUICK, _QUICK_ON_MUJOCO, _QUICK_CONTROLS = 8, 2, 8
 _ROUND = 10  # episodes of one arm in one task
-_WORKERS = 2
+_WORKERS = len(os.sched_getaffinity(0))  # processes: one on each core that this one may use
 _SAVES_S = 60.0  # time between two writes of the file
 _SLOWER = 0.75  # robots stand for long if they drive less than this share of their way with the defence
 
@@ -43,7 +44,7 @@ def bench_redteam(
     """Attack a keyed fleet in lock-step, kinematic and in MuJoCo, with and without the defence.
 
     Rows advance side by side, so that an end by Ctrl-C or after the time budget leaves equally many episodes in each.
-    The same command then goes on, with further episodes.
+    The same command then goes on, with further episodes. All cores that the process may use (`taskset`) take part.
 
     Args:
         robot: a registered robot on the ground.

@@ -1,5 +1,6 @@
 """Runs the cells of the protocol: one compiled program per setting, episodes in chunks of worlds."""
 
+import os
 import threading
 import time
 from collections import defaultdict
@@ -24,7 +25,7 @@ from testudo_sim.physics_choice import PhysicsChoice
 _SEGMENT_S = 2.5  # Interval at which a chunk is checked for completion
 _ROBOTS_AT_ONCE = 4096  # robots in a chunk: a tick of few robots costs nearly as much as one of many
 _WORLDS = (32, 1024)  # least and largest number of worlds in a chunk
-_WORKERS = 2
+_WORKERS = len(os.sched_getaffinity(0))  # threads that compile and run cells
 
 
 @dataclass(frozen=True)
