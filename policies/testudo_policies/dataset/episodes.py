@@ -14,6 +14,13 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from testudo_analysis.replay.recorded_task import (
+    best_track,
+    body_track,
+    is_decision,
+    is_estimated,
+    score_recorded,
+)
 from testudo_analysis.replay.tick_replay import recorded_table, recorded_task
 from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.contract import Contract, policy_signals, slots_first
@@ -24,10 +31,8 @@ from testudo_hardware.motion import MotionModel, MotionState, motion_model
 from testudo_hardware.spec import parse_robot
 from testudo_runs.run_reader import RecordedRun, Track, ticks_in_order
 from testudo_sim.online_task.online_task import DecisionScore, OnlineTask
-from testudo_sim.online_task.task_state import Pose, scoring_of, task_of
+from testudo_sim.online_task.task_state import scoring_of, task_of
 from testudo_sim.physics.scene import BodyState, Scene
-
-_SETTLED_S = 1.0  # time after the end of the tracks for which scores are still requested
 
 
 @dataclass(frozen=True)
@@ -73,15 +78,11 @@ class _Decisions:
 
     @classmethod
     def of(cls, records: Sequence[TickRecord]) -> _Decisions:
-        ticks = tuple(
-            tick
-            for tick in ticks_in_order(records)
-            if tick.estimate_position_world is not None and tick.control_point_world is not None
-        )
+        ticks = tuple(filter(is_estimated, ticks_in_order(records)))
         return cls(
             ticks,
             np.array([tick.stamp_s for tick in ticks]),
-            np.array([tick.decided and tick.nominal_world is not None for tick in ticks], bool),
+            np.array([is_decision(tick) for tick in ticks], bool),
         )
 
     def nearest(self, time_s: float, within_s: float) -> tuple[TickRecord, bool]:
@@ -102,7 +103,7 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
     check_velocities_alone(replace(contract.command, message_size=0), f"{run.folder}: a dataset")
     spec = parse_robot(contract.robot_spec, "contract: robot_spec")
     scoring = scoring_of(contract, spec)
-    bodies = {box.name: _body_track(run, box.name) for box in scoring.scenario.boxes}
+    bodies = {box.name: body_track(run, box.name) for box in scoring.scenario.boxes}
     series = {name: _Decisions.of(records) for name, records in run.ticks.items()}
     idle = [name for name, decisions in series.items() if not decisions.decided.any()]
     if idle or not series:
@@ -117,7 +118,7 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
     model, found = motion_model(spec), []
     while end_s - begin_s >= scoring.decision_s:
         live = OnlineTask(scoring, run.robots, task)
-        scores = _scored(live, run, {**tracks, **bodies}, begin_s, end_s)
+        scores = list(score_recorded(live, run, {**tracks, **bodies}, begin_s, end_s))
         if not scores:
             break
         found.append(_episode(run, contract, model, series, tracks, scores, begin_s))
@@ -130,53 +131,6 @@ def episodes_of(run: RecordedRun, contract: Contract) -> tuple[DatasetEpisode, .
             "expected at least one"
         )
     return tuple(found)
-
-
-def best_track(run: RecordedRun, name: str) -> Track:
-    """Return the ground-truth track of a robot if recorded, else its odometry.
-
-    Raises:
-        TestudoError: neither is recorded.
-    """
-    track = run.located(name)
-    if not len(track.stamp_s):
-        raise TestudoError(f"{run.folder}: {name}: no pose is recorded, neither truth nor odometry")
-    return track
-
-
-def _body_track(run: RecordedRun, name: str) -> Track:
-    """Return the measured poses of a body; raises as `best_track`."""
-    track = run.bodies.get(name)
-    if track is None or not len(track.stamp_s):
-        raise TestudoError(f"{run.folder}: {name}: no pose of this body is recorded, which the task is scored with")
-    return track
-
-
-def _scored(
-    live: OnlineTask, run: RecordedRun, tracks: Mapping[str, Track], begin_s: float, end_s: float
-) -> list[DecisionScore]:
-    """Return the scores of an episode that begins at ``begin_s``; ``tracks`` of robots and bodies."""
-    live.begin(begin_s)
-    for name in run.robots:
-        for tick in run.ticks[name]:
-            if tick.stamp_s > begin_s:
-                live.on_change(name, tick.stamp_s, tick.change_m_s)
-    scores: list[DecisionScore] = []
-    step_s = live.scoring.decision_s
-    rows = dict.fromkeys(tracks, 0)
-    until_s = begin_s
-    while live.running and until_s < end_s + _SETTLED_S:
-        until_s += step_s  # step by step, because a pose track stores only some seconds
-        for name, track in tracks.items():
-            while rows[name] < len(track.stamp_s) and track.stamp_s[rows[name]] <= until_s:
-                k = rows[name]
-                pose = Pose(
-                    tuple(track.position_world[k].tolist()), float(track.yaw[k]), tuple(track.velocity[k].tolist())
-                )
-                live.on_pose(name, track.stamp_s[k], track.stamp_s[k], pose)
-                rows[name] += 1
-        scores += [score for score in live.advance(until_s) if score.stamp_s <= end_s]
-    return scores
 
 
 def _episode(
@@ -285,7 +239,7 @@ def body_states(run: RecordedRun, names: Sequence[str], moments: np.ndarray) -> 
         return None
     rows = [
         [np.interp(moments, track.stamp_s, column) for column in (*track.position_world.T, track.yaw)]
-        for track in (_body_track(run, name) for name in names)
+        for track in (body_track(run, name) for name in names)
     ]
     found = np.array(rows, np.float32).swapaxes(0, 1)  # (3, B, T)
     return BodyState(cast(Any, found[:2]), cast(Any, found[2]))

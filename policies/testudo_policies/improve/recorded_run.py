@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from testudo_analysis.replay.recorded_task import best_track
 from testudo_deploy.contract.contract import Contract
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
-from testudo_policies.dataset.episodes import DatasetEpisode, best_track, body_states, team_states
+from testudo_policies.dataset.episodes import DatasetEpisode, body_states, team_states
 from testudo_policies.improve.fine_tuning import RecordedTransitions
 from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.losses import Batch

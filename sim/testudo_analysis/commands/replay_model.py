@@ -3,7 +3,7 @@
 They need JAX and SciPy, which take seconds to start; re-inference needs neither.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,11 @@ def replay_counterfactual(
     ahead = HorizonSettings(branch.horizon, branch.draws, branch.seed)
     variants = counterfactual_variants(recording, policy, commands=branch.commands, shield=branch.shield)
     outcomes = [recorded_outcome(recording, time_s, branch.horizon)[0] for time_s in branch.start]
+    task = variants[-1].task
+    if task is not None:
+        outcomes = [
+            replace(one, task_return=task.return_between(one.from_s, one.from_s + one.horizon_s)) for one in outcomes
+        ]
     with progress_bar("simulating") as show:
         for k, variant in enumerate(variants):
             own = part(show, k / len(variants), (k + 1) / len(variants))

@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from testudo_analysis.replay.recorded_task import RecordedTask
 from testudo_analysis.replay.replayed_team import RunMoment, commands_from, goals_of, moment_at
+from testudo_analysis.replay.task_decisions import TaskDecisions
 from testudo_analysis.replay.variants import CounterfactualOutcomes
 from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.contract import policy_signals, robot_signals
@@ -48,6 +50,7 @@ class CounterfactualVariant:
     name: str
     artefact: PolicyArtefact | None  # None: the recorded commands
     shielded: bool
+    task: RecordedTask | None = None  # the task that goes on, for a policy that reads more than goals
 
 
 @dataclass(frozen=True)
@@ -76,20 +79,37 @@ def counterfactual_variants(
 ) -> list[CounterfactualVariant]:
     """Return the variants: with the policy of the run or another, or with the recorded commands.
 
-    ``commands`` uses the recorded commands even if there is a policy; a run whose task is more than goals has none that
-    can be simulated, so its commands are used. ``shield`` is for variants with and without the shield, else only
-    without.
+    ``commands`` uses the recorded commands even if there is a policy; so does a run whose task cannot go on in
+    simulation. ``shield`` is for variants with and without the shield, else only without.
 
     Raises:
-        TestudoError: the policy file is invalid.
+        TestudoError: the policy file is invalid, or its task cannot go on in simulation.
     """
-    artefact, name, run = None, "commands", recording.run
+    artefact, task, name, run = None, None, "commands", recording.run
     if not commands and policy is not None:
         artefact, name = PolicyArtefact.load(policy), policy.name
-    elif not commands and run is not None and recording.contract is not None and run.fleet.task is None:
-        artefact, name = PolicyArtefact.load(run.policy_path), "policy"
-    made = [CounterfactualVariant(f"{name}, shield", artefact, shielded=True)] if shield else []
-    return [*made, CounterfactualVariant(f"{name}, no shield", artefact, shielded=False)]
+        task = recorded_task(recording, artefact)
+    elif not commands and run is not None and recording.contract is not None:
+        own = PolicyArtefact.load(run.policy_path)
+        try:
+            task = recorded_task(recording, own)
+        except TestudoError:
+            task = None
+        if task is not None or run.fleet.task is None:
+            artefact, name = own, "policy"
+    made = [CounterfactualVariant(f"{name}, shield", artefact, shielded=True, task=task)] if shield else []
+    return [*made, CounterfactualVariant(f"{name}, no shield", artefact, shielded=False, task=task)]
+
+
+def recorded_task(recording: TeamRecording, artefact: PolicyArtefact) -> RecordedTask | None:
+    """Return the task of a run that goes on under a policy; None for a policy that reads goals alone.
+
+    Raises:
+        TestudoError: as `RecordedTask.create`.
+    """
+    if not _task_signals(artefact, recording.spec):
+        return None
+    return RecordedTask.create(recording, artefact.contract)
 
 
 def simulate_from(
@@ -109,10 +129,16 @@ def simulate_from(
     ahead.check()
     moments = [moment_at(recording, time_s) for time_s in times_s]
     goal = goals_of(recording)
-    needed = None if variant.artefact is None else _checked_goal(recording, variant.artefact, goal)
+    plays = variant.task is not None and variant.artefact is not None
+    needed = None if variant.artefact is None or plays else _checked_goal(recording, variant.artefact, goal)
     stage = _Stage.create(recording, variant)
     ticks = max(1, round(ahead.horizon_s / stage.team.model.spec.control_period_s))
-    if variant.artefact is None or needed is None:
+    task = None
+    if variant.artefact is not None and variant.task is not None:
+        task = nominal = TaskDecisions(
+            stage.team, stage.deployment, variant.artefact, variant.task, times_s, ahead.draws, ahead.seed, QUICK
+        )
+    elif variant.artefact is None or needed is None:
         parts = [commands_from(recording, time_s, ticks) for time_s in times_s]
         nominal = partial(_recorded, np.repeat(np.stack(parts, axis=-1), ahead.draws, axis=-1), stage.chunk)
     else:
@@ -121,12 +147,15 @@ def simulate_from(
     seen: list[Any] = []
     key = jax.random.key(ahead.seed + 1)
     for begin in range(0, ticks, stage.chunk):
-        chunk = jnp.asarray(nominal(state, begin), jnp.float32)
-        state, logged = stage.run(state, chunk, jax.random.fold_in(key, begin))
+        chunk, standing = nominal(state, begin)
+        state, logged = stage.run(state, jnp.asarray(chunk, jnp.float32), jax.random.fold_in(key, begin), standing)
         seen.append(jax.tree.map(np.asarray, logged))
         tell(min(1.0, (begin + stage.chunk) / ticks))
     logs = jax.tree.map(lambda *parts: np.concatenate(parts)[:ticks], *seen)
-    return CounterfactualOutcomes.create(recording, variant.name, moments, ahead.draws, logs, goal)
+    if task is not None:
+        task.end_decision(state)
+    returns = None if task is None else task.task_return
+    return CounterfactualOutcomes.create(recording, variant.name, moments, ahead.draws, logs, goal, returns)
 
 
 def _checked_goal(recording: TeamRecording, artefact: PolicyArtefact, goal: np.ndarray | None) -> np.ndarray:
@@ -154,13 +183,18 @@ def check_goal_policy(artefact: PolicyArtefact, spec: RobotSpec, what: str) -> N
             f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
         )
     check_velocities_alone(contract.command, f"{artefact.path}: {what}")
-    known = {signal.name for signal in robot_signals(spec)} | {"goal_world"}
-    other = sorted({signal.name for signal in contract.signals} - known)
+    other = _task_signals(artefact, spec)
     if other:
         raise TestudoError(
             f"{artefact.path}: needs {', '.join(other)} of a task, which {what} does not run; expected a "
             "policy that reads only the robots' own signals and goals"
         )
+
+
+def _task_signals(artefact: PolicyArtefact, spec: RobotSpec) -> list[str]:
+    """Return the signals that a policy reads beside the robots' own and their goals."""
+    known = {signal.name for signal in robot_signals(spec)} | {"goal_world"}
+    return sorted({signal.name for signal in artefact.contract.signals} - known)
 
 
 @dataclass(frozen=True)
@@ -247,14 +281,18 @@ def _run(
     state: DeployedTeamState,
     nominal: jax.Array,
     key: jax.Array,
+    standing: jax.Array | None,
 ) -> tuple[DeployedTeamState, Logged]:
-    """Run ticks under nominal commands (T, D, N, E): velocities of control points, or recorded actuator commands."""
+    """Run ticks under nominal commands (T, D, N, E): velocities of control points, or recorded actuator commands.
+
+    Robots ``standing`` (N, E) take no part in the task, and brake.
+    """
 
     def step(current: DeployedTeamState, given: tuple[jax.Array, jax.Array]) -> tuple[DeployedTeamState, Logged]:
         values, tick_key = given
         stop = team.model.stopping_point(current.estimate)
         velocity = values if decides else control_velocity(team.model, stop, values)
-        after, result = tick_deployed(team, deployment, current, velocity, tick_key)
+        after, result = tick_deployed(team, deployment, current, velocity, tick_key, standing)
         watch, motion = team.physics.watch(after.physics), team.physics.scene(after.physics).robots
         return after, Logged(motion.position_world, motion.yaw, watch.contacts, result.status.astype(jnp.int8))
 
@@ -273,11 +311,11 @@ def goal_signals(team: SimulatedTeam, state: DeployedTeamState, goal_world: jax.
     return {name: value.reshape(-1, *value.shape[2:]) for name, value in batched.items()}
 
 
-def _recorded(commands: np.ndarray, chunk: int, _: DeployedTeamState, begin: int) -> np.ndarray:
-    """Return the recorded commands (chunk, D, N, E) from tick ``begin`` on; zero after the last."""
+def _recorded(commands: np.ndarray, chunk: int, _: DeployedTeamState, begin: int) -> tuple[np.ndarray, None]:
+    """Return the recorded commands (chunk, D, N, E) from tick ``begin`` on; zero after the last. All take part."""
     part = commands[begin : begin + chunk]
     missing = chunk - len(part)
-    return np.concatenate([part, np.zeros((missing, *part.shape[1:]))]) if missing else part
+    return np.concatenate([part, np.zeros((missing, *part.shape[1:]))]) if missing else part, None
 
 
 class _Decisions:
@@ -288,11 +326,11 @@ class _Decisions:
         self._policy, self._memory = artefact_policy(artefact), artefact.contract.hidden_size
         self._hidden: Any = None
 
-    def __call__(self, state: DeployedTeamState, _: int) -> np.ndarray:
-        """Return the velocities (chunk, D, N, E) [m/s] for the next ticks."""
+    def __call__(self, state: DeployedTeamState, _: int) -> tuple[np.ndarray, None]:
+        """Return the velocities (chunk, D, N, E) [m/s] for the next ticks; all robots take part."""
         dimension, size, worlds = state.estimate.position_world.shape
         if self._hidden is None:
             self._hidden = np.zeros((size * worlds, self._memory), np.float32)
         velocity, self._hidden = self._policy(self._stage.signals(state, self._goal), self._hidden)
         nominal = np.asarray(velocity).reshape(worlds, size, dimension).transpose(2, 1, 0)
-        return np.broadcast_to(nominal, (self._stage.chunk, *nominal.shape))
+        return np.broadcast_to(nominal, (self._stage.chunk, *nominal.shape)), None

@@ -74,22 +74,27 @@ def _counterfactual_table(time_s: float, outcomes: Sequence[VariantOutcome]) -> 
     horizon_s = max(item.horizon_s for item in outcomes)
     table = _table(f"From {time_s:.2f} s on, {horizon_s:.1f} s ahead (mm, s)")
     table.add_column("variant", no_wrap=True)
-    for name in ("touch", "least", "off", "arrive", "after", "acts", "brakes"):
+    goals, tasks = (any(getattr(item, name) is not None for item in outcomes) for name in ("arrived", "task_return"))
+    columns = ["touch", "least", "off", *(["arrive", "after"] if goals else []), "acts", "brakes"]
+    for name in [*columns, *(["return"] if tasks else [])]:
         table.add_column(name, justify="right", no_wrap=True)
     for item in outcomes:
-        colour = "red" if item.touched else "green"
-        least = "-" if item.least_separation_m is None else f"{item.least_separation_m * 1e3:.0f}"
-        table.add_row(
-            item.way,
-            f"[{colour}]{item.touched} of {item.worlds}[/]",
-            least,
-            "-" if item.off_m is None else f"{item.off_m * 1e3:.0f}",
-            "-" if item.arrived is None else f"{item.arrived} of {item.worlds}",
-            "-" if item.arrival_s is None else f"{item.arrival_s:.1f}",
-            _share(item.interventions),
-            _share(item.braked),
-        )
+        table.add_row(item.way, *_counterfactual_cells(item, goals=goals, tasks=tasks))
     return table
+
+
+def _counterfactual_cells(item: VariantOutcome, *, goals: bool, tasks: bool) -> list[str]:
+    colour = "red" if item.touched else "green"
+    arrived = "-" if item.arrived is None else f"{item.arrived} of {item.worlds}"
+    return [
+        f"[{colour}]{item.touched} of {item.worlds}[/]",
+        "-" if item.least_separation_m is None else f"{item.least_separation_m * 1e3:.0f}",
+        "-" if item.off_m is None else f"{item.off_m * 1e3:.0f}",
+        *([arrived, "-" if item.arrival_s is None else f"{item.arrival_s:.1f}"] if goals else []),
+        _share(item.interventions),
+        _share(item.braked),
+        *(["-" if item.task_return is None else f"{item.task_return:.2f}"] if tasks else []),
+    ]
 
 
 def _share(value: float | None) -> str:

@@ -45,6 +45,8 @@ class VariantOutcome:
     off_m: float | None = None
     """Distance [m] from the recorded position at the end, mean over the robots, median over the worlds: the error of
     the model for recorded commands without the shield; otherwise also the effect of the variant."""
+    task_return: float | None = None
+    """Sum of the rewards of the task, mean over the robots, median over the worlds; None where no task goes on."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -68,8 +70,9 @@ class CounterfactualOutcomes:
         draws: int,
         logs: Any,
         goal: np.ndarray | None,
+        task_return: np.ndarray | None = None,
     ) -> "CounterfactualOutcomes":
-        """Return the outcomes of logged worlds (..., E); those of one start time are adjacent."""
+        """Return the outcomes of logged worlds (..., E), and of their task (E,); those of one start are adjacent."""
         outcomes, paths = [], []
         for k, moment in enumerate(moments):
             part = slice(k * draws, (k + 1) * draws)
@@ -88,7 +91,11 @@ class CounterfactualOutcomes:
             arrived, arrival_s = _arrival(recording.spec, position, goal)
             acted, braked = (status != int(ShieldStatus.PASSED)).mean(), (status == int(ShieldStatus.BRAKED)).mean()
             found = (touched, count, *distances, arrived, arrival_s, float(acted), float(braked))
-            outcomes.append(VariantOutcome(way, moment.time_s, horizon_s, draws, *found, off_m=_finite(np.median(off))))
+            gained = None if task_return is None else _finite(np.median(task_return[part]))
+            distance = _finite(np.median(off))
+            outcomes.append(
+                VariantOutcome(way, moment.time_s, horizon_s, draws, *found, off_m=distance, task_return=gained)
+            )
             paths.append(VariantPaths(position, logs.yaw[..., part]))
         return cls(way, tuple(outcomes), tuple(paths))
 

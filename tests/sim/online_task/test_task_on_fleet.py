@@ -9,12 +9,16 @@ import pytest
 from tests.sim.online_task.task_fleet import Drive, make_task_fleet
 
 from testudo_analysis.replay import mutations_detected, reinfer
+from testudo_analysis.replay.counterfactual import CounterfactualVariant, HorizonSettings, simulate_from
+from testudo_analysis.replay.recorded_task import RecordedTask
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.contract.rules import PolicyContractError
 from testudo_deploy.control.task_receiver import OLDEST_TASK_S
 from testudo_deploy.fleet.fleet import FleetError, load_fleet, parse_fleet
 from testudo_deploy.fleet.fleet_writer import fleet_text
+from testudo_hardware.errors import TestudoError
+from testudo_runs.alignment import prepare_run
 from testudo_runs.run_reader import CommandTrack, RecordedRun, Track
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -115,6 +119,31 @@ def test_a_task_node_that_stops_brakes_every_robot_in_time(fleet):
     for _ in range(3):
         found = drive.tick()
     assert not any(record.reason for record in found.values())
+
+
+def test_the_task_of_a_run_is_found_at_any_time_and_goes_on_in_simulation(drive):
+    """From 4 s before a resource is foraged, policy, shield and task go on as in the run: it is foraged there, too."""
+    recording = replace(prepare_run(run_of(drive, ())), contract=drive.contract)
+    task = RecordedTask.create(recording, drive.contract)
+    live = drive.scores[-1]
+    assert task.return_between(0.0, 1e3) == pytest.approx(np.mean(list(live.total.values())), abs=0.05)
+    left_s = next(
+        stamp_s for stamp_s, reward in zip(task.stamp_s, task.rewards, strict=True) if reward > 1
+    )  # a resource was foraged: +5 for the team
+    before_s = left_s - 4.0
+    assert float(task.at(before_s).left.sum()) == float(task.start.left.sum())
+    assert float(task.at(left_s).left.sum()) == float(task.start.left.sum()) - 1
+    variant = CounterfactualVariant("policy", drive.artefact, shielded=True, task=task)
+    (found,) = simulate_from(recording, (before_s,), variant, HorizonSettings(6.0, 1)).outcomes
+    assert found.touched == 0
+    assert found.task_return == pytest.approx(task.return_between(before_s, before_s + 6.0), abs=0.5)
+    assert task.return_between(before_s, before_s + 1.0) < 1 < found.task_return  # control: before, nothing is foraged
+
+
+def test_a_task_of_which_a_robot_is_missing_does_not_go_on(drive):
+    recording = replace(prepare_run(run_of(drive, ())), contract=drive.contract)
+    with pytest.raises(TestudoError, match="expected all robots of the run"):
+        RecordedTask.create(replace(recording, robots=recording.robots[:2]), drive.contract)
 
 
 def test_records_before_tasks_are_read(drive):
