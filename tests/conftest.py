@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests import processor_time
 from tests.full_matrix import mark_left_out
 
 # Set before a test module imports JAX. Tests run on the CPU, also where an accelerator is present.
@@ -40,7 +41,8 @@ _LONG_ROOMS = ("test_verbs.py", "policies", "analysis", "bench", "sim")
 
 
 def pytest_configure(config):
-    """Empty the cache of compiled programs when it is too large."""
+    """Tell the processor time at the end; empty the cache of compiled programs when it is too large."""
+    config.pluginmanager.register(processor_time)
     if hasattr(config, "workerinput"):
         return
     if sum(file.stat().st_size for file in _PROGRAMS.glob("*")) > _PROGRAMS_MAX_BYTES:

@@ -90,8 +90,10 @@ def quantiles(blocks: TimeBlocks, values: np.ndarray, shares: tuple[float, ...])
     bins = np.repeat(np.arange(len(edges) - 1), np.diff(borders, prepend=0, append=len(used)))
     count = blocks.weights.shape[1]
     counts = np.bincount(blocks.index[order] * (len(edges) - 1) + bins, minlength=count * (len(edges) - 1))
-    drawn = blocks.weights @ counts.reshape(count, -1).astype(np.float32)
-    rising = np.concatenate([np.zeros((len(drawn), 1)), np.cumsum(drawn, axis=1, dtype=float)], axis=1)
+    # summed over the bins before the samples are drawn: there are far fewer blocks than samples
+    rising = np.zeros((count, len(edges)))
+    np.cumsum(counts.reshape(count, -1), axis=1, out=rising[:, 1:])
+    rising = blocks.weights.astype(float) @ rising
     return exact, np.array([_inverse(rising, edges, share) for share in shares])
 
 

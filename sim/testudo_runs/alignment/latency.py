@@ -92,9 +92,13 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float:
     total, weight = 0.0, 0.0
     for k in range(first.shape[1]):
         a, b = first[known[:, k], k], second[known[:, k], k]
-        if len(a) < _FEWEST_SAMPLES or a.std() < 1e-9 or b.std() < 1e-9:
+        if len(a) < _FEWEST_SAMPLES:
             continue
-        total += float(np.mean((a - a.mean()) * (b - b.mean())) / (a.std() * b.std()))
+        a, b = a - a.mean(), b - b.mean()  # once: `std` would take the means again
+        spread_a, spread_b = np.sqrt(a @ a / len(a)), np.sqrt(b @ b / len(b))
+        if spread_a < 1e-9 or spread_b < 1e-9:
+            continue
+        total += float(a @ b / len(a) / (spread_a * spread_b))
         weight += 1
     return total / weight if weight else 0.0
 

@@ -1,0 +1,51 @@
+"""Processor time of each test with the programs that it started, which a busy machine changes less than a clock.
+
+The end of a run names what each room took and the dearest tests. Nothing is asserted.
+"""
+
+import resource
+import time
+from collections import Counter
+
+import pytest
+
+_SHOWN = 10
+_spent = Counter()
+"""Seconds of each test, in the process that prints."""
+_last = [0.0]
+
+
+def _now_s():
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
+
+
+def pytest_runtest_logstart():
+    _last[0] = _now_s()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Write into the report what set-up, call or end took; reports go from the workers to the process that prints."""
+    report = yield
+    now = _now_s()
+    report.processor_s, _last[0] = now - _last[0], now
+    return report
+
+
+def pytest_runtest_logreport(report):
+    _spent[report.nodeid] += getattr(report, "processor_s", 0.0)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the sum, the rooms and the dearest tests; a fixture counts for the first test that asks for it."""
+    if not _spent:
+        return
+    rooms = Counter()
+    for name, seconds in _spent.items():
+        rooms["/".join(name.split("::")[0].split("/")[:2])] += seconds
+    terminalreporter.section(f"{_spent.total():.0f} s of processor time")
+    told = [f"{room} {seconds:.0f}" for room, seconds in rooms.most_common() if seconds > 1]
+    terminalreporter.write_line(", ".join(told))
+    for name, seconds in _spent.most_common(_SHOWN):
+        terminalreporter.write_line(f"{seconds:6.1f} s {name}")
