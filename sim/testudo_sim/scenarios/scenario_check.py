@@ -66,7 +66,7 @@ class _Check:
         self._rule(found == names, f"training has the signals of the task, {names}", found)
         self._observation(scenario)
         keys = jax.random.split(jax.random.key(0), _WORLDS)
-        for chosen in (scenario, training):
+        for chosen in (scenario,) if training is scenario else (scenario, training):
             self._starts(chosen, keys)
         begin = self._begin(scenario, keys)
         self._roles(begin)
@@ -98,7 +98,15 @@ class _Check:
         return jax.jit(jax.vmap(lambda key: scenario.start(key, self._size), out_axes=-1))(keys)
 
     def _starts(self, scenario: Scenario, keys: jax.Array) -> None:
-        for leaf in jax.tree.leaves(scenario.start(keys[0], self._size).task):
+        leaves: list[Any] = []
+
+        def position_world(key: jax.Array) -> jax.Array:
+            begin = scenario.start(key, self._size)
+            leaves.extend(jax.tree.leaves(begin.task))
+            return begin.position_world
+
+        jax.eval_shape(position_world, keys[0])  # traced only: one operation at a time, each would be a program
+        for leaf in leaves:
             rule = "the task's state is arrays, in a dataclass that jax.tree_util.register_dataclass has registered"
             self._rule(isinstance(leaf, jax.Array | np.ndarray), rule, type(leaf).__name__)
         begin, again = self._begin(scenario, keys), self._begin(scenario, keys)
