@@ -1,18 +1,22 @@
 """Processor time of each test with the programs that it started, which a busy machine changes less than a clock.
 
-The end of a run names what each room took and the dearest tests. Nothing is asserted.
+The end of a run tells what each room took, and the dearest tests with the number of programs that JAX compiled for them
+or took from its cache. Nothing is asserted.
 """
 
 import resource
+import sys
 import time
 from collections import Counter
 
 import pytest
 
 _SHOWN = 10
-_spent = Counter()
-"""Seconds of each test, in the process that prints."""
+_spent, _programs = Counter(), Counter()
+"""Seconds and programs of each test, in the process that prints."""
 _last = [0.0]
+_compiled, _listens = [], []
+"""One entry for each program since the last report, and one when JAX tells of programs; in the process that tests."""
 
 
 def _now_s():
@@ -20,7 +24,16 @@ def _now_s():
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
+def _note(event, seconds, **_):
+    if event.endswith("/backend_compile_duration"):
+        _compiled.append(seconds)
+
+
 def pytest_runtest_logstart():
+    monitoring = sys.modules.get("jax.monitoring")  # set up only where a test module imports JAX
+    if monitoring is not None and not _listens:
+        monitoring.register_event_duration_secs_listener(_note)
+        _listens.append(True)
     _last[0] = _now_s()
 
 
@@ -30,11 +43,14 @@ def pytest_runtest_makereport(item, call):
     report = yield
     now = _now_s()
     report.processor_s, _last[0] = now - _last[0], now
+    report.programs = len(_compiled)
+    _compiled.clear()
     return report
 
 
 def pytest_runtest_logreport(report):
     _spent[report.nodeid] += getattr(report, "processor_s", 0.0)
+    _programs[report.nodeid] += getattr(report, "programs", 0)
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -48,4 +64,4 @@ def pytest_terminal_summary(terminalreporter):
     told = [f"{room} {seconds:.0f}" for room, seconds in rooms.most_common() if seconds > 1]
     terminalreporter.write_line(", ".join(told))
     for name, seconds in _spent.most_common(_SHOWN):
-        terminalreporter.write_line(f"{seconds:6.1f} s {name}")
+        terminalreporter.write_line(f"{seconds:6.1f} s {_programs[name]:4d} programs {name}")

@@ -63,7 +63,12 @@ def shipped_modules(*folders):
         name = relative(path)
         inside = name.startswith(folders) if folders else is_source(name)
         if path.suffix == ".py" and inside:
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+            yield name, parsed(path)
+
+
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def functions(tree):

@@ -1,6 +1,7 @@
 """README and docs are true to the program: commands parse, links lead somewhere, examples run."""
 
 import contextlib
+import functools
 import inspect
 import io
 import re
@@ -69,6 +70,7 @@ def test_the_pages_are_found_with_their_commands():
     }  # fmt: skip
 
 
+@functools.cache  # several pages name the same command
 def complaint(command):
     """Return what the program says against a command line; empty where it parses."""
     _, verb, *words = shlex.split(command)

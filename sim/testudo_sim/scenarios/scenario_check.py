@@ -66,9 +66,9 @@ class _Check:
         self._rule(found == names, f"training has the signals of the task, {names}", found)
         self._observation(scenario)
         keys = jax.random.split(jax.random.key(0), _WORLDS)
-        for chosen in (scenario,) if training is scenario else (scenario, training):
-            self._starts(chosen, keys)
-        begin = self._begin(scenario, keys)
+        begin = self._starts(scenario, keys)
+        if training is not scenario:
+            self._starts(training, keys)
         self._roles(begin)
         together = self._course(begin, keys)
         self._difficulties(begin, keys, together[0])
@@ -97,7 +97,7 @@ class _Check:
     def _begin(self, scenario: Scenario, keys: jax.Array) -> StartState:
         return jax.jit(jax.vmap(lambda key: scenario.start(key, self._size), out_axes=-1))(keys)
 
-    def _starts(self, scenario: Scenario, keys: jax.Array) -> None:
+    def _starts(self, scenario: Scenario, keys: jax.Array) -> StartState:
         leaves: list[Any] = []
 
         def position_world(key: jax.Array) -> jax.Array:
@@ -125,6 +125,7 @@ class _Check:
         self._rule(np.all(apart > least - 1e-4), f"robots start at least {least:.3f} m apart", apart)
         low, high = (np.array(side)[:, None, None] for side in (scenario.arena.low_world, scenario.arena.high_world))
         self._rule(np.all((places > low) & (places < high)), "robots start inside the arena", places)
+        return begin
 
     def _difficulties(self, begin: StartState, keys: jax.Array, step: TaskStep) -> None:
         """Check the starts of a scenario with difficulties: 1 is the task itself, and success says when to go on."""
@@ -134,8 +135,7 @@ class _Check:
         self._rule(step.success is not None, "a task with difficulties has success", None)
         for difficulty in (0.0, 0.5, 1.0):
             chosen = scenario.at(jnp.float32(difficulty))
-            self._starts(chosen, keys)
-            found = self._begin(chosen, keys)
+            found = self._starts(chosen, keys)
             kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), one) for one in (found, begin)]
             self._rule(kinds[0] == kinds[1], f"starts of every difficulty have the same shapes, {kinds[1]}", kinds[0])
         same = jax.tree.map(lambda x, y: bool(np.allclose(x, y, atol=_CLOSE)), *map(_arrays, (found, begin)))

@@ -1,5 +1,6 @@
 """The examples of docs/adapters.md run as they stand, and the table of docs/training.md names the trainers."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -23,7 +24,15 @@ def test_the_page_has_an_example_for_each_class():
     assert compile(EXAMPLES[-1], "docs/adapters.md", "exec")
 
 
-@pytest.mark.parametrize("index", [pytest.param(0, marks=pytest.mark.slow), 1, 2, 3], ids=CLASSES)
+@pytest.mark.parametrize("code", EXAMPLES[:-1], ids=CLASSES)
+def test_what_an_example_imports_is_there(code):
+    lines = [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert len(lines) > 2
+    exec(compile(ast.Module(lines, []), "docs/adapters.md", "exec"), {})  # noqa: S102  (our own page)
+
+
+@pytest.mark.slow  # a program for each class, which the tests of adapters drive through the same calls
+@pytest.mark.parametrize("index", [0, 1, 2, 3], ids=CLASSES)
 def test_an_example_runs(index):
     names = {}
     exec(compile(EXAMPLES[index], "docs/adapters.md", "exec"), names)  # noqa: S102  (our own page)

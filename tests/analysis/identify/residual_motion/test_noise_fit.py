@@ -29,17 +29,18 @@ def windows():
     velocity = np.zeros((STRETCHES, 2, LENGTH + 1))
     for k in range(LENGTH):
         velocity[..., k + 1] = velocity[..., k] + STEP_S / 0.15 * (asked[..., k] - velocity[..., k])
+    drawn = [(rng.standard_normal((3, LENGTH)), rng.standard_normal((3, LENGTH + 1))) for _ in range(STRETCHES)]
+    normal = np.stack([motion for motion, _ in drawn], axis=-1)  # all stretches at once, as many robots
+    true, plain = (
+        sampled_path(noise, np.moveaxis(velocity, 0, -1), np.zeros(STRETCHES), normal, STEP_S)
+        for noise in (TRUTH, TRUTH.silent())
+    )
     rows = []
-    for k in range(STRETCHES):
-        normal = rng.standard_normal((3, LENGTH, 1))
-        true, plain = (
-            sampled_path(noise, velocity[k, ..., None], np.zeros(1), normal, STEP_S)
-            for noise in (TRUTH, TRUTH.silent())
-        )
-        seen = measured_pose(TRUTH, true[0][..., 0], true[1][:, 0], rng.standard_normal((3, LENGTH + 1)))
+    for k, (_, error) in enumerate(drawn):
+        seen = measured_pose(TRUTH, true[0][..., k], true[1][:, k], error)
         for h, steps in enumerate(HORIZONS):
             start = np.arange(50, 240, 19)
-            found, told = (moved(*path, start, start + steps) for path in (seen, (plain[0][..., 0], plain[1][:, 0])))
+            found, told = (moved(*path, start, start + steps) for path in (seen, (plain[0][..., k], plain[1][:, k])))
             rows += [(k, s, s + steps, h, *(told - found)[:, i], *told[:2, i]) for i, s in enumerate(start)]
     columns = np.array(rows).T
     stretch, first, last, horizon = columns[:4].astype(int)
