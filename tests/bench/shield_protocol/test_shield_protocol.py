@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -136,15 +137,18 @@ def test_weak_brakes_decelerate_less_and_accelerate_equally(robot):
     spec = load_robot(robot)
     model = motion_model(spec)
     physics = KinematicPhysics(model, None)
-    keys = jnp.arange(1)
-    parameters = draw_parameters(jnp.stack([jnp.array([0, 1], jnp.uint32)] * len(keys)), spec, Channels(), spread=0.0)
-    weak = replace(parameters, brake_share=jnp.array([0.7]))
-    velocity = jnp.zeros((spec.dimension, 1, 1)).at[0].set(0.1)
-    state = MotionState(jnp.zeros_like(velocity), jnp.zeros((1, 1)), velocity)
+    draw = jax.jit(lambda keys: draw_parameters(keys, spec, Channels(), spread=0.0))
+    parameters = draw(np.array([[0, 1]], np.uint32))
+    weak = replace(parameters, brake_share=np.float32([0.7]))
+    velocity = np.zeros((spec.dimension, 1, 1), np.float32)
+    velocity[0] = 0.1
+    state = MotionState(0 * velocity, np.zeros((1, 1), np.float32), velocity)
+    advance = jax.jit(physics.advance)
 
     def change(command, own):
-        sent = jnp.zeros((len(own.delay_weights), *velocity.shape)).at[:, 0].set(command)
-        return float((physics.advance(state, sent, own).velocity - velocity)[0, 0, 0])
+        sent = np.zeros((len(own.delay_weights), *velocity.shape), np.float32)
+        sent[:, 0] = command
+        return float((advance(state, sent, own).velocity - velocity)[0, 0, 0])
 
     assert change(0.0, weak) == pytest.approx(0.7 * change(0.0, parameters), rel=1e-4)
     assert change(0.15, weak) == pytest.approx(change(0.15, parameters), rel=1e-4)

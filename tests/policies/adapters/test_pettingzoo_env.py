@@ -51,8 +51,8 @@ def test_an_episode_is_that_of_our_environment(team):
     world = team._worlds._state[0]
     view, ours = TeamView(team._worlds.view.environment), jax.jit(team._worlds.view.environment.step)
     choices = {"agent_0": 3, "agent_1": 0}
-    command = view.command(world, np.array([[3, 0]]))
-    here = np.asarray(view.environment.signals(world)["control_point_world"])[0]
+    command = jax.jit(view.command)(world, np.array([[3, 0]]))
+    here = np.asarray(jax.jit(view.environment.signals)(world)["control_point_world"])[0]
     assert np.linalg.norm(command[0, 0] - here[0]) > 0.1  # a step
     np.testing.assert_allclose(command[0, 1], here[1], atol=1e-6)  # it stays
     key = jax.random.split(jax.random.split(team._worlds._key)[1])[0]

@@ -48,6 +48,9 @@ def test_the_values_over_time_are_those_of_the_rollout_and_know_what_was_drawn()
     assert len(set(np.asarray(signals["drawn_delay"])[:, 0, 0].tolist())) > 1  # worlds differ
     np.testing.assert_array_equal(signals["drawn_message_loss"][:, 1, 0], drawn.message_loss)
     assert np.abs(moved - again).max() > 1e-4
+    begin = components.learner.start.eval_shape(jax.random.key(0))
+    after, _ = jax.eval_shape(components.learner.update, begin)  # in `make test-all` an update is compiled and run
+    assert jax.tree.structure(after) == jax.tree.structure(begin)
 
 
 def test_one_update_learns_actor_and_critic_through_their_memories():

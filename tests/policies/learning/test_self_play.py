@@ -178,14 +178,18 @@ def check_evaluated_beside_its_opponent(folder, config, opponent):
     """In an evaluation prey drives by what the run has learnt, and the predators by their policy of the other run."""
     tested, components = load_policy_under_test(folder), build(config)
     environment = tested.environment(config.team_size)
-    signals = environment.signals(environment.reset(jax.random.split(jax.random.key(0), 2)))
-    signals = {name: value.reshape(-1, *value.shape[2:]) for name, value in signals.items()}
     robots = 2 * config.team_size
-    command, hidden = tested.policy(signals, jnp.zeros((robots, tested.memory)))
-    blank = components.agent.blank_memory(robots)
-    own, theirs = (
-        components.agent.policy(one)(signals, blank)[0] for one in (load_parameters(components, folder), opponent)
-    )
+
+    @jax.jit  # one program instead of one for each operation
+    def commanded(keys, *parameters):
+        signals = environment.signals(environment.reset(keys))
+        signals = {name: value.reshape(-1, *value.shape[2:]) for name, value in signals.items()}
+        blank = components.agent.blank_memory(robots)
+        each = [components.agent.policy(one)(signals, blank)[0] for one in parameters]
+        return tested.policy(signals, jnp.zeros((robots, tested.memory))), *each
+
+    keys = jax.random.split(jax.random.key(0), 2)
+    (command, hidden), own, theirs = commanded(keys, load_parameters(components, folder), opponent)
     preys = np.tile(np.array(components.agent.groups) == 1, 2)
     np.testing.assert_allclose(command, np.where(preys[:, None], own, theirs), atol=1e-6)
     assert np.abs(own - theirs)[preys].max() > 1e-4
