@@ -205,7 +205,7 @@ def test_signals_come_from_the_robots_own_code(navigation):
     table = dataclasses.replace(table, valid=table.valid > 0)
     stop = team.model.stopping_point(estimate)
     expected = policy_signals(estimate, stop, table, team.shield.hold_s, {"goal_world": own(state.task).goal_world})
-    signals = environment.signals(state)
+    signals = jax.jit(environment.signals)(state)
     assert set(signals) == set(expected)
     for name, value in expected.items():
         assert np.asarray(signals[name][2, 1]) == pytest.approx(value.T, abs=1e-5), name
@@ -215,7 +215,7 @@ def test_central_signals_are_the_truth(navigation):
     environment, step, reset = navigation
     state = reset(keys_of())
     state, _ = step(state, forward(environment), jax.random.key(0))
-    central, local = environment.central_signals(state), environment.signals(state)
+    central, local = jax.jit(environment.central_signals)(state), jax.jit(environment.signals)(state)
     assert set(central) == set(local) | {"neighbour_goal_world"}
     true = to_batch(environment.scene(state).robots.position_world)
     assert (central["position_world"] == true).all()

@@ -101,7 +101,8 @@ def random_second():
     start = MotionState(begin.position_world, begin.yaw, jnp.zeros_like(begin.position_world))
     rng = np.random.default_rng(1)
     commands = rng.uniform(-1, 1, (5, 2, 4, 8)) * np.array([0.2, 1.5])[:, None, None]
-    return start, jnp.asarray(np.repeat(commands, 6, axis=0), jnp.float32), draw_parameters(keys, spec, Channels())
+    parameters = jax.jit(lambda keys: draw_parameters(keys, spec, Channels()))(keys)
+    return start, jnp.asarray(np.repeat(commands, 6, axis=0), jnp.float32), parameters
 
 
 @pytest.mark.parametrize(("form", "bound_m"), [pytest.param("planar", 1e-4, marks=pytest.mark.slow), ("wheels", 1e-3)])
@@ -165,9 +166,10 @@ def test_a_wall_stops_a_robot_and_counts():
     physics = make_physics(PhysicsChoice("mujoco", "planar"), motion_model(spec), ARENA, 1)
     parameters = drawn_worlds(spec, 1)
     state = physics.reset(jnp.asarray([[[1.5]], [[0.0]]]), jnp.zeros((1, 1)), None)
-    sent = jnp.broadcast_to(jnp.asarray([0.2, 0.0])[:, None, None], (parameters.delay_weights.shape[0], 2, 1, 1))
+    sent = np.tile(np.float32([0.2, 0.0])[:, None, None], (parameters.delay_weights.shape[0], 1, 1, 1))
+    advance = jax.jit(physics.advance)
     for _ in range(20):
-        state = physics.advance(state, sent, parameters)
+        state = advance(state, sent, parameters)
     assert float(physics.scene(state).robots.position_world[0, 0, 0]) == pytest.approx(1.6 - 0.0675, abs=0.003)
     assert int(physics.watch(state).contacts[0]) == physics.tier.steps
 
@@ -186,11 +188,12 @@ def test_the_plant_drives_the_very_same_world():
     assert world.step_s == pytest.approx(tier.step_s)
     world.place(0, (0.1, 0.2), 0.3)
     physics = make_physics(PhysicsChoice("mujoco", "wheels"), motion_model(spec), ARENA, 1)
-    parameters = draw_parameters(jax.random.split(jax.random.key(0), 1), spec, Channels(), 0.0)
+    parameters = drawn_worlds(spec, 1, spread=0.0)
     state = physics.reset(jnp.asarray([[[0.1]], [[0.2]]]), jnp.full((1, 1), 0.3), None)
-    sent = jnp.broadcast_to(jnp.asarray([0.15, 1.0])[:, None, None], (parameters.delay_weights.shape[0], 2, 1, 1))
+    sent = np.tile(np.float32([0.15, 1.0])[:, None, None], (parameters.delay_weights.shape[0], 1, 1, 1))
+    advance = jax.jit(physics.advance)
     for _ in range(30):
-        state = physics.advance(state, sent, parameters)
+        state = advance(state, sent, parameters)
         for _ in range(tier.steps):
             world.look()
             world.advance(np.array([[0.15, 1.0, 0.0]]))
@@ -203,7 +206,7 @@ def test_a_heading_is_not_wrapped():
     """Three turns in place: the world knows a heading within one turn, the tier counts them."""
     spec = load_point("gritsbot_x")
     physics = make_physics(PhysicsChoice("mujoco", "wheels"), motion_model(spec), None, 1)
-    parameters = draw_parameters(jax.random.split(jax.random.key(0), 1), spec, Channels(), 0.0)
+    parameters = drawn_worlds(spec, 1, spread=0.0)
     commands = jnp.broadcast_to(jnp.asarray([0.0, 3.5])[:, None, None], (180, 2, 1, 1))
     motion = run_commands(physics, single_start(spec, 1), commands, parameters)
     assert float(motion.yaw[-1, 0, 0]) == pytest.approx(3.5 * (180 * 0.033 - 0.05 - 0.08), rel=0.01)
@@ -213,7 +216,7 @@ def test_a_heading_is_not_wrapped():
 def test_worlds_with_little_friction_slip():
     """Friction is drawn for each world: the same command, with the wheels on ice, gets hardly anywhere."""
     spec = load_point("gritsbot_x")
-    parameters = draw_parameters(jax.random.split(jax.random.key(0), 2), spec, Channels(), 0.0)
+    parameters = drawn_worlds(spec, 2, spread=0.0)
     scale = jnp.asarray([1.0, 0.01])
     parameters = dataclasses.replace(parameters, friction_scale=scale, grip=scale)
     commands = sent_commands(motion_model(spec), np.tile(np.float32([0.2, 0.0]), (15, 1)))

@@ -1,6 +1,7 @@
 """What an evaluation counts, on worlds where everything is known, and on real ones."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -157,16 +158,13 @@ def test_no_contact_in_n_episodes_still_leaves_a_rate():
     assert summary(contacts=[0, 7, 0, 0]).contact_rate_high > 1 - 0.05**0.25
 
 
-def crossing_of(*paths, robot="gritsbot_x"):
+def crossing_of(*paths):
     """Return whether straight paths ((start, goal) by robot) cross."""
-    scenario = Rails(
-        starts=(tuple(start for start, _ in paths),),
-        goals=(tuple(goal for _, goal in paths),),
-        speeds=((0.0,) * len(paths),),
-    )
-    environment = rail_environment(scenario, robot)
-    world = environment.reset(jax.vmap(jax.random.key)(jnp.arange(1)))
-    return bool(crossing_paths(environment, world)[0])
+    starts, goals = (np.array([path[end] for path in paths], float).T[..., None] for end in (0, 1))
+    scene = SimpleNamespace(robots=SimpleNamespace(position_world=starts))
+    scenario = SimpleNamespace(signals=lambda task, _: {"goal_world": task})
+    stage = SimpleNamespace(scene=lambda _: scene, scenario=scenario)
+    return bool(crossing_paths(stage, SimpleNamespace(task=goals))[0])
 
 
 @pytest.mark.parametrize(
@@ -190,8 +188,12 @@ def test_crossing_paths_of_hand_drawn_segments(paths, crosses):
 
 
 def test_paths_in_space_are_seen_from_above():
-    above = [((-1, 0, 1.0), (1, 0, 1.0)), ((0, -1, 0.2), (0, 1, 0.2))]
-    assert crossing_of(*above, robot="crazyflie_2x")
+    """In worlds of an environment, as an evaluation asks for them."""
+    starts, goals = ((-1, 0, 1.0), (0, -1, 0.2)), ((1, 0, 1.0), (0, 1, 0.2))
+    scenario = Rails(starts=(starts, starts), goals=(goals, starts), speeds=((0.0, 0.0),) * 2)
+    environment = rail_environment(scenario, "crazyflie_2x")
+    world = jax.jit(environment.reset)(jax.vmap(jax.random.key)(np.arange(2)))
+    assert crossing_paths(environment, world).tolist() == [True, False]
 
 
 @pytest.fixture(scope="module")

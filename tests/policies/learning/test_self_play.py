@@ -110,13 +110,18 @@ def test_each_slot_of_worlds_has_its_opponent_and_who_learns_drives_by_the_newes
     components = in_task(build(replace(SIDES, self_play=3)), SidesTask)
     learner: Any = components.learner
     agent, state = components.agent, learner.start(jax.random.key(0))
-    moved = [jax.tree.map(lambda x, k=k: x + 0.1 * k, actor_only(state.parameters)) for k in range(1, 4)]
-    pool = replace(state.rollout.league.pool, policies=jax.tree.map(lambda *x: jnp.stack(x), *moved))
-    league = replace(state.rollout.league, pool=pool, drawn=jnp.arange(16) % 3)
-    features, _ = first_features(agent, components.environment, state.rollout)
-    seen = jax.tree.map(lambda x: x[None], features), jnp.zeros((64, 0)), jnp.zeros((1, 64), bool)
-    found = np.asarray(learner._act(league, state.parameters, *seen)[0])[0].reshape(32, 2, -1)
-    each = [np.asarray(agent.act(one, *seen)[0])[0].reshape(32, 2, -1) for one in (state.parameters, *moved)]
+
+    @jax.jit  # one program instead of one for each operation
+    def acted(state):
+        moved = [jax.tree.map(lambda x, k=k: x + 0.1 * k, actor_only(state.parameters)) for k in range(1, 4)]
+        pool = replace(state.rollout.league.pool, policies=jax.tree.map(lambda *x: jnp.stack(x), *moved))
+        league = replace(state.rollout.league, pool=pool, drawn=jnp.arange(16) % 3)
+        features, _ = first_features(agent, components.environment, state.rollout)
+        seen = jax.tree.map(lambda x: x[None], features), jnp.zeros((64, 0)), jnp.zeros((1, 64), bool)
+        each = [agent.act(one, *seen)[0][0] for one in (state.parameters, *moved)]
+        return learner._act(league, state.parameters, *seen)[0][0], each
+
+    found, each = jax.tree.map(lambda logits: np.asarray(logits).reshape(32, 2, -1), acted(state))
     for slot in range(16):
         world, opponent = 2 * slot + 1, each[1 + slot % 3]
         learning = [slot < 12, slot < 8 or slot >= 12]  # eight slots of both, four of each role

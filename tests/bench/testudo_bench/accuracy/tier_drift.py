@@ -71,9 +71,10 @@ def single_start(spec: RobotSpec, worlds: int) -> MotionState:
     )
 
 
-def drawn_worlds(spec: RobotSpec, worlds: int, seed: int = 0) -> WorldParameters:
-    """Return parameters drawn from the robot's whole intervals."""
-    return draw_parameters(jax.random.split(jax.random.key(seed), worlds), spec, Channels(), 1.0)
+def drawn_worlds(spec: RobotSpec, worlds: int, seed: int = 0, spread: float = 1.0) -> WorldParameters:
+    """Return parameters drawn from the robot's whole intervals, or from this share of them."""
+    draw = jax.jit(lambda keys: draw_parameters(keys, spec, Channels(), spread))  # one program, not one an operation
+    return draw(jax.random.split(jax.random.key(seed), worlds))
 
 
 def run_commands(physics: Physics, start: MotionState, sent: jax.Array, parameters: WorldParameters) -> MotionState:
