@@ -95,7 +95,7 @@ docs: setup
 
 # without the extra `gpu`, whose CUDA libraries are gigabytes: docs/accelerators.md says how to add it
 lock: setup
-	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --extra train --extra ros --extra dev --extra rerun --extra sweep --extra planners --extra crazyflie \
+	$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --extra train --extra ros --extra dev --extra rerun --extra ray --extra planners --extra crazyflie \
 		--universal --python-version 3.12 \
 		--no-annotate --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command "make lock" --output-file requirements.lock

@@ -1,7 +1,8 @@
-"""`testudo sweep`: searches good training options with Optuna, resumable at any time."""
+"""`testudo sweep`: searches good training options with Optuna, resumable at any time; by Ray on several machines."""
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import tyro
@@ -39,6 +40,7 @@ def sweep(
     space: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     trials: int = 30,
     workers: int = 1,
+    ray: str = "",
     objective: str = "train/return",
     prune: bool = True,
     config: Annotated[TrainConfig, tyro.conf.arg(name="")] = TrainConfig(),  # noqa: B008
@@ -52,6 +54,7 @@ def sweep(
         testudo sweep navigation --folder runs/sweep --space learning_rate=log:1e-4:3e-3 --space width=32,64,128
         testudo sweep --folder runs/sweep --trials 60     (goes on with its own declaration, up to 60 trials)
         testudo sweep rware --folder runs/sweep --space entropy=0:0.02 --objective episode/deliveries --workers 2
+        testudo sweep --folder /shared/sweep --workers 8 --ray auto     (by Ray Tune on the machines of its cluster)
         testudo train --like runs/sweep/best.json --seeds 5 --run runs/best
 
     Args:
@@ -60,7 +63,9 @@ def sweep(
         space: an option of `testudo train` and its values: NAME=A,B,C, or a range NAME=LOW:HIGH, NAME=log:LOW:HIGH or
             NAME=int:LOW:HIGH.
         trials: trials in all, those of earlier calls included.
-        workers: processes on this machine, each with a trial of its own.
+        workers: trials at the same time, each in a process of its own: on this machine, or where --ray places them.
+        ray: run the trials by Ray Tune: `local` starts Ray on this machine; `auto` or HOST:PORT joins a cluster, all of
+            whose machines see --folder under the same path.
         objective: figure of `metrics.jsonl` that is to be large, such as train/success; its mean over the last tenth
             of a run is the result.
         prune: stop a trial that falls below the median of the others at the same share of its course.
@@ -68,6 +73,8 @@ def sweep(
     """
     console = Console()
     optuna_library()
+    if ray:
+        _ray_tune()
     for name, value in (("trials", trials), ("workers", workers)):
         if value < 1:
             raise TestudoError(f"--{name}: found {value}, expected at least 1")
@@ -79,7 +86,7 @@ def sweep(
     if before is None:
         declare(folder, found)
     with locked(folder, _LOCK, wait=False):
-        return _run(folder, found, trials, workers, console)
+        return _run(folder, found, trials, workers, ray, console)
 
 
 def _new(sweep: Sweep, console: Console) -> Sweep:
@@ -96,7 +103,20 @@ def _new(sweep: Sweep, console: Console) -> Sweep:
     return replace(sweep, config=config)
 
 
-def _run(folder: Path, sweep: Sweep, trials: int, workers: int, console: Console) -> int:
+def _ray_tune() -> ModuleType:
+    """Return the module that runs trials by Ray Tune.
+
+    Raises:
+        TestudoError: the package is not installed.
+    """
+    try:
+        from testudo_policies.sweeping import ray_tune  # noqa: PLC0415 -- an optional extra
+    except ImportError as error:
+        raise TestudoError("--ray: the package ray is not installed: pip install 'testudo[ray]'") from error
+    return ray_tune
+
+
+def _run(folder: Path, sweep: Sweep, trials: int, workers: int, ray: str, console: Console) -> int:
     """Run the trials that are left; print and write the results, whatever ends them."""
     with locked(folder, WORKERS_LOCK):  # waits for workers of a sweep that was killed: they notice it and end
         repair(folder)
@@ -104,10 +124,16 @@ def _run(folder: Path, sweep: Sweep, trials: int, workers: int, console: Console
         stopped = requeue_stopped(study)
     if stopped:
         console.print(f"{stopped} stopped trials go on from their checkpoints")
+
+    def say(text: str) -> None:
+        console.print(Text(text))
+
     console.print(f"sweep folder {folder}: {len(counted_trials(study))} of {trials} trials have begun")
     try:
-        if workers == 1:
-            finished = work(folder, trials, lambda text: console.print(Text(text)))
+        if ray:
+            finished = _ray_tune().work_by_ray(folder, trials, workers, ray, say)
+        elif workers == 1:
+            finished = work(folder, trials, say)
         else:
             finished = work_in_processes(folder, trials, workers)
     except KeyboardInterrupt:

@@ -143,6 +143,14 @@ def run_of(trial: Any) -> str:
     return str(trial.user_attrs.get(FOLDER, f"trial_{trial.number:04d}"))
 
 
+def next_trial(study: Any, sweep: Sweep, trials: int) -> tuple[Any, dict[str, Any]] | None:
+    """Return the next trial and the values of its options; None if as many as ``trials`` have begun."""
+    if len(counted_trials(study)) >= trials:
+        return None
+    trial = study.ask()
+    return trial, {one.name: one.drawn(trial) for one in sweep.dimensions}
+
+
 def counted_trials(study: Any) -> list[Any]:
     """Return the trials that count: all but those that were stopped and go on as another, and those that wait."""
     states = optuna_library().trial.TrialState

@@ -20,9 +20,9 @@ from testudo_policies.sweeping.declaration import (
     REASON,
     Sweep,
     best_trials,
-    counted_trials,
     declared,
     locked,
+    next_trial,
     opened,
     optuna_library,
     run_of,
@@ -43,7 +43,7 @@ class _PrunedError(Exception):
 
 
 @dataclass
-class _Watch:
+class Watch:
     """Follows a trial: reports its values, prunes it, and stops where its sweep has died."""
 
     study_trial: Any
@@ -54,19 +54,60 @@ class _Watch:
     said: float = 0.0
 
     def __call__(self, progress: Progress) -> None:
+        """Report the value of an update.
+
+        Raises:
+            KeyboardInterrupt: the sweep has died.
+            _PrunedError: the trial is not worth going on.
+        """
         if self.parent not in (None, os.getppid()):  # it was killed: nobody would stop this one
             raise KeyboardInterrupt
-        value = progress.metrics.get(self.sweep.objective)
-        percent = _REPORTS * progress.update // progress.updates
-        if value is None or percent <= self.reported:
-            return
+        value, percent = progress.metrics.get(self.sweep.objective), percent_of(progress)
+        if value is not None and self.reported_and_pruned(value, percent):
+            raise _PrunedError
+
+    def reported_and_pruned(self, value: float, percent: int) -> bool:
+        """Report a value at a share of the course; return whether the trial is not worth going on."""
+        if percent <= self.reported:
+            return False
         self.reported = percent
         if time.monotonic() - self.said > _SAID_EVERY_S:
             self.said = time.monotonic()
             self.say(f"trial {self.study_trial.number}: {percent} %, {self.sweep.objective} {value:.4g}")
         self.study_trial.report(value, percent)
-        if self.study_trial.should_prune():
-            raise _PrunedError
+        return bool(self.study_trial.should_prune())
+
+    def tell_begin(self) -> None:
+        """Say which options are tried."""
+        found = ", ".join(f"{name} {shown(value)}" for name, value in self.study_trial.params.items())
+        self.say(f"trial {self.study_trial.number}: {found}")
+
+    def tell_pruned(self, study: Any) -> None:
+        """Tell the study that the trial was ended."""
+        study.tell(self.study_trial, state=optuna_library().trial.TrialState.PRUNED)
+        self.say(f"trial {self.study_trial.number}: pruned, {self.sweep.objective} is below the median")
+
+    def tell_failed(self, study: Any, reason: str) -> None:
+        """Tell the study that the trial has no result."""
+        self.study_trial.set_user_attr(REASON, reason)
+        study.tell(self.study_trial, state=optuna_library().trial.TrialState.FAIL)
+        self.say(f"trial {self.study_trial.number}: failed: {reason}")
+
+    def tell_result(self, study: Any, value: float) -> None:
+        """Tell the study the result of the trial."""
+        if not math.isfinite(value):
+            self.tell_failed(study, f"{self.sweep.objective} is not finite")
+            return
+        study.tell(self.study_trial, value)
+        best, objective = best_trials(study)[0], self.sweep.objective
+        self.say(
+            f"trial {self.study_trial.number}: {objective} {value:.4g}; best {best.value:.4g} (trial {best.number})"
+        )
+
+
+def percent_of(progress: Progress) -> int:
+    """Return the share of the course of a training at which a value is compared, in percent."""
+    return _REPORTS * progress.update // progress.updates
 
 
 def trained(config: TrainConfig, folder: Path, objective: str, watch: Callable[[Progress], None]) -> float | None:
@@ -101,42 +142,30 @@ def work(folder: Path, trials: int, say: Say, parent: int | None = None) -> bool
         study = opened(folder)
         while True:
             with locked(folder, _CLAIM_LOCK):
-                if len(counted_trials(study)) >= trials:
-                    return True
-                trial = study.ask()
-                values = {one.name: one.drawn(trial) for one in sweep.dimensions}
-            watch = _Watch(trial, sweep, say, parent)
+                found = next_trial(study, sweep, trials)
+            if found is None:
+                return True
+            trial, values = found
+            watch = Watch(trial, sweep, say, parent)
             if not _run_trial(study, folder, with_values(sweep.config, values), watch):
                 return False
 
 
-def _run_trial(study: Any, folder: Path, config: TrainConfig, watch: _Watch) -> bool:
+def _run_trial(study: Any, folder: Path, config: TrainConfig, watch: Watch) -> bool:
     """Run a trial and tell the study; false if it was stopped, so that it is to go on later."""
-    states = optuna_library().trial.TrialState
-    trial, sweep, say = watch.study_trial, watch.sweep, watch.say
-    say(f"trial {trial.number}: {', '.join(f'{name} {shown(value)}' for name, value in trial.params.items())}")
+    watch.tell_begin()
     try:
-        value = trained(config, folder / run_of(trial), sweep.objective, watch)
+        value = trained(config, folder / run_of(watch.study_trial), watch.sweep.objective, watch)
     except _PrunedError:
-        study.tell(trial, state=states.PRUNED)
-        say(f"trial {trial.number}: pruned, {sweep.objective} is below the median")
-        return True
+        watch.tell_pruned(study)
     except KeyboardInterrupt:
         return False
     except TestudoError as error:
-        trial.set_user_attr(REASON, str(error))
-        study.tell(trial, state=states.FAIL)
-        say(f"trial {trial.number}: failed: {error}")
-        return True
-    if value is None:
-        return False
-    if not math.isfinite(value):
-        trial.set_user_attr(REASON, f"{sweep.objective} is not finite")
-        study.tell(trial, state=states.FAIL)
-        return True
-    study.tell(trial, value)
-    best = best_trials(study)[0]
-    say(f"trial {trial.number}: {sweep.objective} {value:.4g}; best {best.value:.4g} (trial {best.number})")
+        watch.tell_failed(study, str(error))
+    else:
+        if value is None:
+            return False
+        watch.tell_result(study, value)
     return True
 
 

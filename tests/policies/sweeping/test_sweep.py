@@ -147,7 +147,7 @@ def test_a_trial_below_the_median_is_pruned_and_one_that_cannot_run_fails(monkey
 
 
 def test_a_worker_ends_when_its_sweep_was_killed():
-    watch = worker._Watch(None, Sweep(TINY, (RATE,), "train/return", prune=True), print, parent=-1)
+    watch = worker.Watch(None, Sweep(TINY, (RATE,), "train/return", prune=True), print, parent=-1)
     with pytest.raises(KeyboardInterrupt):
         watch(Progress(1, 10, 16, 1.0, 16.0, {}))
 
