@@ -12,6 +12,7 @@ from testudo_bench.platoon.driving import Task, drive, greedy_driver, random_dri
 from testudo_bench.platoon.learners import Learning, learn
 from testudo_bench.platoon.optimum import follower_optimum, team_optimum
 from testudo_bench.platoon.planning import plan_cascade
+from testudo_bench.platoon.policy_gradient import learn_together
 from testudo_bench.platoon.shields import BrakingShield, Open, tabulated
 from testudo_hardware.errors import TestudoError
 
@@ -66,8 +67,17 @@ def test_learning_under_the_shield_is_safe_and_ends_near_greedy_driving():
     assert costs[1] <= costs[0] < 1.25 * costs[1] < 0.5 * costs[2]
 
 
+def test_ppo_under_the_shield_is_safe_and_drives_as_greedily_as_greedy_driving():
+    learned = learn_together(THREE, BRAKING, Learning(episodes=400), seed=0)
+    assert learned.unsafe_episodes == 0
+    found, greedy = (drive(THREE, BRAKING, driver, 300, seed=3) for driver in (learned.driver, greedy_driver))
+    assert not found.unsafe.any()
+    assert found.mean_cost_m <= 1.02 * greedy.mean_cost_m
+
+
 def test_learning_without_the_shield_meets_unsafe_gaps():
     assert learn(THREE, Open(SPEC), Learning(episodes=50, cascade=False), seed=0).unsafe_episodes > 25
+    assert learn_together(THREE, Open(SPEC), Learning(episodes=50), seed=0).unsafe_episodes > 25
 
 
 def test_the_benchmark_keeps_what_is_done_when_it_is_stopped(monkeypatch):
@@ -84,7 +94,15 @@ def test_the_benchmark_keeps_what_is_done_when_it_is_stopped(monkeypatch):
     assert [row[0] for row in best] == ["1", "2"]
     assert {row[4] for row in driving if row[1] == "braking rule" and row[3] != "measured places"} == {"0 of 20"}
     assert [row[:2] for row in learning] == [
-        (arm, "2") for arm in ("cascade", "all at once", "cascade without the shield", "planned cascade")
+        (arm, "2")
+        for arm in (
+            "cascade",
+            "all at once",
+            "cascade without the shield",
+            "PPO, all at once",
+            "PPO without the shield",
+            "planned cascade",
+        )
     ]
 
 

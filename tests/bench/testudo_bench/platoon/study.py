@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from testudo_bench.platoon.cars import CarSpec
-from testudo_bench.platoon.driving import Driver, Outcome, TableDriver, Task, drive, greedy_driver, random_driver
+from testudo_bench.platoon.driving import Driver, Outcome, Task, drive, greedy_driver, random_driver
 from testudo_bench.platoon.learners import Learning, learn
 from testudo_bench.platoon.optimum import Optimum, follower_optimum, team_optimum
 from testudo_bench.platoon.planning import plan_cascade
+from testudo_bench.platoon.policy_gradient import learn_together
 from testudo_bench.platoon.shields import BrakingShield, CarShield, Open, TableShield, exact_shield, tabulated
 
 _SEED = 1_000_000  # of the episodes of evaluation; learning has others
@@ -160,12 +161,18 @@ def learn_all(found: Findings, braking: TableShield, say: Say) -> None:
                 learning = Learning(episodes=episodes, cascade=cascade)
                 learned = learn(task, shield, learning, seed, lambda share, text=text: say(f"{text}: {share:.0%}"))
                 _evaluate(found, braking, learned.driver, (arm, episodes, seed, learned.unsafe_episodes))
+            for arm, shield in (("PPO, all at once", braking), ("PPO without the shield", Open(task.spec))):
+                text = f"{arm}, {episodes:,} episodes, seed {seed}"
+                trained = learn_together(
+                    task, shield, Learning(episodes), seed, lambda share, text=text: say(f"{text}: {share:.0%}")
+                )
+                _evaluate(found, braking, trained.driver, (arm, episodes, seed, trained.unsafe_episodes))
             text = f"planned cascade, {episodes:,} episodes of each car, seed {seed}"
             planned = plan_cascade(task, braking, episodes, seed, lambda share, text=text: say(f"{text}: {share:.0%}"))
             _evaluate(found, braking, planned, ("planned cascade", episodes, seed, 0))
 
 
-def _evaluate(found: Findings, braking: TableShield, driver: TableDriver, of: tuple[str, int, int, int]) -> None:
+def _evaluate(found: Findings, braking: TableShield, driver: Driver, of: tuple[str, int, int, int]) -> None:
     task = Task(braking.spec, found.budget.cars)
     shielded = drive(task, braking, driver, found.budget.episodes, _SEED)
     alone = drive(task, Open(task.spec), driver, found.budget.controls, _SEED)
