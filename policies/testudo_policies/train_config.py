@@ -210,8 +210,18 @@ def suggested(config: TrainConfig) -> tuple[TrainConfig, str]:
 
 def for_fine_tuning(config: TrainConfig) -> TrainConfig:
     """Return the configuration with which PPO goes on from the policy of any algorithm."""
-    # recorded steps have neither whole teams nor the memory of a critic
-    config = replace(config, critic_memory=0, joint_ratio=False, symmetry=False, trunk="")
+    # recorded steps have neither whole teams nor the memory of a critic, and a run no opponents of its own
+    config = replace(
+        config,
+        critic_memory=0,
+        joint_ratio=False,
+        symmetry=False,
+        trunk="",
+        shared_experience=False,
+        self_play=0,
+        against="",
+        role="",
+    )
     others = [name for name in ALGORITHMS.get(config.algorithm, {}) if name not in ("command", "memory")]
     return replace(config, **{name: getattr(TrainConfig, name) for name in (*others, *["algorithm"] * bool(others))})
 

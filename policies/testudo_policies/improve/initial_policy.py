@@ -109,7 +109,8 @@ def _from_graph(artefact: PolicyArtefact, config: TrainConfig) -> AgentParameter
     components = build(config)
     blank = components.learner.start(jax.random.key(config.seed)).parameters
     seen = min(config.decisions * config.team_size, 2**31)
-    parameters = parameters_of_graph(onnx.load_from_string(policy_bytes(artefact.path)), blank, seen)
+    model = onnx.load_from_string(policy_bytes(artefact.path))
+    parameters = parameters_of_graph(model, blank, seen, components.agent.groups)
     # the identified robot may have another top speed; the artefact's test vector uses the old one
     agent = replace(components.agent, speed_limit_m_s=artefact.contract.command.limit)
     if not matches(agent, parameters, artefact.contract):
@@ -132,31 +133,39 @@ class _Dense:
     bias: np.ndarray | None
 
 
-def parameters_of_graph(model: onnx.ModelProto, blank: AgentParameters, observed: int) -> AgentParameters:
+def parameters_of_graph(
+    model: onnx.ModelProto, blank: AgentParameters, observed: int, groups: tuple[int, ...] = ()
+) -> AgentParameters:
     """Return ``blank`` with actor and feature statistics of an exported graph.
 
     Args:
         model: the artefact's graph.
         blank: parameters of the same sizes; its critic is kept.
         observed: sample count of the statistics, so that new samples change them little.
+        groups: which parameters each robot has, see `Agent.groups`; the graph has the networks one after the other.
 
     Raises:
         GraphError: the layers of the graph differ from those of the actor.
     """
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    layers = _dense_layers(model, values)
-    actor = jax.tree.map(np.asarray, blank.actor)["params"]
-    places = [("encoder", name) for name in _ENCODER]
+    layers, actor = _dense_layers(model, values), jax.tree.map(np.asarray, blank.actor)["params"]
+    places: list[tuple[str, ...]] = [("encoder", name) for name in _ENCODER]
     places += [("memory", name) for name in _MEMORY] if "memory" in actor else []
     places += [("head",), ("mean",)]
-    if len(places) != len(layers):
-        raise GraphError(f"policy graph: found {len(layers)} dense layers, expected {len(places)}")
-    used: set[int] = set()
-    for path, layer in zip(places, layers, strict=True):
-        actor = _with(actor, path, layer)
-        used |= {id(layer.kernel), id(layer.bias)}
-    actor = {**actor, "scale": _scale(model, values, used, actor["scale"].shape)}
+    # as `Agent` applies them: that of the first robot, then that of each robot which has another than the one before
+    order = [group for robot, group in enumerate(groups or (0,)) if robot == 0 or group != groups[robot - 1]]
+    if len(places) * len(order) != len(layers):
+        raise GraphError(f"policy graph: found {len(layers)} dense layers, expected {len(places) * len(order)}")
+    used = {id(part) for layer in layers for part in (layer.kernel, layer.bias)}
+    scales = _scales(model, values, used, actor["scale"].shape[-1:], len(order))
+    found = {}
+    for turn, group in enumerate(order):
+        network = jax.tree.map(lambda x, group=group: x[group], actor) if groups else actor
+        for path, layer in zip(places, layers[turn * len(places) :], strict=False):
+            network = _with(network, path, layer)
+        found[group] = {**network, "scale": scales[turn]}
     own, neighbours = _statistics(model, values, blank, observed)
+    actor = jax.tree.map(lambda *x: np.stack(x), *(found[group] for group in sorted(found))) if groups else found[0]
     return replace(
         blank, actor=jax.tree.map(jnp.asarray, {"params": actor}), own_statistics=own, neighbour_statistics=neighbours
     )
@@ -218,19 +227,22 @@ def _with(tree: Mapping[str, Any], path: tuple[str, ...], layer: _Dense) -> dict
     return {**tree, head: found}
 
 
-def _scale(
-    model: onnx.ModelProto, values: Mapping[str, np.ndarray], used: set[int], shape: tuple[int, ...]
-) -> np.ndarray:
-    """Return the raw scale of the actions: the only vector of their size that belongs to no layer."""
-    inputs = {name for node in model.graph.node if node.op_type in {"Unsqueeze", "Expand"} for name in node.input[:1]}
+def _scales(
+    model: onnx.ModelProto, values: Mapping[str, np.ndarray], used: set[int], shape: tuple[int, ...], count: int
+) -> list[np.ndarray]:
+    """Return the raw scales of the actions by network: the only vectors of their size that belong to no layer."""
+    inputs = [name for node in model.graph.node if node.op_type in {"Unsqueeze", "Expand"} for name in node.input[:1]]
     found = [
-        value
-        for name, value in values.items()
-        if value.dtype == np.float32 and value.shape == shape and id(value) not in used and name in inputs
+        values[name]
+        for name in dict.fromkeys(inputs)
+        if name in values
+        and values[name].dtype == np.float32
+        and values[name].shape == shape
+        and id(values[name]) not in used
     ]
-    if len(found) != 1:
-        raise GraphError(f"policy graph: found {len(found)} candidates for the scale of the actions, expected 1")
-    return found[0]
+    if len(found) != count:
+        raise GraphError(f"policy graph: found {len(found)} candidates for the scale of the actions, expected {count}")
+    return found
 
 
 def _statistics(

@@ -19,6 +19,7 @@ from testudo_policies.improve.fine_tuning import RecordedTransitions
 from testudo_policies.learning.builder import TrainingComponents
 from testudo_policies.learning.losses import Batch
 from testudo_policies.learning.rollout import critic_features, flat
+from testudo_policies.learning.sharing import whole_worlds
 from testudo_policies.networks.agent import AgentParameters
 from testudo_policies.networks.observation_encoding import out_of_frame
 from testudo_runs.run_reader import RecordedRun
@@ -57,7 +58,8 @@ def recorded_of(
     joined = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *[(r.batch, r.last, r.weight) for r in sequences])
     hidden = jnp.concatenate([r.hidden for r in sequences])
     robots = len(hidden)
-    # minibatches have equal size, so some sequences are used twice
+    # minibatches have equal size, so some sequences are used twice; robots with own parameters stay side by side
+    parts *= components.config.team_size if whole_worlds(components.config) else 1
     padded = -(-robots // parts) * parts
     rows = jnp.arange(padded) % robots
     batch, last, weight = jax.tree.map(lambda x: x[:, rows], joined)

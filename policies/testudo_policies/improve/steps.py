@@ -29,7 +29,7 @@ from testudo_policies.learning.progress import TrainingDisplay, counted
 from testudo_policies.learning.training_run import Progress, TrainingResult, load_parameters, train_run
 from testudo_runs.run_reader import RecordedRun
 from testudo_sim.environment import Environment
-from testudo_sim.scenarios.robot_number import ROBOT_NUMBER
+from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, numbered
 
 Method = Literal["finetune", "h2o"]
 ROBOT_FILE, REPORT, POLICY, TRAINING = "identified.toml", "improve.json", "policy.onnx", "training"
@@ -93,8 +93,12 @@ def open_improvement(settings: ImproveSettings, console: Console, run: RecordedR
     """
     old = PolicyArtefact.load(settings.policy)
     check_velocities_alone(old.contract.command, f"{settings.policy}: improve")
-    if any(signal.name == ROBOT_NUMBER for signal in old.contract.signals):
-        raise TestudoError(f"{settings.policy}: improve: found robots with own parameters, expected shared ones")
+    own, team = any(signal.name == ROBOT_NUMBER for signal in old.contract.signals), old.contract.team_size
+    if own and run is not None and len(run.robots) != team:
+        raise TestudoError(
+            f"{settings.run_folder}: found {len(run.robots)} robots, expected {team}: each robot of "
+            f"{settings.policy} has its own parameters"
+        )
     state = Improvement(settings, console, old, run)
     asked = {
         "run": str(settings.run_folder),
@@ -240,25 +244,10 @@ def evaluate_step(
     """Evaluate both policies on the same episodes: on the identified model, and from starts of the run."""
     old = load_policy_under_test(state.settings.policy)
     new = jax.jit(components.agent.policy(trained.parameters))
-    environments = {
-        MODEL: make_environment(
-            components.config.scenario,
-            components.spec,
-            components.shield,
-            components.config.team_size,
-            obstacles=components.obstacles,
-        )
-    }
+    environments = {MODEL: _environment(components, components.config.team_size)}
     if state.run is not None:
         starts = run_starts(state.run, state.old.contract, components.spec)
-        base = make_environment(
-            components.config.scenario,
-            components.spec,
-            components.shield,
-            len(state.run.robots),
-            obstacles=components.obstacles,
-        )
-        environments[RUN] = replace(base, scenario=starts)
+        environments[RUN] = replace(_environment(components, len(state.run.robots)), scenario=starts)
     memory = components.config.memory
     return tuple(
         Comparison(
@@ -268,6 +257,15 @@ def evaluate_step(
         )
         for name, environment in environments.items()
     )
+
+
+def _environment(components: TrainingComponents, team_size: int) -> Environment:
+    """Return the task of the training for a team, undisturbed; robots with parameters of their own have numbers."""
+    config = components.config
+    found = make_environment(
+        config.scenario, components.spec, components.shield, team_size, obstacles=components.obstacles
+    )
+    return replace(found, scenario=numbered(found.scenario, team_size)) if components.agent.groups else found
 
 
 def _evaluated(

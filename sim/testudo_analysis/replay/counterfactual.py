@@ -19,7 +19,7 @@ from testudo_analysis.replay.replayed_team import RunMoment, commands_from, goal
 from testudo_analysis.replay.task_decisions import TaskDecisions
 from testudo_analysis.replay.variants import CounterfactualOutcomes
 from testudo_deploy.contract.command_types import check_velocities_alone
-from testudo_deploy.contract.contract import policy_signals, robot_signals
+from testudo_deploy.contract.contract import Contract, policy_signals, robot_signals
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters
@@ -33,6 +33,7 @@ from testudo_runs.alignment import TeamRecording
 from testudo_sim.environment import to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
+from testudo_sim.scenarios.robot_number import ROBOT_NUMBER
 from testudo_sim.team.batch_policy import artefact_policy
 from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
@@ -107,7 +108,8 @@ def recorded_task(recording: TeamRecording, artefact: PolicyArtefact) -> Recorde
     Raises:
         TestudoError: as `RecordedTask.create`.
     """
-    if not _task_signals(artefact, recording.spec):
+    read = set(_task_signals(artefact, recording.spec))
+    if not read or (read == {ROBOT_NUMBER} and goals_of(recording) is not None):
         return None
     return RecordedTask.create(recording, artefact.contract)
 
@@ -160,19 +162,30 @@ def simulate_from(
 
 def _checked_goal(recording: TeamRecording, artefact: PolicyArtefact, goal: np.ndarray | None) -> np.ndarray:
     """Return the goals (D, N) [m] for a policy that fits the recording."""
-    check_goal_policy(artefact, recording.spec, "a counterfactual")
+    check_goal_policy(artefact, recording.spec, "a counterfactual", frozenset({ROBOT_NUMBER}))
     if goal is None:
         raise TestudoError(
             f"{recording.folder}: no goals are recorded, which {artefact.path} needs; leave --policy out to "
             "simulate the recorded commands"
         )
+    team = artefact.contract.team_size
+    if _has_numbers(artefact.contract) and team != len(recording.robots):
+        raise TestudoError(
+            f"{artefact.path}: each robot has its own parameters: found {len(recording.robots)} robots in "
+            f"{recording.folder}, expected {team}"
+        )
     return goal
 
 
-def check_goal_policy(artefact: PolicyArtefact, spec: RobotSpec, what: str) -> None:
+def _has_numbers(contract: Contract) -> bool:
+    """Return whether robots have parameters of their own, which they find by their number."""
+    return any(signal.name == ROBOT_NUMBER for signal in contract.signals)
+
+
+def check_goal_policy(artefact: PolicyArtefact, spec: RobotSpec, what: str, also: frozenset[str] = frozenset()) -> None:
     """Refuse a policy for other robots than ``spec``, or one that reads more than the robots' own signals and goals.
 
-    ``what`` names in errors what simulates it.
+    ``what`` names in errors what simulates it; ``also`` are further signals that it knows.
 
     Raises:
         TestudoError: such a policy.
@@ -183,7 +196,7 @@ def check_goal_policy(artefact: PolicyArtefact, spec: RobotSpec, what: str) -> N
             f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
         )
     check_velocities_alone(contract.command, f"{artefact.path}: {what}")
-    other = _task_signals(artefact, spec)
+    other = [name for name in _task_signals(artefact, spec) if name not in also]
     if other:
         raise TestudoError(
             f"{artefact.path}: needs {', '.join(other)} of a task, which {what} does not run; expected a "
@@ -324,6 +337,7 @@ class _Decisions:
     def __init__(self, stage: _Stage, artefact: PolicyArtefact, goal: np.ndarray) -> None:
         self._stage, self._goal = stage, jnp.asarray(goal, jnp.float32)[..., None]
         self._policy, self._memory = artefact_policy(artefact), artefact.contract.hidden_size
+        self._numbered = _has_numbers(artefact.contract)
         self._hidden: Any = None
 
     def __call__(self, state: DeployedTeamState, _: int) -> tuple[np.ndarray, None]:
@@ -331,6 +345,9 @@ class _Decisions:
         dimension, size, worlds = state.estimate.position_world.shape
         if self._hidden is None:
             self._hidden = np.zeros((size * worlds, self._memory), np.float32)
-        velocity, self._hidden = self._policy(self._stage.signals(state, self._goal), self._hidden)
+        signals = self._stage.signals(state, self._goal)
+        if self._numbered:
+            signals[ROBOT_NUMBER] = jnp.tile(jnp.arange(size, dtype=jnp.float32), worlds)[:, None]
+        velocity, self._hidden = self._policy(signals, self._hidden)
         nominal = np.asarray(velocity).reshape(worlds, size, dimension).transpose(2, 1, 0)
         return np.broadcast_to(nominal, (self._stage.chunk, *nominal.shape)), None
