@@ -102,7 +102,7 @@ def evaluate_step(
     for each in (environment, DeployedEnvironment.of(environment, PhysicsChoice())):
         name = "held-out episodes, " + ("layer 1" if each is environment else "all layers")
         with counted(demo.console, name, episodes) as done:
-            results.append(evaluate_policy(each, policy, config.memory, episodes, on_progress=done))
+            results.append(evaluate_policy(each, policy, config.memory, episodes, on_progress=done, has_iqm=True))
     values = [result.to_dict() for result in results]
     (demo.folder / "training" / "evaluation.json").write_text(json.dumps(values, indent=2) + "\n")
     demo.timed("evaluation", begin)

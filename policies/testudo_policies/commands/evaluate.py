@@ -234,7 +234,7 @@ def _run(
                 if name in BASELINES:
                     results.append(evaluate_baseline(name, environment, episodes, seed, done, compiled))
                     continue
-                found = evaluate_policy(environment, acting, memory, episodes, seed, done, compiled)
+                found = evaluate_policy(environment, acting, memory, episodes, seed, done, compiled, has_iqm=True)
                 results.append(replace(found, policy=name))
     return results
 

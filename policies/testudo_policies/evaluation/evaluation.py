@@ -56,6 +56,9 @@ class Evaluation:
     without_plan: int = 0  # episodes in which a planner found no plan and its robots stood
     no_plan: str = ""  # what a planner says of such an episode; empty for a policy
     absent: str = ""  # why a baseline does not apply; then no episode ran
+    iqm_return: float = math.nan  # interquartile mean over the episodes of their returns; NaN if it was not asked for
+    iqm_return_low: float = math.nan
+    iqm_return_high: float = math.nan  # bootstrap interval over the episodes, 95 %
 
     @classmethod
     def not_run(cls, environment: Environment, policy: str, reason: str) -> Evaluation:
@@ -128,6 +131,8 @@ def evaluate_policy(
     first_seed: int = HELD_OUT_SEED,
     on_progress: Callable[[int], None] | None = None,
     programs: Programs | None = None,
+    *,
+    has_iqm: bool = False,
 ) -> Evaluation:
     """Run ``episodes`` episodes with fixed seeds until success or the time limit.
 
@@ -140,6 +145,7 @@ def evaluate_policy(
         first_seed: seed of the first episode.
         on_progress: called with the number of finished episodes.
         programs: those of `compiled_programs`, for several policies in one environment.
+        has_iqm: also estimate the interquartile mean of the returns, which takes a second or two.
 
     Raises:
         TestudoError: ``episodes`` or the seeds are out of range.
@@ -157,7 +163,13 @@ def evaluate_policy(
         done += count
         if on_progress:
             on_progress(done)
-    return _summarise(environment, batches, first_seed)
+    found = _summarise(environment, batches, first_seed)
+    if not has_iqm:
+        return found
+    from testudo_policies.evaluation.scores import episode_iqm  # noqa: PLC0415 -- it imports this module
+
+    iqm = episode_iqm(np.concatenate([batch.returns for batch in batches]))
+    return replace(found, iqm_return=iqm.value, iqm_return_low=iqm.low, iqm_return_high=iqm.high)
 
 
 def compiled_programs(environment: Environment) -> Programs:

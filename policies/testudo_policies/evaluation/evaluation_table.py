@@ -1,5 +1,6 @@
 """The table of evaluations on the terminal."""
 
+import math
 from collections.abc import Callable, Mapping
 
 from rich.table import Table
@@ -40,12 +41,17 @@ def evaluation_table(results: list[Evaluation], title: str) -> Table:
         "success": lambda r: f"{r.success:.4f}" if r.has_success else "none",
         "  95 % interval": lambda r: f"{r.success_low:.4f} to {r.success_high:.4f}" if r.has_success else "",
         "return": lambda r: f"{r.mean_return:.2f}",
+        "  interquartile mean": lambda r: _iqm(r, f"{r.iqm_return:.2f}"),
+        "  its 95 % interval": lambda r: _iqm(r, f"{r.iqm_return_low:.2f} to {r.iqm_return_high:.2f}"),
         **{name: lambda r, name=name: f"{r.metrics[name]:.2f}" for name in results[0].metrics},
         "chance that a robot fails": lambda r: f"{r.failures:.2f}",
         "contacts": lambda r: f"{r.contacts}",
         **DRIVING,
         "episodes with crossing paths": lambda r: f"{r.crossing_share:.2f}",
     }
+    if all(math.isnan(result.iqm_return) for result in results):
+        rows.pop("  interquartile mean")
+        rows.pop("  its 95 % interval")
     if not any(result.failures for result in results):
         rows.pop("chance that a robot fails")
     if not any(result.crossing_share for result in results):  # as in tasks whose robots have no goals
@@ -57,6 +63,10 @@ def evaluation_table(results: list[Evaluation], title: str) -> Table:
     if any(result.absent for result in results):
         table.add_row("does not apply", *(result.absent for result in results))
     return table
+
+
+def _iqm(result: Evaluation, text: str) -> str:
+    return "" if math.isnan(result.iqm_return) else text
 
 
 def _plans(result: Evaluation) -> str:

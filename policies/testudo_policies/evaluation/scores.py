@@ -123,6 +123,22 @@ def aggregates(scores: np.ndarray, classes: Mapping[str, np.ndarray]) -> Aggrega
     return Aggregates(len(scores), tuple(cells), *by_class)
 
 
+def episode_iqm(returns: np.ndarray) -> Estimate:
+    """Return the interquartile mean of the returns (E,) of one policy, with a bootstrap interval over its episodes.
+
+    The interval says how far other episodes would lead; of other seeds of the training it says nothing.
+    """
+    from rliable import library  # noqa: PLC0415 -- slow to import
+    from scipy.stats import trim_mean  # noqa: PLC0415 -- as rliable
+
+    def figures(drawn: np.ndarray) -> np.ndarray:
+        return np.array([trim_mean(drawn.reshape(-1), 0.25)])
+
+    with _alike():
+        values, intervals = library.get_interval_estimates({"": returns[:, None]}, figures, reps=_REPEATS)
+    return Estimate(float(values[""][0]), *(float(end[0]) for end in intervals[""]))
+
+
 def improvements(scores: np.ndarray, others: np.ndarray, classes: Mapping[str, np.ndarray]) -> Mapping[str, Estimate]:
     """Return by class the probability that a run (runs, cells) is better in a cell than one of the ``others``."""
     from rliable import library  # noqa: PLC0415 -- slow to import

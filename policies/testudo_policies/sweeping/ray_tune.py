@@ -4,6 +4,7 @@ The verb's process alone asks and tells Optuna's study; Ray Tune decides where a
 the checkpoint of its run, where its process or machine fails. Importing this module needs the package `ray`.
 """
 
+import logging
 import os
 import shutil
 import socket
@@ -113,7 +114,7 @@ def _cluster(address: str, workers: int) -> Iterator[list[dict[str, float]]]:
             warnings.filterwarnings("ignore", message=r"os\.fork", category=RuntimeWarning)
             ray.init(
                 address,
-                logging_level="ERROR",
+                logging_level=logging.ERROR,
                 log_to_driver=False,
                 runtime_env={"env_vars": _ENVIRONMENT},
                 **(here if address == LOCAL else {}),

@@ -12,7 +12,8 @@ from tests.policies.untrained import untrained
 from testudo_deploy.cli import main
 from testudo_policies.evaluation import scores, study
 from testudo_policies.evaluation.evaluation import HAND_WRITTEN, HELD_OUT_SEED, Evaluation
-from testudo_policies.evaluation.scores import Score, aggregates, improvements, probability_of_improvement
+from testudo_policies.evaluation.evaluation_table import evaluation_table
+from testudo_policies.evaluation.scores import Score, aggregates, episode_iqm, improvements, probability_of_improvement
 from testudo_policies.learning.checkpoints import load_config, save_config
 
 RUNS = np.random.default_rng(3).random((5, 4))
@@ -50,6 +51,29 @@ def test_the_interval_of_a_mean_is_that_of_the_bootstrap():
     mean = aggregates(RUNS, {"all": CLASSES["all"]}).mean["all"]
     deviation = np.sqrt((RUNS.var(axis=0) / len(RUNS)).sum()) / RUNS.shape[1]
     assert mean.high - mean.low == pytest.approx(2 * 1.96 * deviation, rel=0.1)
+
+
+def test_the_return_of_one_policy_has_an_interquartile_mean_over_its_episodes():
+    """A few failed episodes move the mean and not the middle half; the interval narrows with the episodes."""
+    rng = np.random.default_rng(0)
+    few, many = (np.concatenate([np.full(size // 50, -100.0), rng.normal(20.0, 3.0, size)]) for size in (100, 2500))
+    narrow, wide = episode_iqm(many), episode_iqm(few)
+    assert many.mean() < 18.0
+    assert 19.5 < narrow.low < narrow.value < narrow.high < 20.5
+    assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(5.0, rel=0.3)
+    assert episode_iqm(few) == wide  # the same draws every time
+
+
+def test_the_table_shows_the_interval_of_the_return_where_it_was_asked_for():
+    def rows(*results):
+        columns = evaluation_table(list(results), "navigation").columns
+        return {name: cells for name, *cells in zip(*(column.cells for column in columns), strict=True)}
+
+    with_iqm = found(0.9, iqm_return=6.5, iqm_return_low=6.25, iqm_return_high=6.75)
+    shown = rows(with_iqm, found(0.9, layers="all"))
+    assert shown["  interquartile mean"] == ["6.50", ""]
+    assert shown["  its 95 % interval"] == ["6.25 to 6.75", ""]
+    assert "  interquartile mean" not in rows(found(0.9))
 
 
 def test_the_probability_of_improvement_is_the_librarys():
