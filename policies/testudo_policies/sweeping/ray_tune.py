@@ -235,6 +235,8 @@ def run_trial(order: dict[str, Any]) -> None:
         tune.report({_COURSE: course, _RESULT: value})
     except TestudoError as error:
         tune.report({_COURSE: course, _REASON: f"{socket.gethostname()}: {error}"})
+    except Exception as error:  # noqa: BLE001 -- whatever it is, the user has to see it: Ray's own records go
+        tune.report({_COURSE: course, _REASON: f"{socket.gethostname()}: {type(error).__name__}: {error}"})
 
 
 def _result(folder: Path, order: dict[str, Any], course: list[tuple[int, float]]) -> float | None:

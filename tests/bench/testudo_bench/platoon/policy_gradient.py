@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from testudo_bench.platoon.cars import PlatoonState, Values, advance, at_rest
 from testudo_bench.platoon.driving import SECONDS, Choice, Task, accelerations
@@ -24,6 +25,8 @@ from testudo_bench.platoon.shields import CarShield, Mask
 
 _SPEED_M_S, _GAP_M = 10.0, 50.0  # units of the networks' inputs
 _NEVER = -1e9  # score of what is not admitted
+
+type Seen = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class _Net(nn.Module):
 class NetworkDriver:
     """Chooses the admitted acceleration with the highest score; see `Driver`."""
 
-    scores: Callable[[Values], jax.Array]  # from what cars see (..., 3) to scores (..., A)
+    scores: Callable[[Seen], jax.Array]  # from what cars see (..., 3) to scores (..., A)
 
     def __call__(self, state: PlatoonState, admitted: Mask, random: Generator) -> Choice:
         """See `Driver`."""
@@ -96,13 +99,13 @@ def learn_together(
     return Platoon(NetworkDriver(jax.jit(partial(learner.actor.apply, nets[0][0]))), unsafe)
 
 
-def _seen(state: PlatoonState) -> Values:
+def _seen(state: PlatoonState) -> Seen:
     """Return what each follower sees (K, E, 3): own speed, speed of the car ahead, gap."""
     speed = state.speed_m_s / _SPEED_M_S
     return np.stack([speed[1:], speed[:-1], state.gap_m / _GAP_M], axis=-1).astype(np.float32)
 
 
-def _whole(state: PlatoonState) -> Values:
+def _whole(state: PlatoonState) -> Seen:
     """Return what the critic sees of each follower (K, E, 3 + cars + K + K): its own view, the platoon, its number."""
     followers, episodes = state.gap_m.shape
     all_of_it = np.concatenate([state.speed_m_s / _SPEED_M_S, state.gap_m / _GAP_M]).T
@@ -170,7 +173,7 @@ class _Learner:
         return nets, self.optimiser.init(nets)
 
     @partial(jax.jit, static_argnums=0)
-    def act(self, nets: Any, seen: Values, whole: Values) -> tuple[jax.Array, jax.Array]:
+    def act(self, nets: Any, seen: Seen, whole: Seen) -> tuple[jax.Array, jax.Array]:
         """Return scores (..., A) and values (...)."""
         return self.actor.apply(nets[0], seen), self._value(nets, whole)  # type: ignore[return-value]
 
