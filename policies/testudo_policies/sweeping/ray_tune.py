@@ -119,9 +119,11 @@ def _cluster(address: str, workers: int) -> Iterator[list[dict[str, float]]]:
                 runtime_env={"env_vars": _ENVIRONMENT},
                 **(here if address == LOCAL else {}),
             )
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises all kinds, and where its processes take over 30 s to start none of its own
+        ray.shutdown()
+        why = (str(error) or type(error).__name__).splitlines()[0]
         raise TestudoError(
-            f"--ray {address}: found no cluster ({str(error).splitlines()[0]}); expected {LOCAL}, auto or HOST:PORT, "
+            f"--ray {address}: found no cluster ({why}); expected {LOCAL}, auto or HOST:PORT, "
             "after `ray start --head` on the first machine"
         ) from error
     try:

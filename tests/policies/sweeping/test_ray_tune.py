@@ -99,12 +99,20 @@ def test_without_ray_or_a_cluster_one_sentence_says_so(tmp_path, capsys, monkeyp
     words = ["sweep", "navigation", "--folder", str(tmp_path / "new"), *TINY_OPTIONS, "--space", RATE]
     assert main([*words, "--ray", "nowhere:x"]) == 2
     assert "--ray nowhere:x: found no cluster (" in " ".join(capsys.readouterr().err.split())
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_tune.ray, "init", never_started)
+        assert main([*words, "--ray", "local"]) == 2
+    assert "--ray local: found no cluster (The current node timed out)" in " ".join(capsys.readouterr().err.split())
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "testudo_policies.sweeping.ray_tune")
     monkeypatch.delattr("testudo_policies.sweeping.ray_tune")
     assert main([*words[:3], str(tmp_path / "other"), *words[4:], "--ray", "local"]) == 2
     assert "the package ray is not installed: pip install 'testudo[ray]'" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "other").exists()
+
+
+def never_started(*_, **__):
+    raise Exception("The current node timed out")  # noqa: TRY002 -- as Ray does
 
 
 @pytest.mark.slow
