@@ -48,13 +48,15 @@ class BenchmarkExtent:
     """How much is measured."""
 
     repeats: int | None = None
-    """Timed runs; seeds of each training (learning, improve, platoon); injections of each fault (faults); kills; known
-    truths (identify); hidden plants (forecast); runs with each network (lossy); episodes of each row (redteam); runs of
-    each scenario (tasks); changes (tamper)."""
-    minutes: float | None = None  # time budget (gpu, redteam), measured time (fleet), time-out of one run (lossy)
+    """Timed runs; seeds of each training (learning, improve, screen, platoon); injections of each fault (faults);
+    kills; known truths (identify); hidden plants (forecast); runs with each network (lossy); episodes of each row
+    (redteam); runs of each scenario (tasks); changes (tamper)."""
+    minutes: float | None = (
+        None  # time budget (gpu, redteam, screen), measured time (fleet), time-out of one run (lossy)
+    )
     quick: bool = False
-    """Fewer episodes, in at most three minutes or so (shield, redteam, learning, improve, platoon); each fault once
-    (faults); set-points for 5 s (radio); 40 changes (tamper); 3 plants (forecast)."""
+    """Fewer episodes, in at most three minutes or so (shield, redteam, learning, improve, screen, platoon); each
+    fault once (faults); set-points for 5 s (radio); 40 changes (tamper); 3 plants (forecast)."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class NetworkConditions:
 class TaskRuns:
     """Runs of tasks on the fleet."""
 
-    scenario: str | None = None  # one scenario in place of five (tasks)
+    scenario: str | None = None  # one scenario in place of five (tasks); candidates of one scenario (screen)
     real_time: bool = False  # in real time in place of lock-step (tasks)
     trained: Path | None = None  # folder with a training run of each scenario, in place of policies by hand (tasks)
 
@@ -109,12 +111,13 @@ def bench(
             lossy), or the one whose lag cars have (platoon).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
             (import, replay).
-        worlds: number of parallel worlds (sim), fleets of each forecast (forecast).
+        worlds: number of parallel worlds (sim, screen), fleets of each forecast (forecast).
         extent: how much is measured.
         network: between robots.
         tasks: on the fleet.
         plot: file for the picture (learning).
-        json: file for the numbers; `learning`, `identify`, `forecast`, `mutants`, `redteam`, `tasks` continue from it.
+        json: file for the numbers; `learning`, `identify`, `forecast`, `mutants`, `redteam`, `screen`, `tasks` continue
+            from it.
     """
     points = _points()
     if name == "list":
