@@ -18,6 +18,7 @@ from flax import linen as nn
 from testudo_policies.learning.losses import Batch
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.observation_encoding import Features, out_of_frame
+from testudo_sim.scenarios.scenario import BODY, WORLD
 
 Motion = dict[str, jax.Array]
 
@@ -74,10 +75,28 @@ class Discriminators:
 
     def trust(self, classifiers: DiscriminatorParameters, motion: Motion, known: jax.Array) -> jax.Array:
         """Return the clipped dynamics ratio (...) of simulated motions; 1 where the motion is unknown."""
+        log_ratio = self.log_ratio(classifiers, motion, known)
+        return jnp.exp(jnp.clip(log_ratio, jnp.log(self.config.least), 0.0))
+
+    def log_ratio(self, classifiers: DiscriminatorParameters, motion: Motion, known: jax.Array) -> jax.Array:
+        """Return log p_real(s' | s, a) / p_sim(s' | s, a) (...) of motions; 0 where the motion is unknown."""
         long = self._logit(classifiers.with_next, self._joined(motion))
         short = self._logit(classifiers.without_next, self._short(motion))
-        ratio = jnp.exp(jnp.clip(long - short, jnp.log(self.config.least), 0.0))
-        return jnp.where(known, ratio, 1.0)
+        return jnp.where(known, long - short, 0.0)
+
+    def gap(
+        self, classifiers: DiscriminatorParameters, motion: Motion, known: jax.Array, noise: jax.Array
+    ) -> jax.Array:
+        """Return the mean (...) of log p_sim / p_real over next states about the simulated ones.
+
+        ``noise`` (K, ..., C) is what is added to the next state, in standard deviations of the real data.
+        """
+        scale = jnp.std(self.real[NEXT], axis=0, where=self.known[:, None])
+
+        def once(moved: jax.Array) -> jax.Array:
+            return -self.log_ratio(classifiers, {**motion, NEXT: motion[NEXT] + scale * moved}, known)
+
+        return jnp.mean(jax.vmap(once)(noise), axis=0)
 
     def learn(
         self, classifiers: DiscriminatorParameters, motion: Motion, known: jax.Array, key: jax.Array
@@ -152,8 +171,7 @@ def motions(agent: Agent, batch: Batch) -> tuple[dict[str, jax.Array], jax.Array
     velocity before the step, in the robot's channels; the action, a velocity in the body frame [m/s]; and displacement
     [m], yaw change [rad] and velocity after the step.
     """
-    size = agent.dimension
-    point, yaw, velocity = _own(batch.features, size)
+    point, yaw, velocity = _own(agent, batch.features)
     command = _rotated(agent.velocity_world(batch.features, agent.distribution.postprocess(batch.action)), -yaw)
     displacement = _rotated(_next(point) - point, -yaw)
     yaw_change = jnp.remainder(_next(yaw) - yaw + jnp.pi, 2 * jnp.pi) - jnp.pi
@@ -172,14 +190,15 @@ def flat_motion(motion: dict[str, jax.Array], known: jax.Array) -> tuple[dict[st
     return {name: value.reshape(-1, value.shape[-1]) for name, value in motion.items()}, known.reshape(-1)
 
 
-def _own(features: Features, size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _own(agent: Agent, features: Features) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return control point (..., D), yaw (..., 1) and velocity (..., D) from the features of `encode`."""
-    at = 2 + (size - 2)
-    own = features.own
-    point, goal = own[..., at : at + size], features.frame
+    size, own, frame = agent.dimension, features.own, features.frame
+    # a frame that points to a signal begins with the distance, twice, and the height of that
+    at = 0 if agent.observation.frame in (WORLD, BODY) else 2 + (size - 2)
+    point = own[..., at : at + size]
     at += size + 2
     relative = jnp.arctan2(own[..., at + 1], own[..., at])
-    yaw = relative + jnp.arctan2(goal[..., 1], goal[..., 0])
+    yaw = relative + jnp.arctan2(frame[..., 1], frame[..., 0])
     return point, yaw[..., None], own[..., at + 2 : at + 2 + size]
 
 

@@ -90,13 +90,19 @@ class HASAC(OffPolicy):
 
         def loss(twins: Any) -> tuple[jax.Array, Metrics]:
             values = [self._one_value(twins[name], batch, did, steps.counted)[:-1] for name in _TWINS]
-            total = sum((mean_square(value - target, steps.teaches[:-1]) for value in values), jnp.zeros(()))
+            total = jnp.zeros(())
+            for name, value in zip(_TWINS, values, strict=True):
+                total += self.critic_loss(twins[name], batch, steps, value, target)
             told = value_statistics(scale * values[0], scale * target, steps.teaches[:-1], scale)
             return total, {"loss/value": total, **told}
 
         learned = {name: parameters.critic[name] for name in _TWINS}
         twins, moments, losses = gradient_step(loss, self.adam(), learned, moments, "critic")
         return replace(parameters, critic={**parameters.critic, **twins}), moments, losses
+
+    def critic_loss(self, twin: Any, batch: Batch, steps: TeamSteps, value: jax.Array, target: jax.Array) -> jax.Array:
+        """Return the loss () of one critic, from its values and their targets (T - 1, E)."""
+        return mean_square(value - target, steps.teaches[:-1])
 
     def _actor_steps(
         self, parameters: AgentParameters, moments: Any, batch: Batch, order_key: jax.Array, key: jax.Array

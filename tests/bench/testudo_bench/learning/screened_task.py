@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import jax
 import numpy as np
@@ -49,9 +50,17 @@ class Worlds:
 
     def episodes_of(self, policies: AgentParameters, episodes: int) -> HeldOutEpisodes:
         """Return the held-out episodes (S, E) of policies (S, ...) on the plant."""
-        return jax.device_get(
-            jax.jit(jax.vmap(lambda one: held_out(self.plant, self.components.agent, one, episodes)))(policies)
-        )
+        found: HeldOutEpisodes = jax.device_get(self._played(policies, episodes))
+        return found
+
+    @cached_property
+    def _played(self) -> Callable[[AgentParameters, int], HeldOutEpisodes]:
+        """`held_out` for policies (S, ...), compiled once for each number of them."""
+
+        def played(policies: AgentParameters, episodes: int) -> HeldOutEpisodes:
+            return jax.vmap(lambda one: held_out(self.plant, self.components.agent, one, episodes))(policies)
+
+        return jax.jit(played, static_argnums=1)
 
 
 def scores(candidate: Candidate, found: HeldOutEpisodes) -> np.ndarray:
