@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import kurtosis, skew
 
 from testudo_policies.dataset.episodes import DatasetEpisode
 
@@ -50,27 +51,44 @@ class CompositionProfile:
         """Return JSON-ready values, with statistics and histogram of the returns."""
         returns = np.array(self.returns)
         counts, edges = np.histogram(returns, _BINS)
-        quartiles = np.percentile(returns, (25, 50, 75))
         return {
             "name": self.name,
             "scale": {"0": "standing still", "1": self.reference_return},
             "classes": {name: self.count(name) for name in (GOOD, MEDIUM, POOR)},
             "borders": {GOOD: GOOD_FROM, MEDIUM: MEDIUM_FROM},
-            "return": {
-                "mean": float(returns.mean()),
-                "std": float(returns.std()),
-                "min": float(returns.min()),
-                "p25": float(quartiles[0]),
-                "median": float(quartiles[1]),
-                "p75": float(quartiles[2]),
-                "max": float(returns.max()),
-            },
+            "return": statistics(returns),
             "histogram": {"counts": counts.tolist(), "edges": edges.tolist()},
             "episodes": [
                 {"return": a, "quality": b, "class": c}
                 for a, b, c in zip(self.returns, self.quality, self.classes, strict=True)
             ],
         }
+
+
+def statistics(returns: np.ndarray) -> dict[str, float | None]:
+    """Return the profile of Off-the-Grid MARL of episode returns (K,): None where it is not defined.
+
+    ``mode`` is the middle of the fullest of ten bins; ``skewness`` and ``kurtosis`` (0 for a normal distribution) need
+    returns that differ.
+    """
+    counts, edges = np.histogram(returns, _BINS)
+    fullest = int(np.argmax(counts))
+    low, median, high = np.percentile(returns, (25, 50, 75))
+    shaped = np.ptp(returns) > 0
+    return {
+        "mean": float(returns.mean()),
+        "std": float(returns.std()),
+        "min": float(returns.min()),
+        "p25": float(low),
+        "median": float(median),
+        "p75": float(high),
+        "max": float(returns.max()),
+        "mode": float((edges[fullest] + edges[fullest + 1]) / 2),
+        "range": float(np.ptp(returns)),
+        "interquartile": float(high - low),
+        "skewness": float(skew(returns)) if shaped else None,
+        "kurtosis": float(kurtosis(returns)) if shaped else None,
+    }
 
 
 def _class(quality: float) -> str:

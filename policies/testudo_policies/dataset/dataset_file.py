@@ -1,7 +1,7 @@
 """A dataset from run folders: its arrays, with the names of Off-the-Grid MARL, and its card.
 
-One ``.npz`` with axes time, robots; episodes are concatenated. A Flashbax vault, the format of Off-the-Grid MARL,
-takes these arrays with one more leading axis; D4RL's ``timeouts`` are the truncations. See `docs/replay.md`.
+One ``.npz`` with axes time, robots; episodes are concatenated. A vault of flashbax (`vault_folder`), the format of
+Off-the-Grid MARL, has one more leading axis; D4RL's ``timeouts`` are the truncations. See `docs/replay.md`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.launch.run_folder import FLEET_FILE, INFO_FILE, POLICY_FILE
 from testudo_hardware.errors import TestudoError
 from testudo_policies.dataset.composition import CompositionProfile
+from testudo_policies.dataset.coverage import coverage
 from testudo_policies.dataset.episodes import DatasetEpisode, episodes_of
 from testudo_runs.run_reader import read_run
 
@@ -131,6 +132,7 @@ class Dataset:
             "reward_terms": list(first.terms),
             "state": "for each robot: position_world, yaw, velocity, goal_world",
             "profile": self.profile.to_dict(),
+            "coverage": coverage(arrays),
             "runs": [_source(source) for source in self.sources],
             "versions": {name: version(name) for name in _PACKAGES},
         }

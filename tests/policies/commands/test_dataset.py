@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import flashbax.vault
 import jax
 import numpy as np
 import pandas as pd
@@ -15,10 +16,12 @@ from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import load_robot
-from testudo_policies.dataset.composition import CompositionProfile
+from testudo_policies.dataset.composition import CompositionProfile, statistics
+from testudo_policies.dataset.coverage import coverage
 from testudo_policies.dataset.dataset_file import Dataset, DatasetSource, check_has_policy, find_runs, save_arrays
 from testudo_policies.dataset.episodes import episodes_of
 from testudo_policies.dataset.lerobot_folder import save_lerobot
+from testudo_policies.dataset.vault_folder import save_vault
 from testudo_policies.learning.builder import make_environment
 from testudo_runs.run_reader import Track
 from testudo_sim.online_task.task_state import scoring_of
@@ -224,3 +227,42 @@ def test_a_folder_for_lerobot_holds_each_valid_decision_of_each_robot_once(tmp_p
         np.testing.assert_allclose(part["timestamp"], np.arange(row.length) / info["fps"], atol=1e-4)
     with pytest.raises(TestudoError, match=r"team: exists; expected the name of a new folder"):
         save_lerobot(out, contents, card)
+
+
+def test_the_profile_has_the_statistics_of_off_the_grid_marl():
+    found = statistics(np.array([0.0, 1.0, 1.2, 4.0, 10.0]))
+    expected = {"mean": 3.24, "min": 0, "max": 10, "median": 1.2, "range": 10, "interquartile": 3.0, "mode": 1.5}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    shifted = np.array([0.0, 1.0, 1.2, 4.0, 10.0]) - 3.24
+    third, fourth = ((shifted**n).mean() / found["std"] ** n for n in (3, 4))
+    assert found["skewness"] == pytest.approx(third)
+    assert found["kurtosis"] == pytest.approx(fourth - 3)
+    assert statistics(np.array([2.0, 2.0]))["kurtosis"] is None
+
+
+def test_coverage_counts_unique_pairs_of_what_is_valid():
+    state = np.array([[0.1], [0.10004], [0.12], [0.1], [0.3]])  # two alike to four decimals, the third to one
+    actions = np.array([0.5, 0.5, 0.5, 0.7, 0.5]).reshape(5, 1, 1)
+    valid = np.array([[True]] * 4 + [[False]])
+    arrays = {"infos/state": state, "actions": actions, "observations": state[:, None], "infos/valid": valid}
+    found = coverage(arrays)
+    assert found["transitions"] == 4
+    assert found["SACo"] == found["OACo"] == 3 / 4
+    assert found["SACo_coarse"] == 2 / 4
+    assert found["pairs_by_count"] == {"1": 2, "2": 1}
+    assert coverage({**arrays, "infos/valid": valid & False})["SACo"] is None
+
+
+def test_a_vault_is_read_by_flashbax_as_it_was_written(tmp_path, run, artefact):
+    contents = Dataset.of([source(run, artefact, tmp_path)])
+    arrays = contents.arrays()
+    card = contents.card(arrays, "")
+    out = tmp_path / "team.vlt"
+    assert save_vault(out, arrays, card) == len(arrays["rewards"])
+    vault = flashbax.vault.Vault(rel_dir=str(tmp_path), vault_name="team.vlt", vault_uid=contents.profile.name)
+    experience = vault.read().experience
+    assert set(experience) == set(arrays)
+    for name, values in arrays.items():
+        np.testing.assert_array_equal(experience[name][0], values.astype(experience[name].dtype), name)
+    with pytest.raises(TestudoError, match=r"team\.vlt: exists; expected the name of a new folder"):
+        save_vault(out, arrays, card)
