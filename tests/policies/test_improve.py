@@ -18,7 +18,7 @@ from testudo_policies.commands import improve as improve_module
 from testudo_policies.dataset.episodes import episodes_of
 from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_policies.improve import steps as steps_module
-from testudo_policies.improve.comparison import Comparison
+from testudo_policies.improve.comparison import Comparison, Verdict
 from testudo_policies.improve.discriminators import DiscriminatorConfig
 from testudo_policies.improve.fine_tuning import FineTuner
 from testudo_policies.improve.initial_policy import CHECKPOINT, GRAPH, find_initial_policy, matches, parameters_of_graph
@@ -135,6 +135,23 @@ def test_a_new_policy_is_worse_only_beyond_the_old_ones_interval(change, words):
     assert all(word in text for word, text in zip(words, regressions, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("gained", "change", "name"),
+    [
+        (0.1, {}, "better"),
+        (0.1, {"success": 0.5}, "worse"),  # better in most episodes is not enough
+        (0.0, {}, "not worse"),
+    ],
+)
+def test_only_a_policy_that_the_paired_test_calls_better_ships(gained, change, name):
+    values = gained + 0.2 * np.random.default_rng(0).standard_normal(300)
+    values -= values.mean() - gained
+    verdict = Verdict.of([Comparison("there", EVALUATION, replace(EVALUATION, **change), np.clip(values, -1, 1))])
+    assert verdict.name == name
+    assert verdict.text.startswith(f"the new policy is {name}")
+    assert Verdict.of([Comparison("there", EVALUATION, EVALUATION)]).name == "not worse"  # without any episode
+
+
 @pytest.fixture
 def run_folder(run, artefact, tmp_path, monkeypatch):
     """Return a folder that reads as the run."""
@@ -152,7 +169,7 @@ def improved(run_folder, tmp_path, robot_file, **options):
 
 
 @pytest.mark.slow
-def test_one_command_gives_a_policy_that_is_not_worse_and_goes_on_where_it_stopped(
+def test_one_command_ships_a_policy_only_if_it_is_better_and_goes_on_where_it_stopped(
     quick, run_folder, tmp_path, robot_file, capsys, monkeypatch
 ):
     numbers = tmp_path / "numbers.json"
@@ -171,7 +188,9 @@ def test_one_command_gives_a_policy_that_is_not_worse_and_goes_on_where_it_stopp
     assert values["trained"]["updates"] == 4
     assert [item["name"] for item in values["comparisons"]] == ["identified model", "starts of the run"]
     made = tmp_path / "better" / "policy.onnx"
-    assert status == (1 if values["worse"] else 0)
+    assert status == (0 if values["verdict"] == "better" else 1)
+    assert (values["verdict"] == "worse") == bool(values["worse"])
+    assert [len(item["success"]) for item in values["episodes"].values()] == [4] * 4
     assert made.is_file() == (status == 0)
     if status == 0:
         contract = PolicyArtefact.load(made).contract
@@ -190,6 +209,18 @@ def test_a_worse_policy_is_not_exported(quick, run_folder, tmp_path, robot_file,
     monkeypatch.setattr(improve_module, "train_step", lambda *_: None)
     assert improved(run_folder, tmp_path, robot_file) == 1
     assert "the new policy is worse, so the old one is kept" in capsys.readouterr().out
+    assert not (tmp_path / "better" / "policy.onnx").exists()
+
+
+def test_a_policy_that_is_only_not_worse_is_not_exported_and_called_so(
+    quick, run_folder, tmp_path, robot_file, capsys, monkeypatch
+):
+    monkeypatch.setattr(improve_module, "evaluate_step", lambda *_: (Comparison("there", EVALUATION, EVALUATION),))
+    monkeypatch.setattr(improve_module, "train_step", lambda *_: None)
+    assert improved(run_folder, tmp_path, robot_file) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "the new policy is not worse, but not shown to be better (evidence 1.0, needed 20)" in shown
+    assert json.loads((tmp_path / "better" / "improve.json").read_text())["verdict"] == "not worse"
     assert not (tmp_path / "better" / "policy.onnx").exists()
 
 

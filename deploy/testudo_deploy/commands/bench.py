@@ -73,7 +73,7 @@ class NetworkConditions:
 class TaskRuns:
     """Runs of tasks on the fleet."""
 
-    scenario: str | None = None  # one scenario in place of five (tasks); candidates of one scenario (screen)
+    scenario: str | None = None  # one scenario in place of five (tasks); a candidate (screen, improve)
     real_time: bool = False  # in real time in place of lock-step (tasks)
     trained: Path | None = None  # folder with a training run of each scenario, in place of policies by hand (tasks)
 
@@ -107,11 +107,11 @@ def bench(
     Args:
         name: the benchmark, or `list`.
         policy: policy file, or the name of one that ships (robot, tiers, shield, tamper, forecast).
-        robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify, improve,
+        robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify,
             lossy), or the one whose lag cars have (platoon).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
             (import, replay).
-        worlds: number of parallel worlds (sim, screen), fleets of each forecast (forecast).
+        worlds: number of parallel worlds (sim, screen, improve), fleets of each forecast (forecast).
         extent: how much is measured.
         network: between robots.
         tasks: on the fleet.

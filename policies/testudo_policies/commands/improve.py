@@ -18,7 +18,7 @@ from testudo_hardware.spec import parse_robot
 from testudo_policies.commands.export import export_table
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.exporting.onnx_export import ExportReport
-from testudo_policies.improve.comparison import comparison_table, counterfactual_table
+from testudo_policies.improve.comparison import BETTER, Verdict, comparison_table, counterfactual_table
 from testudo_policies.improve.fine_tuning import FineTuningComponents
 from testudo_policies.improve.identification import identify_step
 from testudo_policies.improve.steps import (
@@ -39,7 +39,7 @@ from testudo_policies.improve.steps import (
 from testudo_runs.run_reader import read_run
 from testudo_sim.devices import devices
 
-_WORSE = 1
+_KEPT = 1  # exit status where the old policy stays
 
 
 def improve(
@@ -57,7 +57,8 @@ def improve(
     """Improve a policy from a real run: identify, randomise, fine-tune, compare with the old policy, export.
 
     Every step is saved in the output folder: after Ctrl-C the same command resumes. The new policy is exported only if
-    it is not worse than the old one, on the identified model and from states of the run; else the exit status is 1.
+    a paired test shows that it is better than the old one, on the identified model or from states of the run, and if it
+    is worse in no respect; else the exit status is 1.
 
     Example:
         testudo improve runs/mine --policy policy.onnx
@@ -95,17 +96,18 @@ def improve(
     state.headline(1, "identify the robots of the run")
     identify_step(state, robot)
     console.print(_changes_table(state))
-    regressions = _fine_tune_and_compare(state)
-    if regressions:
-        console.print(Text("the new policy is worse, so the old one is kept:\n  " + "\n  ".join(regressions)))
-    state.keep("worse", regressions)
+    verdict = _fine_tune_and_compare(state)
+    console.print(Text(verdict.text))
+    state.keep("worse", list(verdict.regressions))
+    state.keep("verdict", verdict.name)
+    state.keep("evidence", verdict.evidence)
     console.print(f"{time.perf_counter() - begin:.0f} s; numbers in {folder / 'improve.json'}")
     write_output(json, state.values, console)
-    return _WORSE if regressions else 0
+    return 0 if verdict.name == BETTER else _KEPT
 
 
-def _fine_tune_and_compare(state: Improvement) -> list[str]:
-    """Fine-tune, compare and export; return in which respects the new policy is worse."""
+def _fine_tune_and_compare(state: Improvement) -> Verdict:
+    """Fine-tune, compare, and export what is better."""
     console = state.console
     state.headline(2, f"fine-tune in worlds drawn from the identified intervals ({state.settings.method})")
     components = components_step(state)
@@ -113,13 +115,13 @@ def _fine_tune_and_compare(state: Improvement) -> list[str]:
     state.headline(3, "compare old and new")
     comparisons = evaluate_step(state, components, trained)
     console.print(comparison_table(comparisons))
-    regressions = [text for item in comparisons for text in item.regressions()]
+    verdict = Verdict.of(comparisons)
     state.keep("comparisons", [item.to_dict() for item in comparisons])
-    state.headline(4, "export unless it is worse")
-    if not regressions:
+    state.headline(4, "export if it is better")
+    if verdict.name == BETTER:
         report = export_step(state, components, trained, next(c.new for c in comparisons if c.name == MODEL))
-        regressions += _accept_candidate(state, components, report)
-    return regressions
+        verdict = replace(verdict, regressions=_accept_candidate(state, components, report))
+    return verdict
 
 
 def _accept_candidate(state: Improvement, components: FineTuningComponents, report: ExportReport) -> tuple[str, ...]:

@@ -131,6 +131,7 @@ def evaluate_policy(
     first_seed: int = HELD_OUT_SEED,
     on_progress: Callable[[int], None] | None = None,
     programs: Programs | None = None,
+    on_batch: Callable[[EpisodeBatch], None] | None = None,
     *,
     has_iqm: bool = False,
 ) -> Evaluation:
@@ -145,6 +146,7 @@ def evaluate_policy(
         first_seed: seed of the first episode.
         on_progress: called with the number of finished episodes.
         programs: those of `compiled_programs`, for several policies in one environment.
+        on_batch: called with the figures of the episodes that ran together.
         has_iqm: also estimate the interquartile mean of the returns, which takes a second or two.
 
     Raises:
@@ -161,6 +163,8 @@ def evaluate_policy(
         count = min(BATCH, episodes - done)
         batches.append(run_batch(environment, programs, policy, memory, first_seed + done, count))
         done += count
+        if on_batch:
+            on_batch(batches[-1])
         if on_progress:
             on_progress(done)
     found = _summarise(environment, batches, first_seed)

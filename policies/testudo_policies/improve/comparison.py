@@ -1,7 +1,7 @@
 """Comparison of old and new policy, on the same episodes and in the counterfactual of the run."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.spec import RobotSpec
 from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_policies.evaluation.evaluation_table import DRIVING
+from testudo_policies.improve.paired_test import NEEDED, evidence
 from testudo_runs.alignment import TeamRecording, prepare_run
 from testudo_runs.run_reader import RecordedRun
 
@@ -29,6 +30,8 @@ class Comparison:
     name: str
     old: Evaluation
     new: Evaluation
+    differences: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """(E,) in -1 to 1: see `paired_test.differences`."""
 
     def regressions(self) -> tuple[str, ...]:
         """Return in which respects the new policy is worse.
@@ -61,7 +64,45 @@ class Comparison:
             "old": self.old.to_dict(),
             "new": self.new.to_dict(),
             "complaints": list(self.regressions()),
+            "evidence": evidence([self.differences]),
         }
+
+
+BETTER, NOT_WORSE, WORSE = "better", "not worse", "worse"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the new policy ships: only one that the paired test calls better, and nothing calls worse."""
+
+    regressions: tuple[str, ...]
+    evidence: float
+
+    @classmethod
+    def of(cls, comparisons: Sequence[Comparison]) -> "Verdict":
+        """Return the verdict of comparisons in several environments."""
+        regressions = tuple(text for item in comparisons for text in item.regressions())
+        return cls(regressions, evidence([item.differences for item in comparisons]))
+
+    @property
+    def name(self) -> str:
+        """Return what the new policy is."""
+        if self.regressions:
+            return WORSE
+        return BETTER if self.evidence >= NEEDED else NOT_WORSE
+
+    @property
+    def text(self) -> str:
+        """Return the verdict as a sentence."""
+        if self.name == WORSE:
+            return "the new policy is worse, so the old one is kept:\n  " + "\n  ".join(self.regressions)
+        measured = f"evidence {self.evidence:,.1f}, needed {NEEDED:g}"
+        if self.name == BETTER:
+            return f"the new policy is better ({measured})"
+        return (
+            f"the new policy is not worse, but not shown to be better ({measured}), so the old one is kept; more "
+            "episodes, as --episodes 2000 with another --out, can show a smaller difference"
+        )
 
 
 def comparison_table(comparisons: tuple[Comparison, ...]) -> Table:

@@ -16,13 +16,14 @@ from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_policies.dataset.episodes import DatasetEpisode, episodes_of
-from testudo_policies.evaluation.evaluation import BatchPolicy, Evaluation, evaluate_policy
+from testudo_policies.evaluation.evaluation import BatchPolicy, EpisodeBatch, Evaluation, evaluate_policy
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.exporting.onnx_export import ExportReport
 from testudo_policies.exporting.packaging import package_policy
 from testudo_policies.improve.comparison import Comparison, counterfactual, counterfactual_regressions
 from testudo_policies.improve.fine_tuning import FineTuningComponents
 from testudo_policies.improve.initial_policy import InitialPolicy, find_initial_policy
+from testudo_policies.improve.paired_test import EpisodeOutcomes, differences
 from testudo_policies.improve.recorded_run import recorded_of, run_starts
 from testudo_policies.learning.builder import TrainingComponents, build, make_environment
 from testudo_policies.learning.progress import TrainingDisplay, counted
@@ -249,14 +250,12 @@ def evaluate_step(
         starts = run_starts(state.run, state.old.contract, components.spec)
         environments[RUN] = replace(_environment(components, len(state.run.robots)), scenario=starts)
     memory = components.config.memory
-    return tuple(
-        Comparison(
-            name,
-            _evaluated(state, f"old, {name}", environment, old.policy, memory),
-            _evaluated(state, f"new, {name}", environment, new, memory),
-        )
-        for name, environment in environments.items()
-    )
+    found = []
+    for name, environment in environments.items():
+        first, before = _evaluated(state, f"old, {name}", environment, old.policy, memory)
+        second, after = _evaluated(state, f"new, {name}", environment, new, memory)
+        found.append(Comparison(name, first, second, differences(before, after)))
+    return tuple(found)
 
 
 def _environment(components: TrainingComponents, team_size: int) -> Environment:
@@ -270,15 +269,20 @@ def _environment(components: TrainingComponents, team_size: int) -> Environment:
 
 def _evaluated(
     state: Improvement, name: str, environment: Environment, policy: BatchPolicy | None, memory: int
-) -> Evaluation:
-    """Return an evaluation; a saved one is not repeated."""
-    saved = state.values.get("evaluations", {})
-    if name in saved:
-        return Evaluation.from_dict(saved[name])
+) -> tuple[Evaluation, EpisodeOutcomes]:
+    """Return an evaluation and its episodes; a saved one is not repeated."""
+    saved, kept = state.values.get("evaluations", {}), state.values.get("episodes", {})
+    if name in saved and name in kept:
+        return Evaluation.from_dict(saved[name]), EpisodeOutcomes.from_dict(kept[name])
+    batches: list[EpisodeBatch] = []
     with counted(state.console, name, state.settings.episodes) as done:
-        result = evaluate_policy(environment, policy, memory, state.settings.episodes, on_progress=done)
+        result = evaluate_policy(
+            environment, policy, memory, state.settings.episodes, on_progress=done, on_batch=batches.append
+        )
+    outcomes = EpisodeOutcomes.of(batches, environment.scenario.horizon_s)
     state.keep("evaluations", {**saved, name: result.to_dict()})
-    return result
+    state.keep("episodes", {**kept, name: outcomes.to_dict()})
+    return result, outcomes
 
 
 def export_step(
