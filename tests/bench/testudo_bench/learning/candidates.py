@@ -75,9 +75,8 @@ class Candidate:
             worlds=worlds,
             rollout=32,
             minibatches=4,
-            **self.options,
         )
-        return replace(made, decisions=updates * worlds * made.rollout)
+        return replace(made, decisions=updates * worlds * made.rollout, **self.options)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a saved result belongs to, JSON-ready."""

@@ -20,8 +20,7 @@ from testudo_policies.improve.h2o import H2O, pairs
 from testudo_policies.learning.losses import Batch
 from testudo_policies.learning.rollout import RolloutState, begin, collect_rollout
 from testudo_policies.networks.agent import AgentParameters
-from testudo_policies.train_config import ALGORITHMS, TrainConfig
-from testudo_sim.environment import Environment
+from testudo_policies.train_config import ALGORITHMS
 
 OLD, TRUTH = "old policy", "simulation of the truth"
 
@@ -58,13 +57,20 @@ class Budget:
     seeds: int = 3
     worlds: int = 64
     old_updates: int = 60
-    updates: int = 60  # of fine-tuning
+    updates: int = 40  # of fine-tuning
     recorded_worlds: int = 7
     recorded_pieces: int = 4  # consecutive rollouts of each world
     episodes: int = 128
 
 
 QUICK = Budget(seeds=2, worlds=8, old_updates=10, updates=10, episodes=16)  # only to test that all works
+_SOFT: Mapping[str, Any] = {
+    **{name: value for name, value in ALGORITHMS["masac"].items() if name != "memory"},
+    "algorithm": "masac",
+    "epochs": 16,  # 128 gradient steps in an update: a critic from nothing needs thousands
+    "minibatches": 8,
+    "learning_rate": 3e-4,  # of the paper
+}
 _WARM_UP = 0.2  # share of the soft learners' updates in which their new critics learn alone
 _RATE = 0.3  # learning rate of PPO's fine-tuning over that of the old policy's training
 
@@ -86,8 +92,7 @@ class Study:
     def __init__(self, budget: Budget, candidate: Candidate) -> None:
         self.budget, self.candidate = budget, candidate
         self.ppo = Worlds(candidate, budget.worlds, budget.updates)
-        soft = {"algorithm": "masac", **{k: v for k, v in ALGORITHMS["masac"].items() if k != "memory"}}
-        self.soft = Worlds(replace(candidate, options={**candidate.options, **soft}), budget.worlds, budget.updates)
+        self.soft = Worlds(replace(candidate, options={**candidate.options, **_SOFT}), budget.worlds, budget.updates)
         self.recording = replace(self.ppo.plant, change_price=self.ppo.components.config.change_price)
 
     @property
@@ -110,15 +115,10 @@ class Study:
         self, arm: Arm, policies: AgentParameters, recorded: RecordedRun, tell: Callable[[float], None]
     ) -> AgentParameters:
         """Return the policies (S, ...) fine-tuned by an arm, as policies of PPO."""
-        worlds = self.soft if arm.soft else self.ppo
-        world = worlds.true_world if arm.in_truth else worlds.components.environment
-        config = worlds.components.config
-        if not arm.soft:
-            config = replace(config, learning_rate=_RATE * config.learning_rate)
-        learner = partial(_learner, arm, config, worlds, world)
+        learner = partial(learner_of, self, arm)
         keys, given = seed_keys(self.budget.seeds, 2), (policies, recorded)
         starts = jax.jit(jax.vmap(lambda key, one: learner(one).init(key)))(keys, given)
-        tuned = learn(learner, starts, given, config.updates, tell)
+        tuned = learn(learner, starts, given, self.budget.updates, tell)
         # only the actor acts; the form of PPO's parameters keeps one program for all held-out episodes
         return replace(tuned, critic=policies.critic) if arm.soft else tuned
 
@@ -147,13 +147,14 @@ class Study:
         return RecordedRun(RecordedTransitions(batch, hidden, last, weight), joined)
 
 
-def _learner(
-    arm: Arm, config: TrainConfig, worlds: Worlds, world: Environment, given: tuple[AgentParameters, RecordedRun]
-) -> FineTuner | H2O:
+def learner_of(study: Study, arm: Arm, given: tuple[AgentParameters, RecordedRun]) -> FineTuner | H2O:
+    """Return the learner of an arm for one seed, from its old policy and recorded run."""
     policy, run = given
-    options = dict(arm.options or {})
-    agent = worlds.components.agent
+    worlds = study.soft if arm.soft else study.ppo
+    world = worlds.true_world if arm.in_truth else worlds.components.environment
+    config, agent, options = worlds.components.config, worlds.components.agent, dict(arm.options or {})
     if not arm.soft:
+        config = replace(config, learning_rate=_RATE * config.learning_rate)
         return FineTuner(config, agent, world, begin=policy, recorded=run.rollout if arm.recorded else None, **options)
     warm_up = round(_WARM_UP * config.updates)
     return H2O(
