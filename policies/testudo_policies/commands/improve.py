@@ -98,9 +98,6 @@ def improve(
     console.print(_changes_table(state))
     verdict = _fine_tune_and_compare(state)
     console.print(Text(verdict.text))
-    state.keep("worse", list(verdict.regressions))
-    state.keep("verdict", verdict.name)
-    state.keep("evidence", verdict.evidence)
     console.print(f"{time.perf_counter() - begin:.0f} s; numbers in {folder / 'improve.json'}")
     write_output(json, state.values, console)
     return 0 if verdict.name == BETTER else _KEPT
@@ -121,6 +118,9 @@ def _fine_tune_and_compare(state: Improvement) -> Verdict:
     if verdict.name == BETTER:
         report = export_step(state, components, trained, next(c.new for c in comparisons if c.name == MODEL))
         verdict = replace(verdict, regressions=_accept_candidate(state, components, report))
+    state.keep("worse", list(verdict.regressions))
+    state.keep("verdict", verdict.name)
+    state.keep("evidence", verdict.evidence)
     return verdict
 
 

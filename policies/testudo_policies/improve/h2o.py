@@ -65,6 +65,15 @@ def gap_penalty(value: jax.Array, weights: jax.Array, real: jax.Array) -> jax.Ar
     return simulated - jnp.sum(jnp.where(real, value, 0.0)) / jnp.maximum(jnp.sum(real), 1)
 
 
+def penalty_of_cql(value: jax.Array, others: jax.Array, chosen: jax.Array) -> jax.Array:
+    """Return the mean () of log E[exp Q / density] - Q over transitions ``chosen`` (...).
+
+    ``value`` (...) is Q of the action of the data, ``others`` (K, ...) are Q less the log-density of other actions.
+    """
+    above = jax.nn.logsumexp(others, axis=0) - jnp.log(others.shape[0])
+    return jnp.sum(jnp.where(chosen, above - value, 0.0)) / jnp.maximum(jnp.sum(chosen), 1)
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Lesson:
@@ -73,8 +82,8 @@ class Lesson:
     real: jax.Array  # bool: a transition of D
     ratio: jax.Array  # of (4); 1 of real ones
     weights: jax.Array  # omega of (2); 0 of real ones
-    actions: jax.Array | None = None  # (K, T, E, N, A) in -1 to 1: other actions for CQL; None without it
-    log_density: jax.Array | None = None  # (K, T, E): of those actions of the team
+    others: tuple[jax.Array, jax.Array] | None = None
+    """Other actions (K, T, E, N, A) in -1 to 1 for CQL, and their log-densities (K, T, E); None without it."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +172,11 @@ class H2O(MASAC):
             total += mean_square(error, teaches & ~lesson.real)
         if self.discriminators is not None:
             total += PENALTY * gap_penalty(value, jnp.where(teaches, lesson.weights, 0.0), lesson.real & teaches)
-        if lesson.actions is not None:
-            total += self.conservative * self._above_the_data(twin, batch, steps, value, lesson)
+        if lesson.others is not None:
+            actions, density = lesson.others
+            values = jax.vmap(lambda action: self._one_value(twin, batch, action, steps.counted))(actions)
+            chosen = teaches & lesson.real
+            total += self.conservative * penalty_of_cql(value, (values - density)[:, :-1], chosen)
         return total
 
     def _judged(
@@ -199,14 +211,7 @@ class H2O(MASAC):
         log_own = jnp.sum(log_own, axis=-1)
         log_uniform = jnp.full(log_own.shape, -jnp.log(2.0) * own.shape[-1] * own.shape[-2])
         actions, density = jnp.concatenate([own, uniform]), jnp.concatenate([log_own, log_uniform])
-        return replace(lesson, **jax.lax.stop_gradient({"actions": actions, "log_density": density}))
-
-    def _above_the_data(self, twin: Any, batch: Batch, steps: TeamSteps, value: jax.Array, lesson: Lesson) -> jax.Array:
-        """Return the mean () of log of the sum of exp Q over the actions, - Q, over real transitions."""
-        others = jax.vmap(lambda action: self._one_value(twin, batch, action, steps.counted))(lesson.actions)
-        above = jax.nn.logsumexp(others - lesson.log_density, axis=0) - jnp.log(others.shape[0])
-        chosen = steps.teaches[:-1] & lesson.real
-        return jnp.sum(jnp.where(chosen, above[:-1] - value, 0.0)) / jnp.maximum(jnp.sum(chosen), 1)
+        return replace(lesson, others=jax.lax.stop_gradient((actions, density)))
 
 
 def pairs(batch: Batch) -> Batch:

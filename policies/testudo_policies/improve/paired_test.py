@@ -39,16 +39,20 @@ class EpisodeOutcomes:
     @classmethod
     def of(cls, batches: Sequence[EpisodeBatch], horizon_s: float) -> Self:
         """Return the outcomes of batches of episodes."""
-        columns = [
-            np.concatenate([np.asarray(getattr(batch, name), float) for batch in batches])
-            for name in ("success", "duration_s", "returns", "contacts")
-        ]
-        return cls(*columns[:3], columns[3] > 0, horizon_s, batches[0].has_success)
+
+        def joined(name: str) -> np.ndarray:
+            return np.concatenate([np.asarray(getattr(batch, name), float) for batch in batches])
+
+        columns = joined("success"), joined("duration_s"), joined("returns"), joined("contacts") > 0
+        return cls(*columns, horizon_s, batches[0].has_success)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return what `to_dict` wrote."""
-        return cls(**{name: np.asarray(value) if isinstance(value, list) else value for name, value in values.items()})
+        known: dict[str, Any] = {
+            name: np.asarray(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        return cls(**known)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""

@@ -10,7 +10,17 @@ import pytest
 from tests.policies.quick import TINY
 
 from testudo_policies.improve.discriminators import ACTION, NEXT, STATE, Discriminators
-from testudo_policies.improve.h2o import H2O, PENALTY, Lesson, clipped_ratio, drawn, gap_penalty, gap_weights, pairs
+from testudo_policies.improve.h2o import (
+    H2O,
+    PENALTY,
+    Lesson,
+    clipped_ratio,
+    drawn,
+    gap_penalty,
+    gap_weights,
+    pairs,
+    penalty_of_cql,
+)
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.rollout import begin, collect_rollout
 from testudo_policies.train_config import suggested
@@ -38,6 +48,13 @@ def test_the_penalty_is_the_log_of_the_weighted_sum_of_exp_less_the_mean_of_real
     # down where the simulation is wrong, the more so where the value is high; up on real data
     low, high = 0.25 * np.e, 0.75 * np.e**3
     np.testing.assert_allclose(slope, [low / (low + high), high / (low + high), -0.5, -0.5], rtol=1e-5)
+
+
+def test_the_penalty_of_cql_is_the_mean_over_the_data_of_how_far_other_actions_are_above_it():
+    value, chosen = jnp.array([1.0, 2.0, 9.0]), jnp.array([True, True, False])
+    others = jnp.log(jnp.array([[1.0, 2.0, 5.0], [3.0, 6.0, 5.0]]))  # means of exp Q / density: 2, 4, 5
+    expected = ((np.log(2) - 1) + (np.log(4) - 2)) / 2
+    assert float(penalty_of_cql(value, others, chosen)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_gap_is_minus_the_mean_log_ratio_about_the_next_state():
