@@ -13,6 +13,7 @@ from testudo_hardware.spec import RobotSpec
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 LARGEST_M = 100.0
+CALIBRATION = "calibration"  # scenario in the contract of the policy file of a calibration drive
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ class Area:
         if len(size) != 2 or not all(0 < side <= LARGEST_M for side in size):
             raise TestudoError(f"--area: found {text!r}, expected the sides along x and y in metres, such as 2x2")
         return cls(centre_world, (size[0], size[1]))
+
+    @classmethod
+    def of(cls, arena: Arena) -> Self:
+        """Return the area of the walls of a policy file."""
+        (x_low, y_low), (x_high, y_high) = arena.low_world[:2], arena.high_world[:2]
+        return cls(((x_low + x_high) / 2, (y_low + y_high) / 2), (x_high - x_low, y_high - y_low))
 
     @property
     def arena(self) -> Arena:

@@ -24,9 +24,11 @@ from testudo_deploy.calibration.motion_spread import RobotSet, rest_time_s
 from testudo_deploy.supervision.modes import Mode
 from testudo_hardware.spec import RobotSpec
 
+START_S = 60.0  # within which the robot must become active
 PATIENCE_S = 10.0  # for which a robot that holds, or whose poses ended, is waited for
 MEAN_S, _FEWEST = 0.3, 4  # poses of a mean at rest: for this time, and at least so many
 _LOST_S = 1.0  # without a pose for this time the robot is not located
+_HOLDS_S = 2.0  # after a silence, in which the robot brakes by itself
 _MOVES = 12  # to reach a start
 _NEAR_RAD = 0.1  # a heading is corrected from here on, if a way follows
 _SLOW = 0.7  # share of the top speed on the way to a start
@@ -40,6 +42,7 @@ class Outcome(StrEnum):
     COMPLETE = "complete"  # all segments, or as many as the time permits
     POSE_LOST = "pose_lost"
     STOPPED = "stopped"  # an operator, a fault or a brake that did not end
+    NOT_STARTED = "not_started"  # it was not armed, or has no pose
     OFF_PLACE = "off_place"  # the robot does not reach a start
 
 
@@ -79,6 +82,7 @@ class CalibrationDrive:
         self.done: list[str] = []
         """Names of the completed segments, which are the first of the plan."""
         self.begun_s = self.ended_s = -math.inf
+        self._asked_s = math.inf
         self._active, self._mode, self._sentence = False, "", "not heard yet"
         self._pose_s = -math.inf  # stamp of the newest pose
         self._heard_s = -math.inf  # when it came
@@ -86,6 +90,7 @@ class CalibrationDrive:
         self._moves = 0
         self._ticks: list[tuple[float, float]] = []  # commands still to send, the next one last
         self._segment = False  # they are those of a segment
+        self._silent_s = -math.inf  # when the commands were silent last
         self._rest_s = math.inf  # when the robot stands for certain
         self._poses = _Poses()
 
@@ -106,8 +111,8 @@ class CalibrationDrive:
         """Take the mode of the robot, with its reason."""
         self._active, self._mode, self._sentence = mode == Mode.ACTIVE, mode, sentence
 
-    def command(self, now_s: float) -> tuple[float, float]:
-        """Return the command of this tick: forward [m/s] and turn rate [rad/s]; zeros after the end."""
+    def command(self, now_s: float) -> tuple[float, float] | None:
+        """Return the command of this tick: forward [m/s] and turn rate [rad/s]; None is silence, zeros follow the end."""
         if self.outcome is not Outcome.RUNNING:
             return 0.0, 0.0
         if math.isfinite(self.begun_s):
@@ -119,22 +124,29 @@ class CalibrationDrive:
         if not self._ticks:
             return 0.0, 0.0
         sent = self._ticks.pop()
+        if math.isnan(sent[0]):
+            self._silent_s = now_s
         if not self._ticks:
             self._stand(now_s)
             if self._segment:
                 self.done.append(self._plan[len(self.done)].name)
                 self._segment, self._moves = False, 0
-        return sent
+        return None if math.isnan(sent[0]) else sent
 
     def _may_drive(self, now_s: float) -> bool:
         """Return whether the robot is active and located; begin, pause or end the drive."""
         if not math.isfinite(self.begun_s):
+            self._asked_s = min(self._asked_s, now_s)
+            if now_s - self._asked_s > START_S:
+                heard = math.isfinite(self._heard_s)
+                self._end(Outcome.NOT_STARTED, self._sentence if heard else "no pose of the robot was heard")
             if not self._active or now_s - self._heard_s > _LOST_S:
                 return False
             self.begun_s = self.ended_s = now_s
             self._stand(now_s)
         located = now_s - self._heard_s <= _LOST_S
-        if self._active and located:
+        brakes_itself = self._mode == Mode.HOLDING and now_s - self._silent_s <= _HOLDS_S
+        if located and (self._active or (self._segment and brakes_itself)):
             self._paused_s = None
             return True
         if self._paused_s is None:

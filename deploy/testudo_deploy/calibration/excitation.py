@@ -1,8 +1,9 @@
 """The plan of a calibration drive: timed commands, each with its start, which stay in the room for every robot.
 
-Each segment begins and ends at rest, so that errors do not add up: before the next one the drive
-(`calibration_drive`) goes to its start by measured poses. A segment is sized by the motions of robots at all ends of the
-file's intervals, from starts at the ends of the tolerance. Nothing drives backwards: bumpers, scanners and cliff
+The shield brakes a command to stop no harder than the robot file says. What the robot can do shows when it brakes by
+itself, as in a fault: the commands fall silent, and it sends zeros. Each segment begins and ends at rest, so that errors do not add up: before the next one the drive
+(`calibration_drive`) goes to its start by measured poses. A segment is sized by the motions of robots at all ends of
+the file's intervals, from starts at the ends of the tolerance. Nothing drives backwards: bumpers, scanners and cliff
 sensors of most bases look ahead.
 """
 
@@ -15,6 +16,8 @@ import numpy as np
 
 from testudo_deploy.calibration.area import Room
 from testudo_deploy.calibration.motion_spread import RobotSet, motions
+from testudo_deploy.control.task_receiver import OLDEST_TASK_S
+from testudo_deploy.guard.command_guard import HEALTHY_S
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 
@@ -26,10 +29,12 @@ YAW_RAD = 0.2  # tolerance of the heading at a start
 _PLACE_M = 0.05  # tolerance of the place at a start, beyond a third of `sensing.position_error`
 _TOP = 0.95  # share of the limits that is commanded
 _SHRINK, _LEAST = 0.8, 0.2  # a segment that does not fit is driven slower, at least at this share
-_STEPS_S, _CHIRP_S, _CIRCLE_S = 8.0, 8.0, 10.0  # durations
+_STEPS_S, _CHIRP_S, _CIRCLE_S, _SPIN_S = 10.0, 8.0, 10.0, 1.2  # durations
 _CIRCLE = 0.4  # share of the top turn rate on a circle
 _LEVELS = np.array([1.0, 0.0, 1.0, 0.5, 1.0, 0.0, 0.5, 0.0])  # speed on a circle
-_ON, _OFF = 2.0, 1.4  # duration of a start and of a stop, in times of `_rise_s`
+_ON = 2.0  # duration of a start, in times of `_rise_s`
+SILENT_S, _HEALTHY_S = OLDEST_TASK_S + 0.15, HEALTHY_S + 0.25
+"""Silence after which the robot certainly brakes by itself, and sound commands after which it drives again."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,9 @@ class Segment:
 
     name: str
     tells: tuple[str, ...]  # keys of the robot file
-    commands: np.ndarray = field(repr=False)  # (2, K): forward [m/s], turn rate [rad/s], one for each control period
+    commands: np.ndarray = field(repr=False)
+    """(2, K): forward [m/s], turn rate [rad/s], one for each control period; not a number is silence: nothing is sent,
+    and the robot brakes by itself."""
     start: tuple[float, float, float] | None = None
     """x, y [m] and yaw [rad] from the centre of the area; None is any place within the room."""
 
@@ -65,16 +72,17 @@ def excitation_plan(spec: RobotSpec, room: Room, longest_s: float = LONGEST_S) -
         TestudoError: the room is too small for a segment.
     """
     fitter = _Fitter(spec, room)
-    straights, stops, circles = (
-        [make(side) for side in (1, -1)] for make in (fitter.straight, fitter.stops, fitter.circle)
+    straights, brakes, circles = (
+        [make(side) for side in (1, -1)] for make in (fitter.straight, fitter.brakes, fitter.circle)
     )
-    eight, chirp = fitter.figure_eight(), fitter.turn_chirp()
+    eight, chirp, spin = fitter.figure_eight(), fitter.turn_chirp(), fitter.spin()
     found: list[Segment] = []
     lasts_s = 0.0
     while lasts_s < longest_s:
         number = len(found)
         odd = number % 2
-        part = [*straights, *stops, fitter.turn_steps(number), *stops, *straights, circles[odd], (eight, chirp)[odd]]
+        part = [*straights, *brakes, fitter.turn_steps(number), spin, *brakes, circles[odd], *brakes]
+        part.append((eight, chirp)[odd])
         found += part
         lasts_s += sum(duration_s(spec, one) for one in part)
     return tuple(found)
@@ -110,45 +118,60 @@ class _Fitter:
         self._along = 0.0 if room.half_x_m >= room.half_y_m else math.pi / 2
         self._robots = RobotSet.corners(spec)
         self._speed, self._turn = _TOP * spec.speed_limit_m_s, top_turn_rate(spec)
+        self._brake = np.repeat([math.nan, 0.0], [self._ticks(SILENT_S), self._ticks(_HEALTHY_S)])
         self._rise_s = spec.velocity_lag_s + spec.speed_limit_m_s / spec.acceleration_limit_m_s2
 
     def straight(self, side: int) -> Segment:
         """Return a straight way through the centre at full speed, and a brake."""
         fewest = self._ticks(self._rise_s)
-        make = partial(self._way, side, "straight and brake", (SPEED, BRAKE, DELAY))
-        return self._slowed("straight", lambda share: self._longest(make, share, [fewest, 0], stretch=True))
 
-    def stops(self, side: int) -> Segment:
-        """Return a straight way with as many stops from full speed as fit."""
-        pulse = [self._ticks(part * self._rise_s) for part in (_ON, _OFF)]
-        make = partial(self._way, side, "stops on a straight way", (BRAKE, LAG, DELAY, SPEED))
-        return self._slowed("stops", lambda share: self._longest(make, share, pulse, stretch=False))
+        def make(speed: float, count: int) -> Segment:
+            shape = np.concatenate([np.ones(fewest + count - 1), self._brake])
+            return self._way(side, "straight and brake", (SPEED, BRAKE, DELAY), speed, shape)
 
-    def _longest(
-        self, make: Callable[[float, np.ndarray], Segment], share: float, pulse: list[int], *, stretch: bool
-    ) -> Segment | None:
-        """Return the longest way that fits: of one pulse of speed, stretched, or of many; None if none does."""
+        return self._slowed("straight", lambda share: self._longest(make, share))
 
-        def of(count: int) -> Segment:
-            if stretch:
-                return make(share * self._speed, np.ones(pulse[0] + count - 1))
-            return make(share * self._speed, np.tile(np.repeat([1.0, 0.0], pulse), count))
+    def brakes(self, side: int) -> Segment:
+        """Return a straight way with as many brakes from full speed as fit."""
+        pulse = np.concatenate([np.ones(self._ticks(_ON * self._rise_s)), self._brake])
 
-        if not self._fits(of(1)):
+        def make(speed: float, count: int) -> Segment:
+            tells = (BRAKE, LAG, DELAY, SPEED)
+            return self._way(side, "brakes on a straight way", tells, speed, np.tile(pulse, count))
+
+        return self._slowed("brakes", lambda share: self._longest(make, share))
+
+    def _longest(self, make: Callable[[float, int], Segment], share: float) -> Segment | None:
+        """Return the longest segment of a speed that fits; None if none does."""
+        speed = share * self._speed
+
+        def moved(count: int) -> float:
+            return float(np.nansum(make(speed, count).commands[0])) * self._spec.control_period_s
+
+        if not self._fits(make(speed, 1)):
             return None
-        moving = self._ticks(2 * float(self._room.max()) / (share * self._speed)) + 1
-        fewest, most = 1, moving if stretch else max(1, moving // pulse[0])
+        fewest = most = 1
+        while moved(most) < 2 * float(self._room.max()):
+            most += 1
         while most > fewest:
             middle = (fewest + most + 1) // 2
-            fewest, most = (middle, most) if self._fits(of(middle)) else (fewest, middle - 1)
-        return of(fewest)
+            fewest, most = (middle, most) if self._fits(make(speed, middle)) else (fewest, middle - 1)
+        return make(speed, fewest)
 
     def _way(self, side: int, name: str, tells: tuple[str, ...], speed: float, shape: np.ndarray) -> Segment:
         """Return a straight way whose middle is the centre; ``shape`` (K,) are shares of its speed."""
         yaw = self._along if side > 0 else self._along + math.pi
-        half_m = 0.5 * speed * float(shape.sum()) * self._spec.control_period_s
+        brakes = np.count_nonzero(np.diff(np.isnan(shape).astype(int)) > 0)
+        moving_s = float(np.nansum(shape)) * self._spec.control_period_s + brakes * OLDEST_TASK_S
+        half_m = 0.5 * speed * moving_s
         start = (-half_m * math.cos(yaw), -half_m * math.sin(yaw), yaw)
-        return Segment(name, tells, np.stack([speed * shape, np.zeros_like(shape)]), start)
+        return Segment(name, tells, np.stack([speed * shape, 0.0 * shape]), start)
+
+    def spin(self) -> Segment:
+        """Return full turns in place to either side, each with a brake."""
+        turn = np.concatenate([sign * np.concatenate([np.ones(self._ticks(_SPIN_S)), self._brake]) for sign in (1, -1)])
+        commands = np.stack([0.0 * turn, self._turn * turn])
+        return Segment("turns in place and brakes", (TURN_BRAKE, TURN), commands)
 
     def circle(self, side: int) -> Segment:
         """Return a circle whose speed jumps, also to zero."""

@@ -1,16 +1,19 @@
 """Motions of all robots that a file's intervals permit, under one sequence of commands; NumPy, batched over robots."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
 import numpy as np
 
+from testudo_deploy.control.task_receiver import OLDEST_TASK_S
 from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
 STEP_S = 0.017
+_LATE_TICKS = 2  # ticks by which a robot may notice later that its commands are too old
 _KEYS = ("velocity_lag", "command_delay", "speed_scale", "turn_scale", "turn_slip")
 _LIMITS = ("acceleration", "turn_acceleration")
 
@@ -75,7 +78,7 @@ def motions(
 ) -> Motions:
     """Return the motions under commands (2, K), one for each control period, until all robots stand.
 
-    ``start`` are x, y [m] and yaw [rad] (P,), at rest.
+    A command that is not a number is silence: the robot brakes by itself once the last one is too old. ``start`` are x, y [m] and yaw [rad] (P,), at rest.
     """
     limits = np.stack([robots.acceleration_m_s2, robots.turn_acceleration_rad_s2], axis=1)
     steps = _steps(spec, robots, commands)
@@ -96,6 +99,7 @@ def _motions(
 ) -> Motions:
     """Return `motions` of robots with one pair of acceleration limits."""
     per_tick, step_s = _ticks(spec)
+    commands = _acting(spec, commands)
     model = motion_model(
         replace(
             spec,
@@ -117,6 +121,17 @@ def _motions(
         yaws.append(np.asarray(state.yaw))
         rests.append(np.asarray(model.rest_position(state)))
     return Motions(np.stack(places, axis=2), np.stack(yaws, axis=1), np.stack(rests, axis=2))
+
+
+def _acting(spec: RobotSpec, commands: np.ndarray) -> np.ndarray:
+    """Return commands (2, K) with what acts in silence (NaN): the last one until it is too old, then a brake."""
+    found, held = np.array(commands, float), math.ceil(OLDEST_TASK_S / spec.control_period_s) + _LATE_TICKS
+    silent = 0
+    for k in range(found.shape[1]):
+        silent = silent + 1 if np.isnan(found[0, k]) else 0
+        if silent:
+            found[:, k] = found[:, k - 1] if 0 < silent <= held and k else 0.0
+    return found
 
 
 def _ticks(spec: RobotSpec) -> tuple[int, float]:

@@ -54,13 +54,14 @@ class FleetProcesses:
     While they run, `CpuKeepAwake` keeps the cores of this machine awake where that helps.
     """
 
-    def __init__(self, plan: Sequence[ProcessPlan], *, domain_id: int | None = None) -> None:
+    def __init__(self, plan: Sequence[ProcessPlan], *, domain_id: int | None = None, local: bool = True) -> None:
         """Prepare; nothing is started yet.
 
-        Robots are stopped first, then the rest in reverse order. A ``domain_id`` of None takes a free ROS domain.
+        Robots are stopped first, then the rest in reverse order. A ``domain_id`` of None takes a free ROS domain;
+        ``local`` processes reach this machine only, others also robots and drivers on the network.
         """
         self.domain_id = free_domain_id() if domain_id is None else domain_id
-        self._plan = tuple(plan)
+        self._plan, self._local = tuple(plan), local
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._threads: list[threading.Thread] = []
         self._events: queue.Queue[ProcessEvent] = queue.Queue()
@@ -83,7 +84,7 @@ class FleetProcesses:
         """Return the environment of the processes, which puts a program into the same ROS domain."""
         return os.environ | {
             "ROS_DOMAIN_ID": str(self.domain_id),
-            **LOOPBACK,
+            **(LOOPBACK if self._local else {}),
             "OMP_NUM_THREADS": "1",
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }

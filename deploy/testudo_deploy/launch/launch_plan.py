@@ -131,6 +131,33 @@ def with_button(processes: Sequence[ProcessPlan], button: str) -> tuple[ProcessP
     )
 
 
+def with_calibration(
+    processes: Sequence[ProcessPlan], robot: str, *, driven: int = 0, longest_s: float = 0.0
+) -> tuple[ProcessPlan, ...]:
+    """Return a plan with the node that drives a robot through its calibration, before the guard of that robot.
+
+    ``driven`` segments of the plan are driven already; the rest lasts ``longest_s`` [s] at most.
+    """
+    guard = next(process for process in processes if process.label == f"{robot}/guard")
+    own = {"driven": driven, "longest_s": float(longest_s)}
+    kind = "calibration"
+    node = replace(
+        guard,
+        name=kind,
+        executable=f"{kind}_node",
+        module=node_module(kind),
+        parameters={**guard.parameters, **own},
+    )
+    found: list[ProcessPlan] = []
+    for process in processes:
+        if "lock_step_nodes" in process.parameters:
+            labels = f"{process.parameters['lock_step_nodes']} {node.label}"
+            found.append(replace(process, parameters={**process.parameters, "lock_step_nodes": labels}))
+        else:
+            found += [node, process] if process is guard else [process]
+    return tuple(found)
+
+
 def node_module(kind: str) -> str:
     """Return the Python module that runs a kind of node."""
     return f"{PACKAGE}.{_ROOMS.get(kind, 'station')}.{kind}_node"

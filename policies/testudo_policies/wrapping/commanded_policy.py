@@ -25,29 +25,32 @@ from testudo_hardware.spec import RobotSpec
 from testudo_policies.exporting.onnx_export import ExportReport, export_policy
 from testudo_policies.exporting.parity import Step, random_inputs
 
+COMMANDED = "commanded"  # scenario in the contract of a file for any other program
 _EXAMPLE_ROWS = 4
 _TEAM_SIZE = 2  # nobody was trained; the file runs with any number of robots
 
 
-def write_commanded_policy(path: Path, spec: RobotSpec, arena: Arena | None = None) -> ExportReport:
+def write_commanded_policy(
+    path: Path, spec: RobotSpec, arena: Arena | None = None, scenario: str = COMMANDED
+) -> ExportReport:
     """Write the file for a robot, proven as every export; ``arena`` None has no walls.
 
     Raises:
         ExportError: the graph deviates from the motion model.
         TestudoError: the arena does not fit the robot.
     """
-    contract = commanded_contract(spec, arena)
+    contract = commanded_contract(spec, arena, scenario)
     examples = random_inputs(contract, _EXAMPLE_ROWS, 1, np.random.default_rng(0))
     return export_policy(commanded_step(spec), contract, examples, path)
 
 
-def commanded_contract(spec: RobotSpec, arena: Arena | None) -> Contract:
+def commanded_contract(spec: RobotSpec, arena: Arena | None, scenario: str = COMMANDED) -> Contract:
     """Return the contract, which decides at every control tick."""
     velocity = next(signal for signal in robot_signals(spec) if signal.name == "velocity")
     commanded = Signal(COMMANDED_VELOCITY, velocity.shape, velocity.unit, velocity.frame, OLDEST_TASK_S)
     return Contract(
         version=VERSION,
-        scenario="commanded",
+        scenario=scenario,
         robot=spec.name,
         robot_spec=spec.to_dict(),
         robot_sha256=spec.sha256,

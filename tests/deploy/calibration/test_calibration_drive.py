@@ -27,6 +27,18 @@ class Floor:
         self.state = MotionState(np.array(start[:2]), np.float64(start[2]), np.zeros(2))
         self.now_s, self.sent, self.waiting, self.farthest_m = 10.0, [], [], 0.0
         self.poses, self.mode = True, "active"
+        self.last, self.heard_s, self.held_s = (0.0, 0.0), self.now_s, -math.inf
+
+    def _followed(self, command):
+        """Return what a robot sends on: the last command for 0.4 s of silence, then zeros until a second is sound."""
+        if command is not None:
+            self.last, self.heard_s = command, self.now_s
+        if self.now_s - self.heard_s > 0.4:
+            self.held_s = self.now_s
+        return (0.0, 0.0) if self._mode() != "active" else self.last
+
+    def _mode(self):
+        return "holding" if self.mode == "active" and self.now_s - self.held_s < 1.0 else self.mode
 
     def run(self, seconds):
         step_s = SPEC.control_period_s / 5
@@ -39,10 +51,11 @@ class Floor:
             if self.poses and len(self.waiting) > 1:
                 stamp_s, place, yaw = self.waiting[-2]
                 self.drive.hear_pose(stamp_s, place, yaw, self.now_s)
-            self.drive.hear_mode(self.mode, "why not")
             command = self.drive.command(self.now_s)
+            command = self._followed(command)
+            self.drive.hear_mode(self._mode(), "why not")
             for _ in range(5):
-                self.sent.append(command if self.mode == "active" else (0.0, 0.0))
+                self.sent.append(command)
                 acting = np.array(self.sent[max(len(self.sent) - 1 - late, 0)])
                 self.state = model.step(self.state, effective_command(model, acting), response)
                 away = np.abs(self.state.position_world - AREA.centre_world)
