@@ -13,7 +13,6 @@ from testudo_hardware.spec import RobotSpec
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)x(\d+(?:\.\d+)?)")
 LARGEST_M = 100.0
-CALIBRATION = "calibration"  # scenario in the contract of the policy file of a calibration drive
 
 
 @dataclass(frozen=True)

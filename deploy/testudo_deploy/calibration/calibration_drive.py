@@ -112,7 +112,10 @@ class CalibrationDrive:
         self._active, self._mode, self._sentence = mode == Mode.ACTIVE, mode, sentence
 
     def command(self, now_s: float) -> tuple[float, float] | None:
-        """Return the command of this tick: forward [m/s] and turn rate [rad/s]; None is silence, zeros follow the end."""
+        """Return the command of this tick: forward [m/s] and turn rate [rad/s]; None is silence.
+
+        After the end it is zero.
+        """
         if self.outcome is not Outcome.RUNNING:
             return 0.0, 0.0
         if math.isfinite(self.begun_s):

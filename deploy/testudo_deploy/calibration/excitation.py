@@ -1,16 +1,15 @@
 """The plan of a calibration drive: timed commands, each with its start, which stay in the room for every robot.
 
 The shield brakes a command to stop no harder than the robot file says. What the robot can do shows when it brakes by
-itself, as in a fault: the commands fall silent, and it sends zeros. Each segment begins and ends at rest, so that errors do not add up: before the next one the drive
-(`calibration_drive`) goes to its start by measured poses. A segment is sized by the motions of robots at all ends of
-the file's intervals, from starts at the ends of the tolerance. Nothing drives backwards: bumpers, scanners and cliff
-sensors of most bases look ahead.
+itself, as in a fault: the commands fall silent, and it sends zeros. Each segment begins and ends at rest, so that
+errors do not add up: before the next one the drive (`calibration_drive`) goes to its start by measured poses. A segment
+is sized by the motions of robots at all ends of the file's intervals, from starts at the ends of the tolerance. Nothing
+drives backwards: bumpers, scanners and cliff sensors of most bases look ahead.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 

@@ -78,7 +78,8 @@ def motions(
 ) -> Motions:
     """Return the motions under commands (2, K), one for each control period, until all robots stand.
 
-    A command that is not a number is silence: the robot brakes by itself once the last one is too old. ``start`` are x, y [m] and yaw [rad] (P,), at rest.
+    A command that is not a number is silence: the robot brakes by itself once the last one is too old. ``start`` are
+    x, y [m] and yaw [rad] (P,), at rest.
     """
     limits = np.stack([robots.acceleration_m_s2, robots.turn_acceleration_rad_s2], axis=1)
     steps = _steps(spec, robots, commands)

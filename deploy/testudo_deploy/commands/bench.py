@@ -49,14 +49,15 @@ class BenchmarkExtent:
 
     repeats: int | None = None
     """Timed runs; seeds of each training (learning, improve, screen, platoon); injections of each fault (faults);
-    kills; known truths (identify); hidden plants (forecast); runs with each network (lossy); episodes of each row
-    (redteam); runs of each scenario (tasks); changes (tamper)."""
+    kills; known truths (identify); hidden plants (forecast); hidden robots with each localisation (calibrate); runs
+    with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks); changes (tamper)."""
     minutes: float | None = (
         None  # time budget (gpu, redteam, screen), measured time (fleet), time-out of one run (lossy)
     )
     quick: bool = False
     """Fewer episodes, in at most three minutes or so (shield, redteam, learning, improve, screen, platoon); each
-    fault once (faults); set-points for 5 s (radio); 40 changes (tamper); 3 plants (forecast)."""
+    fault once (faults); set-points for 5 s (radio); 40 changes (tamper); 3 plants (forecast); one robot with each
+    localisation for 90 s (calibrate)."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,8 @@ def bench(
         network: between robots.
         tasks: on the fleet.
         plot: file for the picture (learning).
-        json: file for the numbers; `learning`, `identify`, `forecast`, `mutants`, `redteam`, `screen`, `tasks` continue
-            from it.
+        json: file for the numbers; `learning`, `identify`, `forecast`, `calibrate`, `mutants`, `redteam`, `screen`,
+            `tasks` continue from it.
     """
     points = _points()
     if name == "list":

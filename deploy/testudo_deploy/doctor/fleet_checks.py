@@ -11,7 +11,8 @@ from testudo_deploy.authentication.fleet_key import NO_KEY, load_key
 from testudo_deploy.contract.policy_archive import policy_bytes
 from testudo_deploy.doctor.finding import Finding, failed, ok, warning
 from testudo_deploy.doctor.ros_facts import unknown_hosts
-from testudo_deploy.fleet.fleet import Fleet, load_fleet
+from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
+from testudo_deploy.guard.speed_cap import cap_sentence, speed_cap_m_s
 from testudo_hardware.errors import TestudoError
 
 
@@ -70,7 +71,17 @@ def check_fleet_file(facts: FleetFacts) -> tuple[Finding, ...]:
         return (failed("fleet file", facts.file_error, remedy),)
     found = [ok("fleet file", f"{len(facts.fleet.robots)} robots: {', '.join(facts.fleet.names)}")]
     found += [check_policy(policy) for policy in facts.policies]
+    found += [finding for robot in facts.fleet.robots if (finding := check_calibration(robot)) is not None]
     return (*found, check_hosts(facts), check_key(facts))
+
+
+def check_calibration(robot: FleetRobot) -> Finding | None:
+    """Check that a robot's file holds measured values, without which it is slow on hardware; None if it does."""
+    sentence = cap_sentence(robot.spec, speed_cap_m_s(robot.spec, "", on_hardware=True))
+    if not sentence:
+        return None
+    remedy = f"testudo calibrate {robot.name} --area 2x2, then name the file that it writes as `type`"
+    return warning("calibration", f"{robot.name}: {sentence.partition(';')[0]}", remedy)
 
 
 def check_policy(policy: PolicyFact) -> Finding:

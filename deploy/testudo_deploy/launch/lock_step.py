@@ -34,7 +34,9 @@ class Stage(StrEnum):
     ACT = "act"
 
 
-_STAGES = dict.fromkeys(("policy", "task", "recorder", "calibration"), Stage.SENSE) | dict.fromkeys(("guard", "station"), Stage.ACT)
+_STAGES = dict.fromkeys(("policy", "task", "recorder", "calibration"), Stage.SENSE) | dict.fromkeys(
+    ("guard", "station"), Stage.ACT
+)
 
 
 def stage_of(label: str) -> Stage:

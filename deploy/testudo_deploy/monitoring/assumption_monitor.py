@@ -14,7 +14,7 @@ import numpy as np
 
 from testudo_deploy.monitoring.motion_residuals import Estimate, MotionResiduals
 from testudo_deploy.monitoring.response_estimator import ResponseEstimator, ResponseFinding
-from testudo_deploy.shield.caution import Caution
+from testudo_deploy.shield.caution import Caution, stricter
 from testudo_deploy.shield.margin_terms import velocity_error_m
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
@@ -55,8 +55,14 @@ class AssumptionMonitor:
         self._checked_s, self._suspect = -math.inf, ""
         self.finding = ""
         """What is outside of its interval, `assumption_...: ` and a sentence; empty if nothing is."""
-        self.caution: Caution | None = None
-        """What follows from it; None if nothing is outside."""
+        self.standing: Caution | None = None
+        """What holds whatever is measured, set by the owner of the robot."""
+        self._found: Caution | None = None
+
+    @property
+    def caution(self) -> Caution | None:
+        """Return what follows from the finding and holds anyway; None if the robot drives as its file permits."""
+        return stricter(self.standing, self._found)
 
     @property
     def newest_s(self) -> float:
@@ -165,12 +171,12 @@ class AssumptionMonitor:
         """Set finding and caution."""
         alarms, spec = self._alarms, self._spec
         if not alarms:
-            self.finding, self.caution = "", None
+            self.finding, self._found = "", None
             return
         share = min(alarm.share for alarm in alarms.values())
         most_m = spec.keep_radius_m  # more distance would not let the robot move any more
         margin_m = min(sum(alarm.margin_m for alarm in alarms.values()), most_m)
-        self.caution = Caution(share * spec.control_point_speed_m_s, margin_m)
+        self._found = Caution(share * spec.control_point_speed_m_s, margin_m)
         name, alarm = next(iter(alarms.items()))
         (what, unit), estimate = _TEXTS[name], alarm.estimate
         number = "" if unit == "1" else f" {unit}"
@@ -178,5 +184,5 @@ class AssumptionMonitor:
         self.finding = (
             f"assumption_{name}: {what} about {estimate.value:.3g}{number}, the robot file says "
             f"{estimate.low:.3g} to {estimate.high:.3g}{number}{more}; "
-            f"the robot drives at {self.caution.speed_m_s:.2f} m/s at most and keeps {margin_m:.3f} m more distance"
+            f"the robot drives at {self._found.speed_m_s:.2f} m/s at most and keeps {margin_m:.3f} m more distance"
         )

@@ -19,6 +19,13 @@ class Caution:
     margin_m: float  # more distance from peers, walls and obstacles in layer 1
 
 
+def stricter(first: Caution | None, second: Caution | None) -> Caution | None:
+    """Return the lower speed and the wider margin of two."""
+    if first is None or second is None:
+        return second if first is None else first
+    return Caution(min(first.speed_m_s, second.speed_m_s), max(first.margin_m, second.margin_m))
+
+
 def slower(caution: Caution | None, nominal_world: Array) -> Array:
     """Return the nominal velocity (D, ...) [m/s], shortened."""
     return nominal_world if caution is None else shorten(nominal_world, caution.speed_m_s)

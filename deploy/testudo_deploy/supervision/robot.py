@@ -3,6 +3,7 @@
 Times are seconds on one clock that the caller injects.
 """
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -17,7 +18,9 @@ from testudo_deploy.fleet.crazyswarm2_import import check_driver
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.localiser import offset_from_start, switched_on_at
 from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
+from testudo_deploy.guard.speed_cap import cap_sentence, speed_cap_m_s
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
+from testudo_deploy.shield.caution import Caution
 from testudo_deploy.shield.flight_column import ClimbLimits
 from testudo_deploy.supervision.flight_phases import BatteryLimits, FlightIntent, FlightSupervisor
 from testudo_deploy.supervision.modes import RESTING, Event, Mode, VehicleKind, code_of
@@ -52,12 +55,20 @@ class Robot:
     """One robot, its policy loaded and checked against the fleet."""
 
     def __init__(
-        self, fleet: Fleet, name: str, policy: str, *, epoch: str, now_s: float, simulated_time: bool = False
+        self,
+        fleet: Fleet,
+        name: str,
+        policy: str,
+        *,
+        epoch: str,
+        now_s: float,
+        simulated_time: bool = False,
+        on_hardware: bool = False,
     ) -> None:
         """Load and check everything.
 
         ``epoch`` names this process. In ``simulated_time`` recorded durations are zero, so that runs are
-        byte-identical.
+        byte-identical. ``on_hardware``: no plant moves the robot, so that a file of estimates caps its speed.
 
         Raises:
             TestudoError: the policy, the robot or the fleet is refused.
@@ -79,6 +90,11 @@ class Robot:
             pose_max_age_s=robot.pose.max_age_s,
             stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter,
         )
+        cap_m_s = speed_cap_m_s(robot.spec, artefact.contract.scenario, on_hardware=on_hardware)
+        if math.isfinite(cap_m_s):
+            self.loop.motion.assumptions.standing = Caution(cap_m_s, 0.0)
+        self.uncalibrated = cap_sentence(robot.spec, cap_m_s)
+        """Why its speed is capped; empty if it is not."""
         sensed, contract = robot.link.profile.signals, artefact.contract
         signals = [one for one in contract.task_signals if fleet.task is not None or one.name in sensed]
         if signals:
@@ -219,7 +235,8 @@ class Robot:
         supervisor, record, pacer = self.supervisor, self._last, self.pacer
         pose_s = None if record is None else record.pose_stamp_s
         ages = record.neighbour_age_s if record is not None else ()
-        level, warning = _LEVELS.get(supervisor.mode, Level.OK), self.loop.warning
+        warning = "; ".join(filter(None, (self.loop.warning, self.uncalibrated)))
+        level = _LEVELS.get(supervisor.mode, Level.OK)
         return Status(
             max(level, Level.WARN if warning else Level.OK),
             f"{self.name}: policy",

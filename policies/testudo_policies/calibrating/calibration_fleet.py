@@ -3,10 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from testudo_deploy.calibration.area import CALIBRATION, Area
+from testudo_deploy.calibration.area import Area
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.fleet.robot_links import CommandsEntry
+from testudo_deploy.guard.speed_cap import CALIBRATION
 from testudo_hardware.errors import TestudoError
 from testudo_policies.wrapping.commanded_policy import write_commanded_policy
 

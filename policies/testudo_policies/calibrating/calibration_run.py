@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from testudo_deploy.calibration.area import Area
 from testudo_deploy.calibration.calibration_drive import Outcome
 from testudo_deploy.calibration.excitation import LONGEST_S
-from testudo_deploy.fleet.fleet import Fleet
+from testudo_deploy.contract.policy_archive import read_policy_contract
+from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.fleet_run import FleetRunError
 from testudo_deploy.launch.launch_plan import ProcessPlan, plan, with_calibration
+from testudo_deploy.launch.run_folder import FLEET_FILE
 from testudo_hardware.errors import TestudoError
 
 DRIVE_FILE = "calibration.json"
@@ -60,14 +63,27 @@ def driven_before(runs: Sequence[Path]) -> tuple[int, float]:
     for run in runs:
         try:
             values: dict[str, Any] = json.loads((run / DRIVE_FILE).read_text(encoding="utf-8"))
-            if values["schema"] != _SCHEMA:
-                raise ValueError(values["schema"])
             count, used_s = values["before"] + len(values["done"]), used_s + float(values["used_s"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise TestudoError(
                 f"--resume {run}: found no {DRIVE_FILE}, expected the run folder of a calibration drive"
             ) from error
     return count, used_s
+
+
+def area_of_run(run: Path) -> Area:
+    """Return the free area of an earlier drive.
+
+    Raises:
+        TestudoError: the run folder cannot be read, or has no area.
+    """
+    fleet = load_fleet(run / FLEET_FILE)
+    arena = read_policy_contract(fleet.policy, fleet.policy_sha256).arena
+    if arena is None:
+        raise TestudoError(
+            f"--resume {run}: found a policy file without an arena, expected that of a calibration drive"
+        )
+    return Area.of(arena)
 
 
 @dataclass(frozen=True)

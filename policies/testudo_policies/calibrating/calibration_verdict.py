@@ -1,6 +1,6 @@
 """What a calibration drive tells of each parameter: estimate, interval, and what would tell the rest."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from testudo_deploy.calibration.excitation import BRAKE, DELAY, LAG, SLIP, SPEED
 from testudo_deploy.commands.report import table
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_hardware.schema import QUANTITIES
-from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import TeamRecording, prepare
 from testudo_runs.progress_bar import Tell, quiet
 from testudo_runs.recording.load import recording_of_run
@@ -38,6 +37,11 @@ class Verdict:
     unit: str
     told: bool
     note: str = ""  # why it is not told, and which segment would tell it
+
+    @property
+    def is_optional(self) -> bool:
+        """Return whether a calibration is whole without it: turn slip that is too small to be seen."""
+        return self.key == SLIP
 
     @property
     def half_share(self) -> float:
@@ -81,7 +85,7 @@ def identify_drives(
     return found
 
 
-def careful(found: Identification, spec: RobotSpec) -> Identification:
+def careful(found: Identification) -> Identification:
     """Return what is written to the robot file: a limit that is not told well is not larger than it surely is.
 
     The shield brakes by `limits.acceleration` and has no margin for its interval. Where the interval is wider than
@@ -96,7 +100,6 @@ def careful(found: Identification, spec: RobotSpec) -> Identification:
             rows.append(replace(row, value=low, low=low, high=max(row.high, low), note=note, by_robot={}))
         else:
             rows.append(row)
-    del spec
     return replace(found, estimates=tuple(rows))
 
 
@@ -138,6 +141,3 @@ def verdict_table(rows: Sequence[Verdict]) -> Table:
 def verdict_values(rows: Sequence[Verdict]) -> list[dict[str, Any]]:
     """Return the verdicts as JSON values."""
     return [asdict(row) for row in rows]
-
-
-Progress = Callable[[str], None]

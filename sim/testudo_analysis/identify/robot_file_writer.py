@@ -19,13 +19,15 @@ _RULES = QUANTITIES | ROTORS | MOTION_NOISE | RESPONSE
 _HEAD = ("schema", "name", "kind", "description")
 
 
-def write_identified(spec_source: str | Path, identification: Identification, path: str | Path) -> None:
+def write_identified(
+    spec_source: str | Path, identification: Identification, path: str | Path, verb: str = "identify"
+) -> None:
     """Write a robot file with the identified parameters.
 
     Estimates that are not determined or have no key in a robot file do not change it; they are in its head comment.
 
     ``spec_source`` is the registered robot or robot file that was identified; ``path`` of the new file ends in
-    ``.toml``.
+    ``.toml``; ``verb`` is that which made the numbers.
 
     Raises:
         TestudoError: the source or the new file is invalid, or it cannot be written.
@@ -33,6 +35,7 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
     target = Path(path)
     if target.suffix != ".toml":
         raise TestudoError(f"--out: found {target}, expected a file that ends in .toml")
+    origin = provenance(identification, verb)
     tables, where = read_toml(spec_source, robot_files(), "robot", SpecError)
     parse_robot(tables, where)
     merged = {
@@ -51,10 +54,10 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
             merged.setdefault(section, {})[name] = {
                 "value": _rounded(value),
                 "unit": rule.unit,
-                "source": provenance(identification),
+                "source": origin,
                 "interval": [min(_rounded(low), _rounded(value)), max(_rounded(high), _rounded(value))],
             }
-    lines = [f"{Path(where).name} as identified: {provenance(identification)}"]
+    lines = [f"{Path(where).name} as identified: {origin}"]
     for estimate in identification.estimates:
         found = f"{estimate.value:.4g} in [{estimate.low:.4g}, {estimate.high:.4g}] {estimate.unit}"
         if not estimate.determined:
@@ -71,10 +74,10 @@ def write_identified(spec_source: str | Path, identification: Identification, pa
         raise TestudoError(f"{target}: cannot be written: {error.strerror}") from error
 
 
-def provenance(identification: Identification) -> str:
+def provenance(identification: Identification, verb: str = "identify") -> str:
     """Return the provenance of the numbers in one line."""
     facts = identification.facts
-    words = [f"testudo identify {facts.get('version', '')}".strip()]
+    words = [f"testudo {verb} {facts.get('version', '')}".strip()]
     names = {"run": "run", "sha256": "run_sha256", "recorded": "recorded", "windows": "windows", "robots": "fitted"}
     words += [f"{name} {facts[key]}" for name, key in names.items() if facts.get(key)]
     return ", ".join(words)

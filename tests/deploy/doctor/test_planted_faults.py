@@ -22,6 +22,7 @@ from testudo_deploy.doctor.ros_checks import check_ros
 from testudo_deploy.doctor.ros_facts import NetworkFact, RosFact
 from testudo_deploy.fleet.robot_links import CommandsEntry, LinkEntry, link_choice
 from testudo_deploy.station.fleet_status import RobotStatus
+from testudo_hardware.spec import load_robot, robot_files
 
 PROFILE = "/etc/no_such_profile.xml"
 SHA = "a" * 64
@@ -91,7 +92,10 @@ def status_of(name):
 def bed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fleet")
     placed = {"link": "turtlebot4", "pose": {"source": "odom+initial", "frame": "map", "sigma": 0.01, "max_age": 0.15}}
-    fleet = load_turtlebots(folder, tb1=placed, tb2=placed)
+    (folder / "measured.toml").write_text(
+        robot_files()["turtlebot4"].read_text(encoding="utf-8").replace("engineering estimate", "measured")
+    )
+    fleet = load_turtlebots(folder, **{name: {**placed, "type": "measured.toml"} for name in ("tb1", "tb2")})
     key = folder / "fleet.key"
     package = PackageFact("numpy", "", ">=1.26", "2.0.0", fits=True)
     runtime = PackageFact("onnxruntime", "robot", ">=1.20", "1.22.0", fits=True)
@@ -123,6 +127,12 @@ def bed(tmp_path_factory):
     )
 
 
+def estimated(fleet):
+    """Return the fleet whose first robot has the file that ships, which holds estimates."""
+    first, *others = fleet.robots
+    return replace(fleet, robots=(replace(first, spec=load_robot("turtlebot4")), *others))
+
+
 def joystick(node):
     return Endpoint("/tb1/cmd_vel", node, "geometry_msgs/msg/Twist", True, True, False)
 
@@ -144,6 +154,10 @@ FAULTS = {
     "old Python": (lambda b: b.machine_with(python="3.10.12"), "interpreter", ">=3.12", "uv python install"),
     "old package": (lambda b: b.machine_with(packages=(OLD,)), "packages", "numpy 1.24.0", "pip install 'numpy>=1.26'"),
     "no runtime": (lambda b: b.machine_with(packages=(ABSENT,)), "packages", "onnxruntime: not", "'testudo[robot]'"),
+    "no calibration": (
+        lambda b: replace(b, fleet=replace(b.fleet, fleet=estimated(b.fleet.fleet))),
+        *("calibration", "tb1: uncalibrated: dynamics.velocity_lag", "testudo calibrate tb1"),
+    ),
     "GPU unused": (
         lambda b: b.machine_with(accelerator=AcceleratorFact(True, "cpu", "cpu", gpu_present=True)),
         *("device", "uses the CPU", "testudo[gpu]"),

@@ -134,6 +134,7 @@ def test_faults_of_a_fleet_file_are_named_and_removed_as_the_remedies_say(tmp_pa
     assert {finding.check: finding.level for finding in checked()} == {
         "fleet file": Level.OK,
         "policy": Level.OK,
+        "calibration": Level.WARNING,  # the file that ships holds estimates
         "hosts": Level.OK,
         "fleet key": Level.WARNING,
     }

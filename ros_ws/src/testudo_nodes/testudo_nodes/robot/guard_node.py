@@ -21,12 +21,12 @@ from std_msgs.msg import Bool, String, UInt8MultiArray
 from std_srvs.srv import Trigger
 
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage
-from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
-from testudo_deploy.guard.command_checks import CommandChecks
+from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
+from testudo_deploy.guard.command_checks import Bounds, CommandChecks
 from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
 from testudo_deploy.guard.foreign_motion import ForeignMotion
-from testudo_deploy.guard.guard_bounds import load_bounds, segment_limits
+from testudo_deploy.guard.guard_bounds import load_bounds, load_speed_cap, segment_limits
 from testudo_deploy.guard.own_segment import OwnSegment
 from testudo_deploy.launch.fleet_topics import foreign_publishers
 from testudo_deploy.launch.topic_names import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC, PEER_TOPIC
@@ -88,14 +88,18 @@ class GuardNode(Node):
         self._seen: tuple[str, ...] = ()
         self._published_code: str | None = None
         self._since_s = self._look_s = self._landed_s = self._diagnosed_s = -float("inf")
-        secure(self, self._node_clock, fleet, backend_of(self))
+        backend = backend_of(self)
+        secure(self, self._node_clock, fleet, backend)
         self._epoch = "lock-step" if self._node_clock.in_lock_step else uuid.uuid4().hex
         self.priority = self._node_clock.priority
         self._flight = GuardFlight(self, self._node_clock, robot) if robot.has_flight_phases else None
         self._leader = SetPointLeader(oldest_s=robot.pose.max_age_s) if self._wire.needs_place else None
         self._motion = ForeignMotion(self._spec) if self._spec.dimension == 2 else None  # a braked drone drifts
-        self._content = self._command_checks(fleet, robot)
-        self._scan = GuardScan(self._node_clock, robot, self._content)
+        policy = Path(text_parameter(self, "policy", "the policy file, which holds the arena"))
+        sha256 = fleet.team_of(self._name).policy_sha256
+        self._content = self._command_checks(robot, load_bounds(policy, sha256, self._spec))
+        cap_m_s = load_speed_cap(policy, sha256, self._spec, on_hardware=backend == "hw")
+        self._scan = GuardScan(self._node_clock, robot, self._content, cap_m_s)
         self._scan.begin(self._watch)
         self._connect()
         self._cpu = CpuMeter()
@@ -113,14 +117,12 @@ class GuardNode(Node):
             profile = with_stamped_commands(profile, stamped)
         return CommandWire(robot.name, robot.spec, profile)
 
-    def _command_checks(self, fleet: Fleet, robot: FleetRobot) -> CommandChecks:
+    def _command_checks(self, robot: FleetRobot, bounds: Bounds | None) -> CommandChecks:
         """Return the checks of commands; subscribe to the robot's own pose, for them and for position set-points.
 
         Raises:
-            TestudoError: a message type is not installed, or the policy file cannot be read.
+            TestudoError: a message type is not installed.
         """
-        policy = Path(text_parameter(self, "policy", "the policy file, which holds the arena"))
-        bounds = load_bounds(policy, fleet.team_of(self._name).policy_sha256, self._spec)
         oldest_s = robot.pose.max_age_s + self._spec.control_period_s
         segment = OwnSegment(segment_limits(self._spec))
         checks = CommandChecks(

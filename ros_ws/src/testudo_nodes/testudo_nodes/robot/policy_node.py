@@ -121,7 +121,10 @@ class PolicyNode(LifecycleNode):
         fleet = load_fleet(fleet_file)
         secure(self, self._node_clock, fleet, self._backend)
         now_s, lock_step = self._node_clock.now_s(), self._node_clock.in_lock_step
-        robot = Robot(fleet, name, policy, epoch=self._new_epoch(), now_s=now_s, simulated_time=lock_step)
+        epoch, on_hardware = self._new_epoch(), self._backend == "hw"
+        robot = Robot(fleet, name, policy, epoch=epoch, now_s=now_s, simulated_time=lock_step, on_hardware=on_hardware)
+        if robot.uncalibrated:
+            self.get_logger().warning(robot.uncalibrated)
         clocks = self._node_clock.clocks
         self._poses = [PoseSubscription(clocks, fleet.robot(name))]
         if fleet.tracking:
@@ -186,15 +189,11 @@ class PolicyNode(LifecycleNode):
 
     @reporting_errors
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Brake as the last command."""
+        """Brake as the last command; after an error the node can be configured again."""
         self._disconnect()
         return _DONE
 
-    @reporting_errors
-    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Brake as the last command; the node can be configured again."""
-        self._disconnect()
-        return _DONE
+    on_error = on_shutdown
 
     def close(self) -> None:
         """Brake as the last command, and report the summary."""

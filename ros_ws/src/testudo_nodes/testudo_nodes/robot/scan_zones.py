@@ -1,4 +1,7 @@
-"""The laser scanner of one robot in the node of its guard; `testudo_deploy.guard.separation_zones` decides."""
+"""What slows the commands of one robot in the node of its guard: its laser scanner, and a file of estimates.
+
+`testudo_deploy.guard.separation_zones` and `testudo_deploy.guard.speed_cap` decide.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,16 +11,20 @@ from sensor_msgs.msg import LaserScan
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.guard.command_checks import CommandChecks
 from testudo_deploy.guard.separation_zones import Scan, SeparationZones
+from testudo_deploy.guard.speed_cap import capped_share
 from testudo_hardware.links.wire import CommandReading, convert_clock_s, read_stamp
 from testudo_nodes.common.clock import NodeClock
 from testudo_nodes.common.qos import REQUESTED
 
 
 class GuardScan:
-    """The zones around one robot; without a scanner in the fleet file they permit everything."""
+    """The zones around one robot, without a scanner in the fleet file none, and its highest speed."""
 
-    def __init__(self, clock: NodeClock, robot: FleetRobot, content: CommandChecks) -> None:
-        """Begin without a scan, which is silence where there is a scanner."""
+    def __init__(
+        self, clock: NodeClock, robot: FleetRobot, content: CommandChecks, cap_m_s: float = float("inf")
+    ) -> None:
+        """Begin without a scan, which is silence where there is a scanner; ``cap_m_s`` is the highest speed [m/s]."""
+        self._spec, self._cap_m_s = robot.spec, cap_m_s
         self._clock, self._source = clock, robot.scan
         self._on_scan: Callable[[], None] = lambda: None
         self.share = 1.0
@@ -42,8 +49,9 @@ class GuardScan:
         return "scan_blind" if self._zones is not None and self._zones.is_blind(command) else ""
 
     def slowed(self, reading: CommandReading) -> CommandReading:
-        """Return a command as slow as the distance of the nearest object requires."""
-        self.share = 1.0 if self._zones is None else self._zones.share(reading.command)
+        """Return a command as slow as the distance of the nearest object, and the highest speed, require."""
+        capped = capped_share(self._spec, self._cap_m_s, reading.command)
+        self.share = min(capped, 1.0 if self._zones is None else self._zones.share(reading.command))
         if self.share >= 1.0:
             return reading
         return replace(reading, command=tuple(self.share * value for value in reading.command))

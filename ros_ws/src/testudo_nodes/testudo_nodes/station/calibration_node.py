@@ -10,7 +10,6 @@ from pathlib import Path
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import Twist
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
 from rclpy.task import Future
 
 from testudo_deploy.calibration.area import Area, drive_room
