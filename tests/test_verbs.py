@@ -233,6 +233,7 @@ REFUSED = {
     "estop: domain": (["estop", "--domain", "300"], "--domain: found '300', expected a number from 0 to 232"),
     "estop: wait": (["estop", "--wait", "nan"], "--wait: found nan, expected a time above 0 s"),
     "rearm: wait": (["rearm", "r0", "--wait", "0"], "--wait: found 0, expected a time above 0 s"),
+    "calibrate: no fleet": (["calibrate", "tb1", "--fleet", "no.yaml"], "no.yaml: no such fleet file"),
     "goal: no fleet": (["goal", "no.yaml", "r0", "1", "2"], "no.yaml: no such fleet file"),
     "lost: no fleet": (["lost", "no.yaml", "r0", "--where-last-seen"], "no.yaml: no such fleet file"),
     "arm: nobody": (["arm"], "arm: no robot is named; expected one or more"),
