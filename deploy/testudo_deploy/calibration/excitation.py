@@ -145,7 +145,7 @@ class _Fitter:
         speed = share * self._speed
 
         def moved(count: int) -> float:
-            return float(np.nansum(make(speed, count).commands[0])) * self._spec.control_period_s
+            return float(np.nan_to_num(make(speed, count).commands[0]).sum()) * self._spec.control_period_s
 
         if not self._fits(make(speed, 1)):
             return None

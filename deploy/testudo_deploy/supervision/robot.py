@@ -90,10 +90,7 @@ class Robot:
             pose_max_age_s=robot.pose.max_age_s,
             stopwatch=(lambda: 0.0) if simulated_time else time.perf_counter,
         )
-        cap_m_s = speed_cap_m_s(robot.spec, artefact.contract.scenario, on_hardware=on_hardware)
-        if math.isfinite(cap_m_s):
-            self.loop.motion.assumptions.standing = Caution(cap_m_s, 0.0)
-        self.uncalibrated = cap_sentence(robot.spec, cap_m_s)
+        self.uncalibrated = self._cap_speed(artefact.contract.scenario, on_hardware=on_hardware)
         """Why its speed is capped; empty if it is not."""
         sensed, contract = robot.link.profile.signals, artefact.contract
         signals = [one for one in contract.task_signals if fleet.task is not None or one.name in sensed]
@@ -117,6 +114,13 @@ class Robot:
         self._follows = robot.follows
         self._shown = ("", "")
         self._last: TickRecord | None = None
+
+    def _cap_speed(self, scenario: str, *, on_hardware: bool) -> str:
+        """Cap the speed of a robot whose file holds estimates, and return why; empty if it is not capped."""
+        cap_m_s = speed_cap_m_s(self.spec, scenario, on_hardware=on_hardware)
+        if math.isfinite(cap_m_s):
+            self.loop.motion.assumptions.standing = Caution(cap_m_s, 0.0)
+        return cap_sentence(self.spec, cap_m_s)
 
     def request(self, event: Event, now_s: float) -> RequestReply:
         """Answer an operator; see `Supervisor.request`."""

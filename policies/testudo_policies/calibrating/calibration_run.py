@@ -22,6 +22,7 @@ from testudo_hardware.errors import TestudoError
 DRIVE_FILE = "calibration.json"
 _SCHEMA = "testudo/calibration/1"
 _LISTEN_S = 0.1
+_LEAST_S = 5.0  # of robot time for another drive
 _SILENCE_S = 90.0  # without any event for this time the processes hang
 _AFTER_S = 1.0  # of events after the processes were stopped
 _ENDS_RUN = ("calibration", "policy", "guard", "plant", "recorder", "station")
@@ -57,7 +58,7 @@ def driven_before(runs: Sequence[Path]) -> tuple[int, float]:
     """Return how many segments of the plan earlier runs have driven, and their robot time [s].
 
     Raises:
-        TestudoError: a folder holds no calibration.
+        TestudoError: a folder holds no calibration, or no time is left.
     """
     count, used_s = 0, 0.0
     for run in runs:
@@ -68,6 +69,8 @@ def driven_before(runs: Sequence[Path]) -> tuple[int, float]:
             raise TestudoError(
                 f"--resume {run}: found no {DRIVE_FILE}, expected the run folder of a calibration drive"
             ) from error
+    if used_s >= LONGEST_S - _LEAST_S:
+        raise TestudoError(f"--resume: found {used_s:.0f} s of driving already, expected less than {LONGEST_S:g} s")
     return count, used_s
 
 

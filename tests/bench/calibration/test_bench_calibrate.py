@@ -1,4 +1,4 @@
-"""The calibration of an emulated robot with hidden parameters, end to end in lock-step, and how its results are read."""
+"""The calibration of an emulated robot with hidden parameters, end to end in lock-step."""
 
 import json
 from importlib.util import find_spec
@@ -42,7 +42,7 @@ def test_results_of_other_settings_are_refused(tmp_path):
 @pytest.mark.xdist_group("ros-nodes")
 @pytest.mark.timeout(180)
 def test_a_short_drive_stays_inside_and_brakes_by_itself(tmp_path):
-    """Two segments through policy, guard and plant: the robot stops in silence, harder than the shield would command."""
+    """Through policy, guard and plant: in silence the robot stops with zeros, from full speed."""
     hidden = emulated_robot(EMULATIONS["tracked"], 0, tmp_path)
     area = Area.parse("2x2", (0.0, 0.0))
     alone = write_calibration_fleet(hidden.fleet, NAME, area, tmp_path / "drive")

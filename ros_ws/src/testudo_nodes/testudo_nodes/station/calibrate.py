@@ -1,6 +1,7 @@
 """`testudo calibrate`: drives a robot inside a free rectangle and writes its robot file with what the drive tells."""
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +12,7 @@ from rich.text import Text
 from testudo_analysis.identify.robot_file_writer import write_identified
 from testudo_deploy.calibration.area import Area, drive_room
 from testudo_deploy.calibration.calibration_drive import Outcome
-from testudo_deploy.calibration.excitation import LONGEST_S, excitation_plan
+from testudo_deploy.calibration.excitation import LONGEST_S, Segment, excitation_plan
 from testudo_deploy.commands.report import Report, facts
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
@@ -26,6 +27,7 @@ from testudo_policies.calibrating.calibration_run import (
     driven_before,
 )
 from testudo_policies.calibrating.calibration_verdict import (
+    Verdict,
     careful,
     identify_drives,
     verdict_table,
@@ -56,13 +58,13 @@ def calibrate(
 
     Clear the rectangle first: the robot drives at full speed in it, and its sides are walls for shield and guard. Run
     it on the computer of the robot, while no other process of its fleet runs. The drive is recorded and identified;
-    what it does not tell is printed, and keeps the value of the robot file. Ctrl-C brakes and keeps the run. The exit
-    status is 0 if the whole drive was made and everything is told but turn slip.
+    what it does not tell keeps the value of the robot file. Ctrl-C brakes and keeps the run. Exit status 0: the whole
+    drive was made, and all is told but turn slip.
 
     Example:
         testudo calibrate tb1 --area 2x2
         testudo calibrate tb1 --fleet lab.yaml --area 3x2.5 --at 0.5 -1.0 --out tb1.toml
-        testudo calibrate tb1 --resume runs/2026-11-26_10-31-07    (goes on where that drive ended)
+        testudo calibrate tb1 --resume runs/today    (goes on where that drive ended)
 
     Args:
         robot: the robot, by its name in the fleet file.
@@ -81,10 +83,8 @@ def calibrate(
     if target.suffix != ".toml":
         raise TestudoError(f"--out: found {target}, expected a file that ends in .toml")
     before, used_s = driven_before(resume)
-    if used_s > LONGEST_S - _LEAST_S:
-        raise TestudoError(f"--resume: found {used_s:.0f} s of driving already, expected less than {LONGEST_S:g} s")
     domain_id = None if backend == "sim" and domain is None else ros_domain_id(domain)
-    place = hear(one, _WAIT_S, domain_id) if backend == "hw" else one.initial_position_world
+    place = hear(one, _WAIT_S, domain_id) if backend == "hw" else one.initial_position_world[:2]
     free = area_of_run(resume[0]) if resume else Area.parse(area, _centre(at) or (place[0], place[1]))
     plan = excitation_plan(one.spec, drive_room(one.spec, free))
     folder = run or dated_folder("runs")
@@ -96,20 +96,41 @@ def calibrate(
     _tell_end(console, result, fleet, resume)
     if result.used_s < _LEAST_S and not resume:
         return _FAILED
-    runs = [*resume, folder]
-    with progress_bar("identifying", Console(stderr=True)) as tell:
-        found = identify_drives(runs, one, robot_source(loaded, one), tell=tell)
-    driven = [segment.name for segment in plan[: before + len(result.done)]]
-    rows = verdicts(found, plan, driven)
-    write_identified(robot_source(loaded, one), careful(found), target, "calibrate")
-    head = {"run": str(folder), "outcome": result.outcome, "segments": len(driven), "robot time [s]": result.used_s}
-    values = {"schema": "testudo/calibration_result/1", "robot": robot, **head, "reason": result.reason}
-    Report(
-        {**values, "parameters": verdict_values(rows), "identification": found.to_dict()},
-        (facts("Drive", head), verdict_table(rows)),
-    ).show(json)
+    plans = plan, plan[: before + len(result.done)]
+    rows = _write(result, [*resume, folder], one, robot_source(loaded, one), plans, target, json)
     _say(console, f"wrote {target}; name it as `type: {target}` of {robot} in {fleet}")
     return 0 if result.is_complete and all(row.told or row.is_optional for row in rows) else _FAILED
+
+
+def _write(
+    result: DriveResult,
+    runs: Sequence[Path],
+    robot: FleetRobot,
+    source: str,
+    plans: tuple[Sequence[Segment], Sequence[Segment]],
+    target: Path,
+    json: Path | None,
+) -> tuple[Verdict, ...]:
+    """Identify the runs, write the robot file, show and return the verdicts; ``plans``: the whole, and what is driven.
+
+    Raises:
+        TestudoError: too little motion, an identification that is worse than its baseline, or a file is refused.
+    """
+    with progress_bar("identifying", Console(stderr=True)) as tell:
+        found = identify_drives(runs, robot, source, tell=tell)
+    plan, driven = plans
+    rows = verdicts(found, plan, [segment.name for segment in driven])
+    write_identified(source, careful(found), target, "calibrate")
+    head = {
+        "run": str(result.run),
+        "outcome": result.outcome,
+        "segments": len(driven),
+        "robot time [s]": result.used_s,
+    }
+    values = {"schema": "testudo/calibration_result/1", "robot": robot.name, **head, "reason": result.reason}
+    values |= {"parameters": verdict_values(rows), "identification": found.to_dict()}
+    Report(values, (facts("Drive", head), verdict_table(rows))).show(json)
+    return rows
 
 
 def hear(robot: FleetRobot, wait_s: float, domain_id: int | None) -> tuple[float, ...]:

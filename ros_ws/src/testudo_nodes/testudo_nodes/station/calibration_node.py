@@ -5,7 +5,9 @@ free area is the arena of the policy file.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import Twist
@@ -67,7 +69,7 @@ class CalibrationNode(Node):
         self._twists = clock.publisher(Twist, absolute(robot.link.commands.topic, robot.name), OFFERED["cmd_vel"])
         clock.subscribe(DiagnosticStatus, "mode", self._on_mode, REQUESTED["mode"])
 
-        def subscribe(kind: type, topic: str, callback: object, quality: str) -> None:
+        def subscribe(kind: type, topic: str, callback: Callable[[Any], None], quality: str) -> None:
             clock.subscribe(kind, topic, callback, REQUESTED[quality])
 
         PoseSubscription(clock.clocks, robot).begin(subscribe, self._on_pose, self._warn)
