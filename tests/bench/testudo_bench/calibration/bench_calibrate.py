@@ -109,19 +109,20 @@ def drive(hidden: EmulatedRobot, fleet: Fleet, run: Path, longest_s: float) -> D
 
 
 def _row(localisation: str, key: str, found: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the row of a parameter; what a drive does not tell is no estimate, and not within the bar."""
     estimates = [(one["truth"][key], next(row for row in one["verdicts"] if row["key"] == key)) for one in found]
-    errors = np.array([abs(row["value"] / true - 1) for true, row in estimates])
-    widths = np.array([(row["high"] - row["low"]) / 2 / true for true, row in estimates])
-    holds = sum(row["low"] <= true <= row["high"] for true, row in estimates)
-    inside = f"{np.count_nonzero(errors <= BARS[key])} of {len(errors)} (bar {BARS[key]:.0%})"
+    told = [(true, row) for true, row in estimates if row["told"]]
+    errors = np.array([abs(row["value"] / true - 1) for true, row in told])
+    widths = np.array([(row["high"] - row["low"]) / 2 / true for true, row in told])
+    holds = sum(row["low"] <= true <= row["high"] for true, row in told)
+    figures = (f"{np.median(errors):.1%}", f"{errors.max():.1%}") if told else ("not told", "")
     return (
         localisation,
         key,
-        f"{np.median(errors):.1%}",
-        f"{errors.max():.1%}",
-        inside,
-        f"± {np.median(widths):.1%}",
-        f"{holds} of {len(errors)}",
+        *figures,
+        f"{np.count_nonzero(errors <= BARS[key])} of {len(found)} (bar {BARS[key]:.0%})",
+        f"± {np.median(widths):.1%}" if told else "",
+        f"{holds} of {len(told)}",
     )
 
 
