@@ -14,7 +14,7 @@ from testudo_hardware.errors import TestudoError
 
 PACKAGE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup"
 COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time", "lock_step", "localhost"}
-PLANT = {"run_folder", "seed", "duration", "watch", "button", "start"}
+PLANT = {"run_folder", "seed", "duration", "watch", "button", "hold_to_run", "start"}
 ARGUMENTS = {"fleet": COMMON | PLANT, "station": COMMON | PLANT, "robot": COMMON | {"robot"}}
 GIVEN = {"fleet": {"fleet"}, "station": {"fleet"}, "robot": {"fleet", "robot"}}
 PARTS = {"fleet": {}, "station": {"station": True}, "robot": {"robot": "r1"}}

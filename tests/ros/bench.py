@@ -17,7 +17,7 @@ from std_srvs.srv import Trigger
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.launch.child_processes import FleetProcesses
-from testudo_deploy.launch.launch_plan import plan
+from testudo_deploy.launch.launch_plan import plan, with_hold_to_run
 from testudo_hardware.links.wire import read_command, read_odometry
 from testudo_nodes.common.messages import status_values
 from testudo_nodes.common.process_priority import PRIORITIES, reset_scheduling, set_realtime_priority
@@ -179,16 +179,18 @@ class Bench:
         self.observer.close()
 
 
-def start_bench(folder, *, edit_model=None, run_folder=None):
+def start_bench(folder, *, edit_model=None, run_folder=None, hold_to_run=""):
     """Start one robot with a long way to go, in a ROS domain of its own.
 
     Args:
         folder: where fleet and policy are written.
         edit_model: changes the ONNX model in place.
         run_folder: where to record.
+        hold_to_run: button of a joystick that must be held.
     """
     fleet = make_tiny_fleet(folder, 1, start_x=0.0, goal_x=50.0, walls=False, edit_model=edit_model)
-    *others, policy = plan(fleet, run_folder=run_folder, duration_s=600.0)
+    planned = plan(fleet, run_folder=run_folder, duration_s=600.0)
+    *others, policy = with_hold_to_run(planned, hold_to_run)
     policy = replace(
         policy,
         arguments=(*policy.arguments, "-r", "odom:=odom_relayed"),

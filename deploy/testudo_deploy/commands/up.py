@@ -37,6 +37,8 @@ class BesideFleet:
     button: str = ""
     """Button of the emergency stop: a USB device such as /dev/input/event3, of which every key stops the fleet, or
     topic and button of a joystick, such as /joy:1."""
+    hold_to_run: str = ""
+    """Topic and button of a joystick, such as /joy:4, which somebody must hold for the robots to move."""
 
 
 _NOTHING_BESIDE = BesideFleet()
@@ -92,6 +94,7 @@ def up(
                 duration_s=timeout,
                 watch=beside.watch,
                 button=beside.button,
+                hold_to_run=beside.hold_to_run,
                 lock_step=lock_step,
                 domain_id=None if domain is None else ros_domain_id(domain),
                 show=display.show,

@@ -12,6 +12,7 @@ from typing import Any
 
 from testudo_deploy.files.strict_yaml import parse_tables, read_text
 from testudo_deploy.fleet.fleet_bodies import FleetBody, fleet_bodies
+from testudo_deploy.fleet.hold_switch import HoldSwitch, check_hold_switch
 from testudo_deploy.fleet.link_topics import check_topics
 from testudo_deploy.fleet.policy_groups import (
     Follow,
@@ -104,6 +105,7 @@ class Fleet:
     sends all signals of the task. None: the goals are the task, and nothing is sent."""
     bodies: tuple[FleetBody, ...] = ()  # that are no robots: they stand in the plant, and are measured and recorded
     orders: bool = False  # takes goals while it runs, and has no end of its own; only with a task
+    hold_to_run: HoldSwitch | None = None  # the button that must be held for robots to move; None requires none
 
     @property
     def teams(self) -> tuple[Fleet, ...]:
@@ -201,6 +203,7 @@ class _FleetEntry:
     task: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
     bodies: dict[str, Any] = field(default_factory=dict[str, Any], metadata=OPTIONAL)
     orders: bool = field(default=False, metadata=OPTIONAL)
+    hold_to_run: HoldSwitch | None = field(default=None, metadata=OPTIONAL)
 
 
 def load_fleet(path: str | Path) -> Fleet:
@@ -250,6 +253,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
         task,
         fleet_bodies(entry.bodies, entry.robots, file),
         entry.orders,
+        check_hold_switch(entry.hold_to_run, f"{file}: hold_to_run", FleetError),
     )
     if tasked and fleet.policies:
         raise FleetError(f"{file}: task: found with several policy files, expected one: a task has one kind of robot")

@@ -9,6 +9,7 @@ import yaml
 
 from testudo_deploy.fleet.fleet import FILE_VERSION, Fleet, FleetRobot
 from testudo_deploy.fleet.fleet_bodies import body_tables
+from testudo_deploy.fleet.hold_switch import hold_tables
 from testudo_deploy.fleet.robot_links import link_tables, pose_tables
 from testudo_deploy.fleet.scan_source import scan_tables
 
@@ -42,6 +43,7 @@ def fleet_text(fleet: Fleet, file: Path) -> str:
         **({"tracking": True} if fleet.tracking else {}),
         **({"key_file": _relative(fleet.key_file, file.parent)} if fleet.key_file is not None else {}),
         **({"estop_heartbeat_s": float(fleet.estop_heartbeat_s)} if fleet.estop_heartbeat_s else {}),
+        **hold_tables(fleet.hold_to_run),
     }
     if fleet.orders:
         tables["orders"] = True

@@ -1,7 +1,8 @@
 """The guard between a robot's policy and its actuators: it passes commands on, or brakes; pure, on one injected clock.
 
 It does not rely on the policy. It brakes on silence, on a command that is not finite or whose content is refused, on a
-foreign publisher on its topics, and on the emergency stop; it also brakes at its start. One second of valid commands
+foreign publisher on its topics, while the hold-to-run switch is not held where the fleet has one, and on the emergency
+stop; it also brakes at its start. One second of valid commands
 ends a brake; an emergency stop, and the loss of the station where its heartbeat is required, are ended only by an
 operator.
 """
@@ -11,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from testudo_deploy.guard.hold_to_run import HoldToRun
 
 if TYPE_CHECKING:  # the guard's process starts without NumPy
     from testudo_hardware.links.flight_link import FlightRequest
@@ -39,6 +42,7 @@ SENTENCES = {
     "second_publisher": "another node publishes commands",
     "foreign_motion": "the braked robot moves: another program commands it, or something pushes it",
     "estop": "emergency stop; release it and call the rearm service",
+    "not_held": "the hold-to-run switch is not held, or not heard; let go of it, then hold it",
     "station_unheard": "the station's heartbeat has not been heard yet; is its process emergency_stop up?",
     "station_lost": "the station's heartbeat was lost; once it is back, call the rearm service",
 }
@@ -60,13 +64,19 @@ class CommandGuard:
     """The guard of one robot; times are seconds on one clock that the caller injects."""
 
     def __init__(
-        self, *, dimension: int, dead_man_s: float, yaw_rate_limit: float = 0.0, heartbeat_s: float = 0.0
+        self,
+        *,
+        dimension: int,
+        dead_man_s: float,
+        yaw_rate_limit: float = 0.0,
+        heartbeat_s: float = 0.0,
+        hold_s: float = 0.0,
     ) -> None:
         """Start by braking.
 
         A command has ``dimension`` numbers and acts for ``dead_man_s`` at most; ``yaw_rate_limit`` [rad/s] is what
         vehicle and link accept with a velocity, 0 for none. Without a heartbeat of the station for ``heartbeat_s`` it
-        stops; 0 requires none.
+        stops; 0 requires none. It brakes while the hold-to-run switch was not heard held for ``hold_s``; 0 has none.
         """
         self._dimension, self._dead_man_s, self._yaw_rate_limit = dimension, dead_man_s, yaw_rate_limit
         self._heartbeat_s = heartbeat_s
@@ -74,6 +84,9 @@ class CommandGuard:
         """Content of the newest heartbeat, and when it came."""
         self._lost = False
         """The heartbeat was lost since the last rearm."""
+        self._switch = HoldToRun(hold_s - EARLY_S) if hold_s else None
+        self._is_let_go = self._switch is not None
+        """Robots may not move, as nobody holds the switch."""
         self._last_stamp_s = -float("inf")
         self._healthy_since_s: float | None = None
         self._invalid_code = "starting"
@@ -100,12 +113,19 @@ class CommandGuard:
             return "second_publisher"
         if self._held:
             return self._held
+        if self._is_let_go:
+            return "not_held"
         return "station_unheard" if self._heartbeat_s and self._beat is None else self._invalid_code
 
     @property
     def is_stopped(self) -> bool:
         """Return whether only an operator ends the brake."""
         return self._stopped or self._lost
+
+    @property
+    def may_take_off(self) -> bool:
+        """Return whether a vehicle may leave the ground, or go on climbing."""
+        return not self.is_stopped and not self._is_let_go
 
     @property
     def sentence(self) -> str:
@@ -117,6 +137,11 @@ class CommandGuard:
     def silent_after_s(self) -> float:
         """Return the time after a command by which the next must have arrived [s]."""
         return self._dead_man_s - EARLY_S
+
+    @property
+    def hears_station(self) -> bool:
+        """Return whether the station's heartbeat matters: it is required, or carries the hold-to-run switch."""
+        return bool(self._heartbeat_s) or self._switch is not None
 
     @property
     def lost_after_s(self) -> float:
@@ -136,17 +161,19 @@ class CommandGuard:
         """Take a command (D,); return whether it is to be passed on.
 
         ``yaw_rate`` [rad/s] is sent with it. One that ``lands`` only makes a vehicle descend, and may pass during an
-        emergency stop. A ``refusal`` is the code of `command_checks.CommandChecks` for its content.
+        emergency stop, and while nobody holds the switch. A ``refusal`` is the code of `command_checks.CommandChecks`
+        for its content.
         """
         self.commands += 1
         self._watch_station(now_s)
+        self._watch_switch(now_s)
         valid = self._yaw_rate_is_valid(yaw_rate) and self._is_valid_command(stamp_s, values, now_s)
         if valid and refusal:
             self._restart(refusal)
             valid = False
         unheard = self._heartbeat_s and self._beat is None
         brakes = bool(self._foreign or self._held or self._invalid_code or unheard)
-        passes = valid and not brakes and (lands or not self.is_stopped)
+        passes = valid and not brakes and (lands or not (self.is_stopped or self._is_let_go))
         self.refused += not passes
         return passes
 
@@ -155,14 +182,18 @@ class CommandGuard:
         if now_s - self._last_stamp_s >= self.silent_after_s and self._healthy_since_s is not None:
             self._restart("silence")
         self._watch_station(now_s)
+        self._watch_switch(now_s)
         return bool(self.code)
 
-    def hear_heartbeat(self, number: str, now_s: float) -> bool:
+    def hear_heartbeat(self, content: str, now_s: float) -> bool:
         """Take a heartbeat of the station; return whether it is a new one and not a repetition."""
-        is_new = self._beat is None or number != self._beat[0]
+        is_new = self._beat is None or content != self._beat[0]
         if is_new:
             self._watch_station(now_s)  # a gap that nobody has noticed yet
-            self._beat = (number, now_s)
+            self._beat = (content, now_s)
+            if self._switch is not None:
+                self._switch.hear(content, now_s)
+                self._watch_switch(now_s)
         return is_new
 
     def hear_estop(self, pressed: bool, source: str) -> None:
@@ -209,6 +240,13 @@ class CommandGuard:
         if self._is_silent_station(now_s) and not self._lost:
             self.stops += not self.is_stopped
             self._lost = True
+
+    def _watch_switch(self, now_s: float) -> None:
+        """Take whether somebody holds the switch; who holds it again waits for a second of valid commands."""
+        let_go = self._switch is not None and not self._switch.is_held(now_s)
+        if self._is_let_go and not let_go:
+            self._restart("starting")
+        self._is_let_go = let_go
 
     def see_foreign_motion(self) -> None:
         """Take that the robot moved while it was braked; commands must be valid for a second after the last time."""

@@ -13,7 +13,7 @@ from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.admission.safety_contracts import save_safety_contracts
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
-from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, plan, with_button
+from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, plan, with_button, with_hold_to_run
 from testudo_deploy.launch.topic_names import ENDED, SUCCESS
 from testudo_hardware.errors import TestudoError
 
@@ -110,6 +110,7 @@ def run_fleet(
     duration_s: float = DEFAULT_DURATION_S,
     watch: Sequence[str] = (),
     button: str = "",
+    hold_to_run: str = "",
     lock_step: bool = False,
     domain_id: int | None = None,
     show: Callable[[FleetRunState], None] | None = None,
@@ -123,6 +124,7 @@ def run_fleet(
         duration_s: time-out from the start [s].
         watch: further nodes of the station, from `testudo_deploy.launch.launch_plan.WATCHERS`.
         button: of the emergency stop, see `launch_plan.with_button`.
+        hold_to_run: button of a joystick that must be held for motion, see `launch_plan.with_hold_to_run`.
         lock_step: lock-step on simulated time instead of real time.
         domain_id: the ROS domain; None takes a free one.
         show: called with the state several times a second.
@@ -135,7 +137,7 @@ def run_fleet(
     show = show or (lambda _: None)
     planned = plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch, lock_step=lock_step)
     processes = FleetProcesses(
-        with_button(planned, button),
+        with_hold_to_run(with_button(planned, button), hold_to_run),
         domain_id=domain_id,
     )
     state = FleetRunState(fleet.names, run_folder=run_folder, domain_id=processes.domain_id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from testudo_deploy.authentication.process_epochs import EPOCHS_TOPIC
 from testudo_deploy.fleet.fleet import Fleet
+from testudo_deploy.fleet.hold_switch import chosen_switch
 from testudo_deploy.fleet.link_topics import FLIGHT_TOPICS, ROBOT_TOPICS, TASK_TOPICS, absolute
 from testudo_deploy.fleet.pose_source import (
     TRANSFORM_TYPE,
@@ -158,14 +159,25 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
     in_lock_step = bool(lock_step.publishes or process.parameters.get("use_sim_time"))
     keyed = fleet.key_file is not None and not in_lock_step and process.name != "markers"
     epochs = frozenset({EPOCHS_TOPIC} if keyed else ())
-    button = button_choice(str(process.parameters.get("button", "")))
-    joystick = frozenset({button.topic} if button is not None and button.topic else ())
+    joystick, beats = _of_joystick(process, fleet)
     return replace(
         own,
         publishes=own.publishes | lock_step.publishes | epochs,
-        subscribes=own.subscribes | lock_step.subscribes | epochs | joystick,
-        optional=own.optional if process.parameters.get("use_sim_time") else own.optional | {CLOCK_TOPIC},
+        subscribes=own.subscribes | lock_step.subscribes | epochs | joystick | beats,
+        optional=own.optional | beats | (set() if process.parameters.get("use_sim_time") else {CLOCK_TOPIC}),
     )
+
+
+def _of_joystick(process: ProcessPlan, fleet: Fleet) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the topics of joysticks that a process hears, and the heartbeat through which a guard learns of them."""
+    text = str(process.parameters.get("hold_to_run", ""))
+    switch = fleet.hold_to_run if process.name in ("emergency_stop", "guard") else None
+    switch = chosen_switch(switch, text)
+    if process.name == "guard":
+        return frozenset(), frozenset({HEARTBEAT_TOPIC} if switch is not None else ())
+    button = button_choice(str(process.parameters.get("button", "")))
+    topics = [button.topic if button is not None else "", switch.topic if switch is not None else ""]
+    return frozenset(topic for topic in topics if topic), frozenset()
 
 
 def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testudo_deploy.fleet.hold_switch import hold_option
 from testudo_hardware.errors import TestudoError
 
 if TYPE_CHECKING:  # an operator's verb starts without reading robot files
@@ -156,6 +157,29 @@ def with_calibration(
         else:
             found += [node, process] if process is guard else [process]
     return tuple(found)
+
+
+def with_hold_to_run(processes: Sequence[ProcessPlan], switch: str, *, whole: bool = True) -> tuple[ProcessPlan, ...]:
+    """Return a plan whose emergency stop and guards have a hold-to-run switch, see `testudo_deploy.fleet.hold_switch`.
+
+    Raises:
+        TestudoError: the switch is none; it is for a part of the plan, so that the guards of the others would not know
+            of it; or the plan is in lock-step.
+    """
+    if hold_option(switch) is None:
+        return tuple(processes)
+    if not whole:
+        raise TestudoError(
+            f"hold_to_run: found {switch!r} for a part of the fleet, expected it in the fleet file, for all guards"
+        )
+    if any(process.parameters.get("lock_step") for process in processes):
+        raise TestudoError(f"hold_to_run: found {switch!r} with lock_step, expected real time: nobody holds it there")
+    return tuple(
+        replace(process, parameters={**process.parameters, "hold_to_run": switch})
+        if process.name in ("emergency_stop", "guard")
+        else process
+        for process in processes
+    )
 
 
 def node_module(kind: str) -> str:

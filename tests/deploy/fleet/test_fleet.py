@@ -7,6 +7,7 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.fleet.fleet import FleetError, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
+from testudo_deploy.fleet.hold_switch import HoldSwitch
 from testudo_deploy.fleet.robot_names import robot_names
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import robot_files
@@ -57,13 +58,14 @@ def test_a_fleet_is_read(tmp_path):
 
 @pytest.mark.parametrize("robot", ["gritsbot_x", "crazyflie_2x", "robomaster_s1"])
 def test_what_is_saved_is_read_again(tmp_path, robot):
-    fleet = replace(make_tiny_fleet(tmp_path, 3, robot), estop_heartbeat_s=1.5)
+    fleet = replace(make_tiny_fleet(tmp_path, 3, robot), estop_heartbeat_s=1.5, hold_to_run=HoldSwitch("/joy", 4, 0.3))
     copy = tmp_path / "deeper" / "copy.yaml"
     copy.parent.mkdir()
     save_fleet(fleet, copy)
     again = load_fleet(copy)
     assert again.robots == fleet.robots
     assert again.estop_heartbeat_s == 1.5
+    assert again.hold_to_run == HoldSwitch("/joy", 4, 0.3)
     assert again.policy.resolve() == fleet.policy.resolve()
     assert again.policy_sha256 == fleet.policy_sha256
     assert "[-0.6, 0.0" in copy.read_text()
@@ -162,6 +164,10 @@ def wrong(path, value):
         (["robots", 3], {}, "3", "is not a text"),
         (["estop_heartbeat_s"], 0.1, "estop_heartbeat_s", "expected 0 for none, or 0.3 to 60 s"),
         (["estop_heartbeat_s"], -1.0, "estop_heartbeat_s", "expected 0 for none"),
+        (["hold_to_run"], {"topic": "joy", "button": 4}, "hold_to_run.topic", "expected a topic from the root"),
+        (["hold_to_run"], {"topic": "/joy", "button": -1}, "hold_to_run.button", "found -1, expected 0 to 63"),
+        (["hold_to_run"], {"topic": "/joy", "button": 4, "silent_s": 5.0}, "hold_to_run.silent_s", "0.2 to 2 s"),
+        (["hold_to_run"], {"topic": "/joy"}, "hold_to_run", "button"),
         (["robots", "r0", "scan"], {**SCAN, "topic": "a b"}, "scan.topic", "expected the name of a topic"),
         (["robots", "r0", "scan"], {**SCAN, "period": 0.0}, "scan.period", "expected 0.005 to 1"),
         (["robots", "r0", "scan"], {**SCAN, "mount": [0.0]}, "scan.mount", "expected x, y and yaw"),

@@ -11,9 +11,9 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.fleet.link_topics import ROBOT_TOPICS
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_deploy.launch.fleet_topics import process_interfaces, topics
-from testudo_deploy.launch.launch_plan import ProcessPlan, plan, ros_arguments, with_button
+from testudo_deploy.launch.launch_plan import ProcessPlan, plan, ros_arguments, with_button, with_hold_to_run
 from testudo_deploy.launch.signed_topics import signed_topics
-from testudo_deploy.launch.topic_names import SCORE_TOPIC
+from testudo_deploy.launch.topic_names import HEARTBEAT_TOPIC, SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import load_link
 
@@ -188,6 +188,26 @@ def test_a_button_belongs_to_the_emergency_stop(fleet):
     assert {process.label for process in processes if "button" in process.parameters} == {"emergency_stop"}
     (stop,) = (process for process in processes if process.label == "emergency_stop")
     assert "/joy" in process_interfaces(stop, fleet).subscribes
+
+
+def test_a_hold_to_run_switch_belongs_to_the_emergency_stop_and_to_every_guard(fleet):
+    processes = with_hold_to_run(plan(fleet, run_folder=None), "/joy:4")
+    told = {process.label for process in processes if "hold_to_run" in process.parameters}
+    assert told == {"emergency_stop", *(f"{name}/guard" for name in fleet.names)}
+    hears = {process.label: process_interfaces(process, fleet).subscribes for process in processes}
+    assert "/joy" in hears["emergency_stop"]
+    assert HEARTBEAT_TOPIC in hears["r0/guard"]
+    assert HEARTBEAT_TOPIC not in process_interfaces(plan(fleet, run_folder=None, robot="r0")[0], fleet).subscribes
+
+
+def test_a_switch_that_a_guard_would_not_know_of_is_refused(fleet):
+    part = plan(fleet, run_folder=None, station=True)
+    with pytest.raises(TestudoError, match=r"hold_to_run: found '/joy:4' for a part .* expected it in the fleet file"):
+        with_hold_to_run(part, "/joy:4", whole=False)
+    with pytest.raises(TestudoError, match="with lock_step"):
+        with_hold_to_run(plan(fleet, run_folder=None, lock_step=True), "/joy:4")
+    with pytest.raises(TestudoError, match="expected TOPIC:NUMBER"):
+        with_hold_to_run(part, "/dev/input/event3")
 
 
 def test_real_robots_do_not_wait(fleet):

@@ -14,7 +14,7 @@ from launch_ros.actions import Node
 
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan, with_button
+from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan, with_button, with_hold_to_run
 from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
@@ -77,6 +77,11 @@ _KNOWN = (
         description="Button of the emergency stop: a device such as /dev/input/event3, or TOPIC:NUMBER of a joystick.",
     ),
     DeclareLaunchArgument(
+        "hold_to_run",
+        default_value="",
+        description="Button of a joystick to be held for motion, TOPIC:NUMBER; several computers: in the fleet file.",
+    ),
+    DeclareLaunchArgument(
         "log_level",
         default_value="info",
         choices=list(LEVELS),
@@ -104,7 +109,7 @@ def arguments(*, robot: bool = True, plant: bool = True) -> tuple[DeclareLaunchA
     """
     left_out = {
         *(() if robot else ("robot",)),
-        *(() if plant else ("run_folder", "seed", "duration", "watch", "button", "start")),
+        *(() if plant else ("run_folder", "seed", "duration", "watch", "button", "hold_to_run", "start")),
     }
     return tuple(argument for argument in _KNOWN if argument.name not in left_out)
 
@@ -146,6 +151,9 @@ def planned_nodes(
     common = {"use_sim_time": "true" in (value["use_sim_time"], value["lock_step"])}
     here = value["localhost"] == "true" or (value["localhost"] == "auto" and value["backend"] == "sim")
     starts = {"start": value.get("start") != "false"}
+    processes = with_hold_to_run(
+        with_button(processes, value.get("button", "")), value.get("hold_to_run", ""), whole=not station
+    )
     return [
         Node(
             package=process.package,
@@ -158,7 +166,7 @@ def planned_nodes(
             output="screen",
             on_exit=_end_if_refused,
         )
-        for process in with_button(processes, value.get("button", ""))
+        for process in processes
     ]
 
 

@@ -22,6 +22,7 @@ from std_srvs.srv import Trigger
 
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
+from testudo_deploy.fleet.hold_switch import chosen_switch
 from testudo_deploy.guard.command_checks import Bounds, CommandChecks
 from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
@@ -79,18 +80,21 @@ class GuardNode(Node):
         self._allowed = self._wire.profile.command.other_publishers.value
         yaw_rate_rad_s = self._spec.yaw_rate_limit_rad_s if self._wire.carries_yaw_rate else 0.0
         self._node_clock = clock_of(self)
+        switch = chosen_switch(fleet.hold_to_run, parameter(self, "hold_to_run", "", "TOPIC:NUMBER of a joystick"))
+        in_lock_step = self._node_clock.in_lock_step
         self._guard = CommandGuard(
             dimension=self._spec.dimension,
             dead_man_s=self._spec.dead_man_s,
             yaw_rate_limit=yaw_rate_rad_s,
-            heartbeat_s=0.0 if self._node_clock.in_lock_step else fleet.estop_heartbeat_s,
+            heartbeat_s=0.0 if in_lock_step else fleet.estop_heartbeat_s,
+            hold_s=0.0 if in_lock_step or switch is None else switch.silent_s,
         )
         self._seen: tuple[str, ...] = ()
         self._published_code: str | None = None
         self._since_s = self._look_s = self._landed_s = self._diagnosed_s = -float("inf")
         backend = backend_of(self)
         secure(self, self._node_clock, fleet, backend)
-        self._epoch = "lock-step" if self._node_clock.in_lock_step else uuid.uuid4().hex
+        self._epoch = "lock-step" if in_lock_step else uuid.uuid4().hex
         self.priority = self._node_clock.priority
         self._flight = GuardFlight(self, self._node_clock, robot) if robot.has_flight_phases else None
         self._leader = SetPointLeader(oldest_s=robot.pose.max_age_s) if self._wire.needs_place else None
@@ -185,9 +189,10 @@ class GuardNode(Node):
             # a late guard gets the present level; every publisher matches, whatever its quality of service
             for quality in ("estop", "estop_level", "estop_button"):
                 clock.subscribe_outside(Bool, topic, self._estop_callback(topic), REQUESTED[quality])
-        if self._guard.lost_after_s:
+        if self._guard.hears_station:
             clock.subscribe(String, HEARTBEAT_TOPIC, self._on_heartbeat, REQUESTED["station_heartbeat"])
-            self._station = clock.every(self._guard.lost_after_s, self._watch)
+            # reset by every heartbeat; that the hold-to-run switch is silent is seen at the next command
+            self._station = clock.every(self._guard.lost_after_s or _DIAGNOSTICS_S, self._watch)
         self.create_service(Trigger, "~/estop", self._on_stop)
         self.create_service(Trigger, "~/rearm", self._on_rearm)
         if self._flight is not None:
@@ -266,7 +271,7 @@ class GuardNode(Node):
         flight = self._flight.guard
         before, streamed = flight.phase, flight.streams
         has_pose = self._leader is None or self._leader.sees(self._node_clock.now_s())
-        self._flight.step(stopped=self._guard.is_stopped, has_pose=has_pose)
+        self._flight.step(stopped=not self._guard.may_take_off, has_pose=has_pose)
         if flight.streams and not streamed:
             self._brake(self._node_clock.now_s())
         if flight.phase is not before:

@@ -1,7 +1,8 @@
 """The resident emergency stop of the station: it has found all guards before anybody presses it.
 
 It is pressed by the local pipe and socket (`testudo estop`), by a button, or by `/estop` of another program, and
-repeats its level until every guard has confirmed. It publishes the station's heartbeat. The logic is in
+repeats its level until every guard has confirmed. It publishes the station's heartbeat, and in it the state of the
+fleet's hold-to-run switch. The logic is in
 `testudo_deploy.station.resident_stop`.
 """
 
@@ -18,11 +19,14 @@ from sensor_msgs.msg import Joy
 from std_msgs.msg import Bool, String
 
 from testudo_deploy.fleet.fleet import load_fleet
+from testudo_deploy.fleet.hold_switch import HoldSwitch, chosen_switch
+from testudo_deploy.guard.hold_to_run import HELD, RELEASED, UNHEARD, beat_text
 from testudo_deploy.launch.ros_domain import LOOPBACK, ros_domain_id
 from testudo_deploy.launch.topic_names import ESTOP_TOPIC, HEARTBEAT_TOPIC
-from testudo_deploy.station.button_device import ButtonDevice, button_choice
+from testudo_deploy.station.button_device import ButtonChoice, ButtonDevice, button_choice
 from testudo_deploy.station.resident_stop import ResidentStop
 from testudo_deploy.station.stop_channel import PRESS, RELEASE, StopChannel, channel_name
+from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.clock import RealTimeClock, backend_of, secure
 from testudo_nodes.common.messages import status_values
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
@@ -30,6 +34,7 @@ from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
 
 _STEP_S = 0.1  # period of heartbeats, and of a level that is not confirmed yet
+_LEAST_BEAT_S = 0.02  # a joystick that sends faster is not followed in every message
 _DEVICE, _JOYSTICK = "the button", "the joystick"
 
 
@@ -47,13 +52,18 @@ class EmergencyStopNode(Node):
         fleet = load_fleet(text_parameter(self, "fleet", "the fleet file"))
         text_parameter(self, "policy", "the policy file")
         choice = button_choice(parameter(self, "button", "", "a device such as /dev/input/event3, or TOPIC:NUMBER"))
+        self._switch = chosen_switch(
+            fleet.hold_to_run, parameter(self, "hold_to_run", "", "TOPIC:NUMBER of the joystick's button to hold")
+        )
+        _check_buttons(choice, self._switch)
         in_real_time = not self.get_parameter("use_sim_time").value
         self._node_clock = RealTimeClock(self)  # also in lock-step: nobody waits for this node
         if in_real_time:
             secure(self, self._node_clock, fleet, backend_of(self))  # a forged status confirms no stop
         self._lock = threading.Lock()
         self._state = ResidentStop(fleet.names)
-        self._beats = 0
+        self._beats = self._joy_messages = 0
+        self._switch_word, self._beat_s = UNHEARD, -float("inf")
         self._level = self.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
         self._heartbeat = self._node_clock.publisher(String, HEARTBEAT_TOPIC, OFFERED["station_heartbeat"])
         self._node_clock.subscribe(Bool, ESTOP_TOPIC, self._on_level, REQUESTED["estop"])
@@ -66,6 +76,8 @@ class EmergencyStopNode(Node):
         elif choice is not None:
             self._joystick_index = choice.index
             self._node_clock.subscribe(Joy, choice.topic, self._on_joystick, REQUESTED["joy"])
+        if self._switch is not None:
+            self._node_clock.subscribe(Joy, self._switch.topic, self._on_switch, REQUESTED["joy"])
         self._timer = self._node_clock.every(_STEP_S, self._step)
         self._channel = self._open_channel()
         if in_real_time:
@@ -150,9 +162,39 @@ class EmergencyStopNode(Node):
             self._level.publish(Bool(data=False))
         if repeats:
             self._level.publish(Bool(data=True))
-        if self._channel is not None and self._channel.is_alive:
-            self._beats += 1
-            self._heartbeat.publish(String(data=str(self._beats)))
+        self._beat()
+
+    def _on_switch(self, message: Joy) -> None:
+        """Tell the guards whether the hold-to-run switch is held; a joystick that lacks the button does not hold it."""
+        if self._switch is None:
+            return
+        buttons, before = message.buttons, self._switch_word
+        held = self._switch.button < len(buttons) and buttons[self._switch.button] == 1
+        self._switch_word = HELD if held else RELEASED
+        self._joy_messages += 1
+        if self._switch_word != before or self._now_s() - self._beat_s >= _LEAST_BEAT_S:
+            self._beat()
+
+    def _beat(self) -> None:
+        if self._channel is None or not self._channel.is_alive:
+            return
+        self._beats, self._beat_s = self._beats + 1, self._now_s()
+        text = str(self._beats)
+        if self._switch is not None:
+            text = beat_text(self._beats, self._switch_word, self._joy_messages)
+        self._heartbeat.publish(String(data=text))
+
+
+def _check_buttons(button: ButtonChoice | None, switch: HoldSwitch | None) -> None:
+    """Refuse one button of a joystick that is to be held for motion and stops the fleet.
+
+    Raises:
+        TestudoError: it is the same one.
+    """
+    if button is not None and switch is not None and (button.topic, button.index) == (switch.topic, switch.button):
+        raise TestudoError(
+            f"hold_to_run: found {switch.topic}:{switch.button}, expected another button than the emergency stop's"
+        )
 
 
 def main() -> None:

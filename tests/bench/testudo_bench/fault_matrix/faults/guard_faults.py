@@ -1,4 +1,7 @@
-"""Rows 33 to 35: a policy's process that sends past its shield or segment, a lost station; each has its own fleet."""
+"""Rows 33 to 35 and 39, each with a fleet of its own.
+
+A policy's process that sends past its shield or segment, a lost station, and a lost hold-to-run switch.
+"""
 
 import math
 import signal
@@ -8,8 +11,10 @@ from pathlib import Path
 
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, write_fleet
+from testudo_bench.fault_matrix.harness.joystick import Joystick
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
+from testudo_deploy.fleet.hold_switch import HoldSwitch
 from testudo_deploy.guard.guard_bounds import segment_limits
 from testudo_deploy.shield.arena import Arena
 
@@ -18,6 +23,8 @@ _UNRESERVED = "testudo_bench.fault_matrix.harness.unreserved_policy"
 _WALLED = Arena((-1.0, -1.0), (0.8, 3.0))  # the robots drive along x = y, at a wall a metre away
 _REACHES_S, _REPEATS_S = 30.0, 3.0
 _HEARTBEAT_S = 1.0
+_SWITCH = HoldSwitch("/joy", 1)
+_SEEN_RELEASED_S = 1.0
 
 
 def _drive_until_refused(harness: FleetHarness, code: str) -> None:
@@ -81,6 +88,27 @@ def station_lost(folder: Path) -> FaultFinding | None:
             return FaultFinding(False, None, str(error))
 
 
+def joystick_lost(folder: Path) -> FaultFinding | None:
+    """The joystick whose button somebody holds falls silent."""
+    folder.mkdir(parents=True)
+    fleet = write_fleet(folder)
+    save_fleet(replace(fleet, hold_to_run=_SWITCH), fleet.file)
+    with FleetHarness(folder, load_fleet(fleet.file)) as harness:
+        processes = harness.processes
+        with Joystick(processes.domain_id, processes.environment(), _SWITCH.topic) as joystick:
+            guards = [harness.observer.robots[name] for name in fleet.names]
+            try:
+                harness.wait(lambda: all(guard.guard_code for guard in guards), "a guard was not heard")
+                time.sleep(_SEEN_RELEASED_S)
+                joystick.set([0, 1])
+                harness.wait_until_all_drive()
+                fault_s = time.monotonic()
+                joystick.kill()
+                return brakes(harness, fault_s, code="not_held")
+            except HarnessError as error:
+                return FaultFinding(False, None, str(error))
+
+
 ROWS = (
     FaultRow(
         33,
@@ -99,4 +127,5 @@ ROWS = (
         past_the_segment,
         fleet="none",
     ),
+    FaultRow(39, "the hold-to-run joystick falls silent", "brake", _SWITCH.silent_s, joystick_lost, fleet="none"),
 )
