@@ -26,6 +26,7 @@ def time_to_rest_s(observer, begin_s):
     return next(at for at, reading in truth if at > begin_s and abs(reading.velocity[0]) < 0.003) - begin_s
 
 
+@pytest.mark.slow
 def test_held_drives_released_stands_held_again_goes_on_and_a_dead_joystick_stands(tmp_path):
     bench = start_bench(tmp_path, hold_to_run="/joy:1")
     observer = bench.observer

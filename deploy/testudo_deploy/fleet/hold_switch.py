@@ -25,6 +25,17 @@ class HoldSwitch:
     """Without a message of the joystick for this time, robots stop [s]."""
 
 
+def topic_or_refuse(topic: str, where: str, error: type[TestudoError] = TestudoError) -> str:
+    """Return a topic of a joystick.
+
+    Raises:
+        TestudoError: it is no absolute name, as an ``error``.
+    """
+    if not _TOPIC.fullmatch(topic):
+        raise error(f"{where}: found {topic!r}, expected a topic from the root, such as /joy")
+    return topic
+
+
 def check_hold_switch(entry: HoldSwitch | None, where: str, error: type[TestudoError]) -> HoldSwitch | None:
     """Return the entry ``hold_to_run`` of a fleet file if all values are in range.
 
@@ -33,8 +44,7 @@ def check_hold_switch(entry: HoldSwitch | None, where: str, error: type[TestudoE
     """
     if entry is None:
         return None
-    if not _TOPIC.fullmatch(entry.topic):
-        raise error(f"{where}.topic: found {entry.topic!r}, expected a topic from the root, such as /joy")
+    topic_or_refuse(entry.topic, f"{where}.topic", error)
     if not 0 <= entry.button <= _MOST_BUTTON:
         raise error(f"{where}.button: found {entry.button}, expected 0 to {_MOST_BUTTON}")
     if not LEAST_SILENT_S <= entry.silent_s <= MOST_SILENT_S:  # NaN, too

@@ -68,7 +68,14 @@ class PlantNode(Node):
         self._plant = self._make_plant(replace(fleet, policy=policy), links, start_s)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
         follows = {robot.name: robot.follows for robot in fleet.robots if robot.follows is not None}
-        self._limits = RunLimits(goals, duration_s, follows=follows, arrive=fleet.task is None, open_end=fleet.orders)
+        commanded = any(robot.link.commands is not None for robot in fleet.robots)  # by another program, for no goal
+        self._limits = RunLimits(
+            goals,
+            duration_s,
+            follows=follows,
+            arrive=fleet.task is None and not commanded,
+            open_end=fleet.orders or commanded,
+        )
         self._monitor: RunMonitor | None = None
         self._waits_for_recorder = (
             recorded and not self._node_clock.in_lock_step
