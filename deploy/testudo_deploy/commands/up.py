@@ -18,7 +18,7 @@ from testudo_deploy.contract.shipped_policies import fleet_beside, policy_file, 
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.fleet_run import FleetRunInterruptedError, FleetRunState, run_fleet
-from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S
+from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, with_button, with_hold_to_run
 from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.thrust_margin import thrust_warnings
@@ -93,8 +93,7 @@ def up(
                 seed=seed,
                 duration_s=timeout,
                 watch=beside.watch,
-                button=beside.button,
-                hold_to_run=beside.hold_to_run,
+                adapt=lambda plan: with_hold_to_run(with_button(plan, beside.button), beside.hold_to_run),
                 lock_step=lock_step,
                 domain_id=None if domain is None else ros_domain_id(domain),
                 show=display.show,

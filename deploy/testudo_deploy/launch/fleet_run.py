@@ -13,7 +13,7 @@ from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.admission.safety_contracts import save_safety_contracts
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
-from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, plan, with_button, with_hold_to_run
+from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, ProcessPlan, plan
 from testudo_deploy.launch.topic_names import ENDED, SUCCESS
 from testudo_hardware.errors import TestudoError
 
@@ -42,8 +42,8 @@ class FleetRunState:
     robots: tuple[str, ...]
     started: bool = False
     outcome: str = ""
-    """Empty during the run; then arrived, success (of a task that the station runs), timeout, not_started, plant_died,
-    plant_silent, stalled (in lock-step a node did not answer) or interrupted."""
+    """Empty during the run; then arrived, success (of a task that the station runs), timeout, not_at_start (of a
+    trial), not_started, plant_died, plant_silent, stalled (in lock-step a node did not answer) or interrupted."""
     time_s: float = 0.0  # since the start; after the end the time at which the last robot arrived
     distance_m: dict[str, float] = field(default_factory=dict)  # distance to the goal
     contacts: int = 0
@@ -56,6 +56,8 @@ class FleetRunState:
     ticks: dict[str, int] = field(default_factory=dict)
     late_ticks: dict[str, int] = field(default_factory=dict)  # ticks that began more than 10 ms late or not at all
     cpu_share: dict[str, float] = field(default_factory=dict)  # share of one core, by process, start-up included
+    task_result: dict[str, Any] = field(default_factory=dict)
+    """What the task node said at the end of its task; empty without one, and before."""
     recorded_messages: int = 0
     chain_hash: str = ""  # last hash of the closed run's chain, to be kept elsewhere
     real_time_factor: float | None = None  # simulated time over real time, from the start of the plant to its end
@@ -90,6 +92,7 @@ class FleetRunState:
         elif event.kind == "plant":
             self.real_time_factor = values["real_time_factor"]
         self.figures = dict(values.get("figures", self.figures))
+        self.task_result = dict(values) if event.kind == "task_finished" else self.task_result
         if "cpu_share" in values:
             self.cpu_share[event.process] = values["cpu_share"]
 
@@ -109,8 +112,7 @@ def run_fleet(
     seed: int = 0,
     duration_s: float = DEFAULT_DURATION_S,
     watch: Sequence[str] = (),
-    button: str = "",
-    hold_to_run: str = "",
+    adapt: Callable[[Sequence[ProcessPlan]], Sequence[ProcessPlan]] = tuple,
     lock_step: bool = False,
     domain_id: int | None = None,
     show: Callable[[FleetRunState], None] | None = None,
@@ -123,8 +125,7 @@ def run_fleet(
         seed: seed of the plant.
         duration_s: time-out from the start [s].
         watch: further nodes of the station, from `testudo_deploy.launch.launch_plan.WATCHERS`.
-        button: of the emergency stop, see `launch_plan.with_button`.
-        hold_to_run: button of a joystick that must be held for motion, see `launch_plan.with_hold_to_run`.
+        adapt: changes the plan, as `launch_plan.with_button`, `with_hold_to_run` and `with_trial` do.
         lock_step: lock-step on simulated time instead of real time.
         domain_id: the ROS domain; None takes a free one.
         show: called with the state several times a second.
@@ -137,7 +138,7 @@ def run_fleet(
     show = show or (lambda _: None)
     planned = plan(fleet, run_folder=run_folder, seed=seed, duration_s=duration_s, watch=watch, lock_step=lock_step)
     processes = FleetProcesses(
-        with_hold_to_run(with_button(planned, button), hold_to_run),
+        adapt(planned),
         domain_id=domain_id,
     )
     state = FleetRunState(fleet.names, run_folder=run_folder, domain_id=processes.domain_id)

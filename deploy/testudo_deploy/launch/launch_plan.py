@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from testudo_deploy.fleet.hold_switch import hold_option
 from testudo_hardware.errors import TestudoError
@@ -178,6 +179,20 @@ def with_hold_to_run(processes: Sequence[ProcessPlan], switch: str, *, whole: bo
         replace(process, parameters={**process.parameters, "hold_to_run": switch})
         if process.name in ("emergency_stop", "guard")
         else process
+        for process in processes
+    )
+
+
+def with_trial(processes: Sequence[ProcessPlan], trial: Mapping[str, Any] | None) -> tuple[ProcessPlan, ...]:
+    """Return a plan whose task node leads the robots to the starts of a trial first; None: without one.
+
+    ``trial`` is what `testudo_sim.online_task.trial_start.TrialStart` reads.
+    """
+    if trial is None:
+        return tuple(processes)
+    text = json.dumps(trial, allow_nan=False)
+    return tuple(
+        replace(process, parameters={**process.parameters, "trial": text}) if process.name == "task" else process
         for process in processes
     )
 

@@ -5,7 +5,7 @@ The logic is in `testudo_sim.online_task`; this node connects it to ROS.
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -47,6 +47,7 @@ from testudo_sim.online_task.online_task import (
     waits_for,
 )
 from testudo_sim.online_task.task_state import Pose, scoring_of, task_of
+from testudo_sim.online_task.trial_start import TrialStart
 
 _STEP_S = 0.05
 _GOALS_PERIOD_S = 1.0
@@ -83,6 +84,8 @@ class TaskNode(Node):
         scoring = scoring_of(contract, spec)
         task = task_of(scoring.scenario, fleet, values)
         self._live, self._frame = OnlineTask(scoring, fleet.names, task, open_end=fleet.orders), fleet.frame
+        text = parameter(self, "trial", "", "starts by robot and patience_s of a trial, as a JSON object; empty: none")
+        self._trial = TrialStart(self._live, _values(text, "trial"), self._now_s()) if text else None
         self._modes: dict[str, str] = {}
         self._waits, self._goals_due_s = True, 0.0
         self._connect(fleet, simulated=backend == "sim")
@@ -186,6 +189,11 @@ class TaskNode(Node):
     def _wait(self, now_s: float) -> None:
         """Begin an episode, or publish the reasons for waiting."""
         reasons = waits_for(self._live, self._topics, self._modes, self._start_on, now_s)
+        if self._trial is not None and self._trial.is_over(now_s):
+            self._give_up(self._trial, reasons)
+            return
+        if self._trial is not None:
+            reasons = reasons or self._trial.step(now_s)
         if not reasons:
             self._waits = False
             self._live.begin(now_s)
@@ -193,6 +201,13 @@ class TaskNode(Node):
         elif now_s >= self._goals_due_s:
             self._publish_score(waiting_values(self._live, reasons))
             self.get_logger().info(f"waiting: {'; '.join(reasons)}", throttle_duration_sec=WARN_EVERY_S)
+
+    def _give_up(self, trial: TrialStart, reasons: Sequence[str]) -> None:
+        """End a trial whose robots did not come to their starts."""
+        self._waits, result = False, trial.refused(reasons)
+        self._publish_score(waiting_values(self._live, result["reasons"]) | {"state": result["outcome"]})
+        report_status("task_finished", result)
+        self.get_logger().warning(f"{result['outcome']}: {'; '.join(result['reasons'])}")
 
     def _publish_score(self, values: dict[str, Any]) -> None:
         self._score.publish(String(data=json.dumps(values, allow_nan=False)))
@@ -202,8 +217,8 @@ class TaskNode(Node):
         self._goals.publish(marker_array(self, shown, self._frame, 0.0))
 
 
-def _values(text: str) -> dict[str, Any]:
-    """Read the values of the parameter `task`.
+def _values(text: str, name: str = "task") -> dict[str, Any]:
+    """Read the values of a parameter.
 
     Raises:
         TestudoError: not a JSON object.
@@ -211,9 +226,11 @@ def _values(text: str) -> dict[str, Any]:
     try:
         values = json.loads(text or "{}")
     except ValueError as error:
-        raise TestudoError(f"parameter task: not JSON: {error}") from error
+        raise TestudoError(f"parameter {name}: not JSON: {error}") from error
     if not isinstance(values, dict):
-        raise TestudoError(f"parameter task: found {text}, expected an object such as " + '{"goal_world": [0.4, 0.1]}')
+        raise TestudoError(
+            f"parameter {name}: found {text}, expected an object such as " + '{"goal_world": [0.4, 0.1]}'
+        )
     return values
 
 
