@@ -235,6 +235,8 @@ REFUSED = {
     "rearm: wait": (["rearm", "r0", "--wait", "0"], "--wait: found 0, expected a time above 0 s"),
     "calibrate: no fleet": (["calibrate", "tb1", "--fleet", "no.yaml"], "no.yaml: no such fleet file"),
     "goal: no fleet": (["goal", "no.yaml", "r0", "1", "2"], "no.yaml: no such fleet file"),
+    "trial: no fleet": (["trial", "no.yaml"], "no.yaml: no such fleet file"),
+    "trial: patience": (["trial", "no.yaml", "--patience", "nan"], "--patience: found nan s, expected 5 to 3600 s"),
     "teleop: no fleet": (["teleop", "no.yaml", "r0"], "no.yaml: no such fleet file"),
     "lost: no fleet": (["lost", "no.yaml", "r0", "--where-last-seen"], "no.yaml: no such fleet file"),
     "arm: nobody": (["arm"], "arm: no robot is named; expected one or more"),

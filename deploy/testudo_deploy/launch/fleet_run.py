@@ -147,12 +147,12 @@ def run_fleet(
             _listen(processes, state, show)
     except KeyboardInterrupt as error:
         state.outcome = "interrupted"
-        _take_rest(processes, state)
+        take_rest(processes, state)
         raise FleetRunInterruptedError(state) from error
     finally:
         if run_folder is not None and state.started:  # the recorder has opened the folder, so it held no run before
             save_safety_contracts(run_folder, obligations)
-    _take_rest(processes, state)
+    take_rest(processes, state)
     show(state)
     return state
 
@@ -178,7 +178,7 @@ def _listen(processes: FleetProcesses, state: FleetRunState, show: Callable[[Fle
 def _handle_process_end(processes: FleetProcesses, label: str, state: FleetRunState) -> None:
     """Before the start, the end of any process ends the run; later only that of the plant."""
     if not state.started:
-        _take_rest(processes, state)
+        take_rest(processes, state)
         lines = [line for line in state.lines if line.startswith(f"{label}: ")]
         raise FleetRunError(f"{label} ended before the start" + (f": {lines[-1]}" if lines else ""))
     if label == "plant":
@@ -187,7 +187,7 @@ def _handle_process_end(processes: FleetProcesses, label: str, state: FleetRunSt
         state.lines.append(f"{label}: ended during the run (exit status {processes.exit_status(label)})")
 
 
-def _take_rest(processes: FleetProcesses, state: FleetRunState) -> None:
+def take_rest(processes: FleetProcesses, state: FleetRunState) -> None:
     """Take the last events; processes that still run are not waited for."""
     end_s = time.monotonic() + _END_EVENTS_S
     while (event := processes.next_event(_LISTEN_S)) is not None and time.monotonic() < end_s:

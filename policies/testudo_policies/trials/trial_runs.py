@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.launch.fleet_run import FleetRunState, run_fleet
-from testudo_deploy.launch.launch_plan import with_trial
+from testudo_deploy.launch.launch_plan import ProcessPlan, with_trial
+from testudo_deploy.launch.ros_domain import ros_domain_id
+from testudo_deploy.launch.station_session import StationSession
 from testudo_deploy.launch.topic_names import SUCCESS, TIMEOUT
 from testudo_hardware.errors import TestudoError
 from testudo_policies.trials.trial_draw import Pose, Trial, TrialTeam
@@ -26,6 +29,7 @@ class TrialOptions:
     """What all trials of a folder have in common."""
 
     seed: int
+    backend: str  # sim or hw
     lock_step: bool
     patience_s: float  # longest time until all robots stand at their starts
     policy_sha256: str
@@ -79,15 +83,37 @@ class TrialFolder:
         return tuple(Pose(tuple(place), yaw) for place, yaw in ends) if ends else tuple(begins)
 
 
+@dataclass(frozen=True)
+class Reach:
+    """Where the robots are."""
+
+    domain_id: int | None  # of ROS; None: a free one on this machine with the plant, else that of the environment
+    local: bool = False  # real robots' processes run on this machine
+
+
+def station_of(team: TrialTeam, options: TrialOptions, reach: Reach) -> Any:
+    """Return the station of real robots, a context manager; one of None with the plant.
+
+    Raises:
+        TestudoError: the robots would not listen to the task node.
+    """
+    if options.backend == "sim":
+        return nullcontext()
+    if team.fleet.task is None:
+        raise TestudoError(f"{team.fleet.file}: orders: found false, expected true, so that the robots take goals")
+    return StationSession(team.fleet, ros_domain_id(reach.domain_id), local=reach.local)
+
+
 def run_trial(
     team: TrialTeam,
     trial: Trial,
     kept: TrialFolder,
     options: TrialOptions,
     show: Callable[[FleetRunState], None],
-    domain_id: int | None = None,
+    reach: Reach,
+    station: StationSession | None = None,
 ) -> dict[str, Any]:
-    """Run one trial on the plant, from where the robots stand, and return its result, JSON-ready.
+    """Run one trial, on the plant from where the robots stand, and return its result, JSON-ready.
 
     Raises:
         TestudoError: a node refused or died before the start.
@@ -96,15 +122,23 @@ def run_trial(
     kept.folder.mkdir(parents=True, exist_ok=True)
     run = kept.new_run(trial.number)
     file = kept.folder / f"fleet_{trial.number:03d}.yaml"
-    fleet = team.fleet_of(trial, kept.stand(trial.number, team.begins), file)
+    stand = team.begins if station is not None else kept.stand(trial.number, team.begins)
+    fleet = team.fleet_of(trial, stand, file)
+    duration_s = options.patience_s + team.horizon_s + STARTING_S
+
+    def adapt(planned: Sequence[ProcessPlan]) -> tuple[ProcessPlan, ...]:
+        return with_trial(planned, start_order(fleet, trial, options.patience_s))
+
+    if station is not None:
+        return result_of(trial, station.run(fleet, run, adapt, duration_s, show), read_run(run))
     state = run_fleet(
         fleet,
         run_folder=run,
         seed=trial.seed,
-        duration_s=options.patience_s + team.horizon_s + STARTING_S,
-        adapt=lambda planned: with_trial(planned, start_order(fleet, trial, options.patience_s)),
+        duration_s=duration_s,
+        adapt=adapt,
         lock_step=options.lock_step,
-        domain_id=domain_id,
+        domain_id=reach.domain_id,
         show=show,
     )
     return result_of(trial, state, read_run(run))
@@ -135,7 +169,7 @@ def result_of(trial: Trial, state: FleetRunState, recorded: RecordedRun) -> dict
         "time_s": last.get("time_s", 0.0),
         "return": sum(last["total"].values()) / len(last["total"]) if last else None,
         "metrics": dict(last.get("metrics", {})),
-        "contacts": state.contacts if recorded.truth else None,
+        "contacts": sum(event.kind == "contact" for event in recorded.events) if recorded.events else None,
         "separation_m": min(apart, default=None),
         "run": str(recorded.folder),
         "hash": state.chain_hash,
