@@ -197,7 +197,7 @@ def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
 
 
 def operator_interfaces(fleet: Fleet) -> Interfaces:
-    """Return what an operator may do: see the status of the fleet, stop it, and rearm it."""
+    """Return what an operator may do: see the status of the fleet, stop it, rearm it, give goals, drive by hand."""
     subscribed = [f"/{name}/{kind}" for name in fleet.names for kind in ("mode", "guard_status", "battery_state")]
     flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
     guard = [f"/{name}/guard/{service}" for name in fleet.names for service in ("estop", "rearm")]
@@ -209,9 +209,10 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
     ]
     policy += [f"/{name}/policy/land" for name in flying]
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
+    commands = [absolute(one.link.commands.topic, one.name) for one in fleet.robots if one.link.commands is not None]
     orders, answers = ([ORDERS_TOPIC], [ANSWERS_TOPIC]) if fleet.orders else ([], [])
     return _interfaces(
-        [*_EVERY_NODE, *stops, *orders, LOST_TOPIC, *([] if fleet.key_file is None else [EPOCHS_TOPIC])],
+        [*_EVERY_NODE, *stops, *orders, *commands, LOST_TOPIC, *([] if fleet.key_file is None else [EPOCHS_TOPIC])],
         [*subscribed, *answers],
         [f"/{TOOL_NODES}_*/{_TYPES_SERVICE}"],
         [*guard, *policy],

@@ -61,7 +61,7 @@ def trial(
     For each trial the reset of the policy's scenario draws starts and goals. The robots drive to the starts through
     their shields, the task begins and ends by itself, its run is recorded, and the scenario's own functions score it.
     A trial whose robots do not come to their starts is named and not counted. The same command goes on where it was
-    ended. The exit status is 0 only if all trials were counted, and none had a contact.
+    ended, and repeats what was not counted. The exit status is 0 only if all were counted, and none had a contact.
 
     Example:
         testudo trial fleet.yaml --repeat 20 --seed 1
@@ -91,7 +91,7 @@ def trial(
     try:
         _run(team, trials, kept, options, reach.checked(backend, lock_step=lock_step))
     except FleetRunInterruptedError:
-        done = sum(one.number in kept.results for one in trials)
+        done = sum(kept.is_scored(one.number) for one in trials)
         console.print(Text(f"stopped; {done} of {repeat} trials are kept in {out}; the same command goes on"))
         raise
     values = _show(team, trials, kept, console, json)
@@ -103,7 +103,7 @@ def _run(team: TrialTeam, trials: Sequence[Trial], kept: TrialFolder, options: T
     """Run the trials that are missing, and keep each."""
     with station_of(team, options, reach) as station, progress_bar("trials") as tell:
         for one in trials:
-            if one.number in kept.results:
+            if kept.is_scored(one.number):
                 continue
             done = (one.number - 1) / len(trials)
 

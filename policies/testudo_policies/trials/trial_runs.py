@@ -65,11 +65,17 @@ class TrialFolder:
         self.results = results
 
     def keep(self, result: dict[str, Any]) -> None:
-        """Add a result, and write the file."""
-        self.results[result["number"]] = result
+        """Add a result, with what became of earlier tries of this trial, and write the file."""
+        before = self.results.get(result["number"])
+        tried = [] if before is None else [*before["earlier"], {key: before[key] for key in ("outcome", "reasons")}]
+        self.results[result["number"]] = result | {"earlier": tried}
         trials = [self.results[number] for number in sorted(self.results)]
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self._file, json.dumps({"schema": SCHEMA, "options": self.options, "trials": trials}) + "\n")
+
+    def is_scored(self, number: int) -> bool:
+        """Return whether a trial is done; one that could not be counted is tried again."""
+        return number in self.results and bool(self.results[number]["scored"])
 
     def new_run(self, number: int) -> Path:
         """Return a new run folder for a trial; what an interrupted trial recorded stays beside it."""

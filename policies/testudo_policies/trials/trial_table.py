@@ -39,6 +39,9 @@ def comparison(results: Sequence[Mapping[str, Any]], simulated: EpisodeBatch) ->
             for result in results
             if not result["scored"]
         ],
+        "repeated": [
+            {"number": result["number"], **tried} for result in results for tried in result.get("earlier", ())
+        ],
         "figures": {name: _figure(name, real, sim) for name, (real, sim) in fields.items()},
         "contacts": {
             "simulation": int((simulated.contacts[rows] > 0).sum()),
@@ -92,10 +95,12 @@ def trial_table(found: Mapping[str, Any]) -> Table:
 
 
 def not_scored_lines(found: Mapping[str, Any]) -> list[str]:
-    """Return a line for each trial that is not in the table."""
+    """Return a line for each trial that is not in the table, and for each try that was repeated."""
+    said = (("is not counted", found["not_scored"]), ("was tried before", found["repeated"]))
     return [
-        f"trial {one['number']} is not counted: {one['outcome']}: {'; '.join(one['reasons']) or 'no reason given'}"
-        for one in found["not_scored"]
+        f"trial {one['number']} {what}: {one['outcome']}: {'; '.join(one['reasons']) or 'no reason given'}"
+        for what, ones in said
+        for one in ones
     ]
 
 

@@ -89,8 +89,12 @@ def test_a_folder_goes_on_and_refuses_other_trials(tmp_path):
     folder.keep(result(2))
     folder.keep(result(1))
     (tmp_path / "out" / "run_003").mkdir()  # of an interrupted trial: it stays
+    folder.keep(result(4, scored=False, outcome="not_at_start"))
     again = TrialFolder(tmp_path / "out", OPTIONS)
-    assert sorted(again.results) == [1, 2]
+    assert [again.is_scored(number) for number in (1, 2, 3, 4)] == [True, True, False, False]
+    again.keep(result(4))  # tried again: what became of it before is not forgotten
+    assert again.results[4]["earlier"] == [{"outcome": "not_at_start", "reasons": []}]
+    assert "trial 4 was tried before: not_at_start" in not_scored_lines(comparison([again.results[4]], simulated(4)))[0]
     assert again.new_run(3).name == "run_003_2"
     with pytest.raises(TestudoError, match="found trials with seed 1, expected 2; give a new folder"):
         TrialFolder(tmp_path / "out", TrialOptions(2, *list(vars(OPTIONS).values())[1:]))

@@ -181,11 +181,13 @@ def _publisher(node: Any, robot: FleetRobot) -> Callable[[tuple[float, ...]], No
     publisher = node.create_publisher(TwistStamped if stamped else Twist, topic, 1)
 
     def publish(command: tuple[float, ...]) -> None:
-        message = TwistStamped() if stamped else Twist()
-        fill_twist(message.twist if stamped else message, robot.spec, command)
-        if stamped:
-            message.header.stamp = node.get_clock().now().to_msg()
-            message.header.frame_id = command_frame(robot.name, robot.spec)
+        if not stamped:
+            publisher.publish(fill_twist(Twist(), robot.spec, command))
+            return
+        message = TwistStamped()
+        fill_twist(message.twist, robot.spec, command)
+        message.header.stamp = node.get_clock().now().to_msg()
+        message.header.frame_id = command_frame(robot.name, robot.spec)
         publisher.publish(message)
 
     return publish
