@@ -2,9 +2,8 @@
 
 It does not rely on the policy. It brakes on silence, on a command that is not finite or whose content is refused, on a
 foreign publisher on its topics, while the hold-to-run switch is not held where the fleet has one, and on the emergency
-stop; it also brakes at its start. One second of valid commands
-ends a brake; an emergency stop, and the loss of the station where its heartbeat is required, are ended only by an
-operator.
+stop; it also brakes at its start. One second of valid commands ends a brake; an emergency stop, and the loss of the
+station where its heartbeat is required, are ended only by an operator.
 """
 
 from __future__ import annotations

@@ -51,14 +51,14 @@ class StationSession:
             show: called with the state several times a second.
 
         Raises:
-            FleetRunError: recorder or task node died.
+            FleetRunError: a process of the station died.
             FleetRunInterruptedError: Ctrl-C; holds the final state.
         """
         processes = self._processes(fleet, run_folder, _COMES, adapt)
         state = FleetRunState(fleet.names, run_folder=run_folder, domain_id=self._domain_id)
         try:
             with processes:
-                _listen(processes, state, time.monotonic() + duration_s, show)
+                _listen((processes, self._stays), state, time.monotonic() + duration_s, show)
         except KeyboardInterrupt as error:
             state.outcome = "interrupted"
             take_rest(processes, state)
@@ -80,11 +80,18 @@ class StationSession:
 
 
 def _listen(
-    processes: FleetProcesses, state: FleetRunState, end_s: float, show: Callable[[FleetRunState], None]
+    groups: Sequence[FleetProcesses], state: FleetRunState, end_s: float, show: Callable[[FleetRunState], None]
 ) -> None:
+    """Take the events of all groups until the task ends; the end of any process, the emergency stop too, is an error.
+
+    Raises:
+        FleetRunError: a process ended.
+    """
     while not state.outcome:
-        event = processes.next_event(_LISTEN_S)
-        if event is not None:
+        for processes in groups:
+            event = processes.next_event(_LISTEN_S / len(groups))
+            if event is None:
+                continue
             state.take(event)
             state.started |= event.kind == "task_started"
             if event.kind == "task_finished":

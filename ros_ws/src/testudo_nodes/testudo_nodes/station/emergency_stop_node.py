@@ -2,8 +2,7 @@
 
 It is pressed by the local pipe and socket (`testudo estop`), by a button, or by `/estop` of another program, and
 repeats its level until every guard has confirmed. It publishes the station's heartbeat, and in it the state of the
-fleet's hold-to-run switch. The logic is in
-`testudo_deploy.station.resident_stop`.
+fleet's hold-to-run switch. The logic is in `testudo_deploy.station.resident_stop`.
 """
 
 import functools
@@ -62,7 +61,7 @@ class EmergencyStopNode(Node):
             secure(self, self._node_clock, fleet, backend_of(self))  # a forged status confirms no stop
         self._lock = threading.Lock()
         self._state = ResidentStop(fleet.names)
-        self._beats = self._joy_messages = 0
+        self._beats = self._joy_messages = self._joy_told = 0
         self._switch_word, self._beat_s = UNHEARD, -float("inf")
         self._level = self.create_publisher(Bool, ESTOP_TOPIC, OFFERED["estop"])
         self._heartbeat = self._node_clock.publisher(String, HEARTBEAT_TOPIC, OFFERED["station_heartbeat"])
@@ -173,6 +172,7 @@ class EmergencyStopNode(Node):
         self._switch_word = HELD if held else RELEASED
         self._joy_messages += 1
         if self._switch_word != before or self._now_s() - self._beat_s >= _LEAST_BEAT_S:
+            self._joy_told = self._joy_messages  # later heartbeats repeat this one, which then counts once
             self._beat()
 
     def _beat(self) -> None:
@@ -181,7 +181,7 @@ class EmergencyStopNode(Node):
         self._beats, self._beat_s = self._beats + 1, self._now_s()
         text = str(self._beats)
         if self._switch is not None:
-            text = beat_text(self._beats, self._switch_word, self._joy_messages)
+            text = beat_text(self._beats, self._switch_word, self._joy_told)
         self._heartbeat.publish(String(data=text))
 
 
@@ -191,7 +191,9 @@ def _check_buttons(button: ButtonChoice | None, switch: HoldSwitch | None) -> No
     Raises:
         TestudoError: it is the same one.
     """
-    if button is not None and switch is not None and (button.topic, button.index) == (switch.topic, switch.button):
+    if button is None or switch is None or not button.topic:
+        return
+    if ("/" + button.topic.lstrip("/"), button.index) == (switch.topic, switch.button):
         raise TestudoError(
             f"hold_to_run: found {switch.topic}:{switch.button}, expected another button than the emergency stop's"
         )
