@@ -56,7 +56,7 @@ def test_a_key_drives_the_robot_while_it_is_held_and_the_end_brakes_it(tmp_path,
             assert program.wait(20) == 0
             shown = os.read(keyboard, 1 << 16).decode()
             assert "w s, or arrows up and down" in shown
-            assert "commands ended, it brakes" in shown
+            assert "r0: commands ended, brakes" in shown
         finally:
             program.kill()
             program.wait()

@@ -1,11 +1,11 @@
-"""Teleoperation of one robot by keys of a terminal or axes of a joystick; pure, on one injected clock.
+"""Teleoperation of robots by keys of a terminal or axes of a joystick; pure, on one injected clock.
 
 A terminal reports no release of a key: a key counts for a moment, and while it repeats. Nothing is remembered beyond
 that, so that a lost terminal, connection or joystick is a command of zero.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -17,6 +17,7 @@ JOY_SILENT_S = 0.3  # an older message of a joystick counts as let go
 DEAD_BAND = 0.1  # of an axis at rest
 SHARE, _STEP = 0.3, 0.1  # of the robot's limits, at first and for each press of + and -
 _ARROWS = {"A": "w", "B": "s", "C": "d", "D": "a"}
+NEXT = "\t"
 _ENDS = ("q", "\x03", "\x04")
 _PLAIN = {"w": (0, 1.0), "s": (0, -1.0), "a": (1, 1.0), "d": (1, -1.0), "r": (2, 1.0), "f": (2, -1.0)}
 """By key: component of the command, and its sign."""
@@ -63,6 +64,11 @@ class Teleoperation:
         self._axes: tuple[tuple[float, ...], float] = ((), -math.inf)
 
     @property
+    def rest(self) -> tuple[float, ...]:
+        """Return the command (D,) to stand."""
+        return (0.0,) * len(self._limits)
+
+    @property
     def speed_m_s(self) -> float:
         """Return the speed of a key, or of a full axis."""
         return self.share * self._limits[0]
@@ -96,6 +102,36 @@ class Teleoperation:
         return tuple(
             self.share * limit * min(max(share, -1.0), 1.0) for share, limit in zip(shares, self._limits, strict=True)
         )
+
+
+class Hands:
+    """Robots of which one is driven at a time; the others are told to stand."""
+
+    def __init__(self, hands: Mapping[str, Teleoperation]) -> None:
+        """Begin with the first robot."""
+        self._hands, self._order = dict(hands), list(hands)
+
+    @property
+    def driven(self) -> str:
+        """Return the name of the robot that is driven."""
+        return self._order[0]
+
+    @property
+    def hand(self) -> Teleoperation:
+        """Return the hand on that robot."""
+        return self._hands[self.driven]
+
+    def press(self, key: str, now_s: float) -> None:
+        """Take a key; the one for the next robot first stops this one."""
+        if key != NEXT:
+            self.hand.press(key, now_s)
+            return
+        self.hand.press(" ", now_s)
+        self._order.append(self._order.pop(0))
+
+    def commands(self, now_s: float) -> dict[str, tuple[float, ...]]:
+        """Return the command (D,) of each robot."""
+        return {name: hand.command(now_s) if name == self.driven else hand.rest for name, hand in self._hands.items()}
 
 
 def joystick_axes(axes: Sequence[float], chosen: Sequence[int]) -> tuple[float, ...]:

@@ -7,8 +7,10 @@ import pytest
 from testudo_deploy.station.teleoperation import (
     FIRST_S,
     JOY_SILENT_S,
+    NEXT,
     REPEATED_S,
     SHARE,
+    Hands,
     Teleoperation,
     is_end,
     joystick_axes,
@@ -85,6 +87,18 @@ def test_a_joystick_moves_until_it_is_let_go_or_silent():
 def test_axes_are_chosen_by_number_and_a_missing_one_rests():
     assert joystick_axes([0.1, 0.2, 0.3], (1, 0)) == (0.2, 0.1)
     assert joystick_axes([0.1], (1, 0)) == (0.0, 0.1)
+
+
+def test_one_robot_is_driven_and_the_others_stand():
+    hands = Hands({name: Teleoperation(GROUND) for name in ("r0", "r1")})
+    hands.press("w", 0.0)
+    assert hands.commands(0.1) == {"r0": pytest.approx((FORWARD, 0.0)), "r1": (0.0, 0.0)}
+    hands.press(NEXT, 0.2)
+    assert (hands.driven, hands.commands(0.2)) == ("r1", {"r0": (0.0, 0.0), "r1": (0.0, 0.0)})
+    hands.press("s", 0.3)
+    assert hands.commands(0.3)["r1"][0] < 0
+    hands.press(NEXT, 0.3)
+    assert (hands.driven, hands.commands(0.3)["r0"]) == ("r0", (0.0, 0.0))  # what was held before is forgotten
 
 
 def test_keys_of_a_terminal_are_told_apart():

@@ -1,4 +1,4 @@
-"""`testudo teleop`: drives one robot from the keyboard or a joystick, through its shield and guard."""
+"""`testudo teleop`: drives robots from the keyboard or a joystick, through its shield and guard."""
 
 import os
 import select
@@ -6,7 +6,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from testudo_deploy.fleet.link_topics import absolute
 from testudo_deploy.fleet.robot_links import COMMANDED_VELOCITY
 from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_deploy.station.fleet_status import FleetStatus
-from testudo_deploy.station.teleoperation import FIRST_S, Teleoperation, is_end, joystick_axes, keys_of
+from testudo_deploy.station.teleoperation import FIRST_S, Hands, Teleoperation, is_end, joystick_axes, keys_of
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import TWIST_STAMPED
 from testudo_hardware.links.wire import command_frame, fill_twist
@@ -36,93 +36,106 @@ _WHEELED = "w s, or arrows up and down: forward, back    a d, or arrows left and
 _OTHERS = "w s a d, or arrows: along x and y of the fleet's frame"
 _KEYS = """{motion}{height}
 hold a key to move: one that does not repeat stops the robot after {first} s, at most
-+ -: faster, slower    space, or any other key: stop    q or Ctrl-C: brake and end"""
++ -: faster, slower    space, or any other key: stop    tab: the next robot    q or Ctrl-C: brake and end"""
 
 
 def teleop(
     fleet: tyro.conf.Positional[Path],
-    robot: tyro.conf.Positional[str],
+    robots: tyro.conf.Positional[tuple[str, ...]],
     joy: str = "",
     axes: tuple[int, ...] = (1, 0, 4),
     speed: float | None = None,
     domain: int | None = None,
     local: bool = False,
 ) -> int:
-    """Drive one robot by hand: from the keyboard, or by a joystick, through its shield.
+    """Drive robots by hand: from the keyboard, or by a joystick, through their shields.
 
-    The robot needs a fleet file whose policy is of `testudo shield`, and `link: {commands: {topic: ...}}`. Shield,
-    guard and emergency stop act as for any program; start the fleet as any other, with `testudo up`. Nobody pressing
-    anything is a command of zero; when this program ends the robot brakes.
+    The fleet file needs a policy of `testudo shield`, and `link: {commands: {topic: ...}}` of each robot. Shield, guard
+    and emergency stop act as for any program; start the fleet as any other, with `testudo up`. It starts once every
+    robot has commands, so name all that no other program commands: one is driven, the others are told to stand. Nobody
+    pressing anything is a command of zero; when this program ends the robots brake.
 
     Example:
-        testudo teleop fleet.yaml r1 --domain 7 --local
+        testudo teleop fleet.yaml r1 r2 --domain 7 --local
         testudo teleop fleet.yaml r1 --joy /joy --axes 1 3
 
     Args:
         fleet: the fleet file.
-        robot: the robot.
-        joy: topic of a joystick (`sensor_msgs/Joy`), such as /joy, in place of the keyboard.
+        robots: the robots; the first is driven first.
+        joy: topic of a joystick (`sensor_msgs/Joy`), such as /joy, in place of the keyboard; it drives the first robot.
         axes: its axes: forward and turn of a wheeled robot, else x, y and z of the fleet's frame.
         speed: speed of a key or of a full axis [m/s]; by default 0.3 of the robot's limit, turning likewise.
         domain: ROS_DOMAIN_ID; by default that of the environment.
         local: reach fleets on this machine only, as `testudo up` starts them.
     """
+    if not robots:
+        raise TestudoError("teleop: no robot is named; expected one or more, as in `testudo teleop fleet.yaml r1`")
     found = load_fleet(fleet)
-    chosen = found.robot(robot)
-    hand = Teleoperation(chosen.spec, speed)
+    chosen = [found.robot(name) for name in dict.fromkeys(robots)]
+    hands = Hands({robot.name: Teleoperation(robot.spec, speed) for robot in chosen})
     _check(found, chosen, joy, axes)
-    heard = FleetStatus([robot])
-    console = Console()
+    heard, console = FleetStatus(robots), Console()
     with fleet_listener("teleop", heard, ros_domain_id(domain), local=local) as listener, _keys(joy) as read:
-        publish = _publisher(listener.node, chosen)
+        publishers = {robot.name: _publisher(listener.node, robot) for robot in chosen}
+
+        def publish(commands: Mapping[str, tuple[float, ...]]) -> None:
+            for name, command in commands.items():
+                publishers[name](command)
+
         if joy:
-            _hear(listener.node, joy, lambda message: hand.move(joystick_axes(message.axes, axes), time.monotonic()))
+            _hear(listener.node, joy, lambda message: _move(hands, message, axes))
         else:
             console.print(Text(_help(chosen)))
         try:
-            _drive(console, listener, hand, heard, read, publish)
+            _drive(console, listener, hands, heard, read, publish)
         except KeyboardInterrupt:
             pass
         finally:
             for _ in range(_LAST):
-                publish((0.0,) * chosen.spec.dimension)
+                publish({robot.name: (0.0,) * robot.spec.dimension for robot in chosen})
                 time.sleep(_PERIOD_S)
-    console.print(Text(f"{robot}: commands ended, it brakes"))
+    console.print(Text(f"{', '.join(publishers)}: commands ended, brakes"))
     return 0
 
 
-def _check(fleet: Fleet, robot: FleetRobot, joy: str, axes: tuple[int, ...]) -> None:
+def _move(hands: Hands, message: Any, axes: tuple[int, ...]) -> None:
+    hands.hand.move(joystick_axes(message.axes, axes), time.monotonic())
+
+
+def _check(fleet: Fleet, robots: Sequence[FleetRobot], joy: str, axes: tuple[int, ...]) -> None:
     """Refuse a robot that follows no commands, a wrong joystick, and a keyboard that is none.
 
     Raises:
         TestudoError: one of these.
     """
-    if robot.link.commands is None:
+    idle = next((robot.name for robot in robots if robot.link.commands is None), "")
+    if idle:
         raise TestudoError(
-            f"{fleet.file}: robots.{robot.name}.link.commands: missing, expected the topic of commands, such as "
+            f"{fleet.file}: robots.{idle}.link.commands: missing, expected the topic of commands, such as "
             "{topic: cmd_vel_teleop}, and a policy of `testudo shield`"
         )
     if joy:
         topic_or_refuse(joy, "--joy")
-        if len(axes) < robot.spec.dimension or min(axes) < 0:
-            raise TestudoError(f"--axes: found {list(axes)}, expected {robot.spec.dimension} numbers from 0 on")
+        size = robots[0].spec.dimension
+        if len(axes) < size or min(axes) < 0:
+            raise TestudoError(f"--axes: found {list(axes)}, expected {size} numbers from 0 on")
     elif not sys.stdin.isatty():
         raise TestudoError("teleop: standard input is no terminal, expected one for the keys, or --joy")
 
 
-def _help(robot: FleetRobot) -> str:
-    motion = _WHEELED if robot.spec.kind == DIFFERENTIAL_DRIVE else _OTHERS
-    height = "    r f: up, down" if robot.spec.dimension == 3 else ""
+def _help(robots: Sequence[FleetRobot]) -> str:
+    motion = _WHEELED if robots[0].spec.kind == DIFFERENTIAL_DRIVE else _OTHERS
+    height = "    r f: up, down" if robots[0].spec.dimension == 3 else ""
     return _KEYS.format(motion=motion, height=height, first=FIRST_S)
 
 
 def _drive(
     console: Console,
     listener: Any,
-    hand: Teleoperation,
+    hands: Hands,
     heard: FleetStatus,
     read: Callable[[], str],
-    publish: Callable[[tuple[float, ...]], None],
+    publish: Callable[[Mapping[str, tuple[float, ...]]], None],
 ) -> None:
     """Publish commands until a key ends it."""
     with Live(console=console, refresh_per_second=_REFRESH_HZ, transient=True) as live:
@@ -131,21 +144,21 @@ def _drive(
             if any(map(is_end, keys)):
                 return
             for key in keys:
-                hand.press(key, time.monotonic())
-            command = hand.command(time.monotonic())
-            publish(command)
-            live.update(_line(hand, heard, command))
+                hands.press(key, time.monotonic())
+            commands = hands.commands(time.monotonic())
+            publish(commands)
+            live.update(_line(hands, heard, commands[hands.driven]))
             listener.listen(_PERIOD_S)
 
 
-def _line(hand: Teleoperation, heard: FleetStatus, command: tuple[float, ...]) -> Text:
-    robot = next(iter(heard.robots(time.monotonic())), None)
+def _line(hands: Hands, heard: FleetStatus, command: tuple[float, ...]) -> Text:
+    robot = next((one for one in heard.robots(time.monotonic()) if one.name == hands.driven), None)
     state = "not heard yet; does the fleet run in this domain?"
     if robot is not None:
         guard = f", guard {robot.guard or 'passes'}" if robot.guard is not None else ""
         state = f"{robot.mode or 'silent'}{guard}{': ' + robot.sentence if robot.code else ''}"
     asked = ", ".join(f"{value:+.2f}" for value in command)
-    return Text(f"speed {hand.speed_m_s:.2f} m/s   command ({asked})   {state}")
+    return Text(f"{hands.driven}   speed {hands.hand.speed_m_s:.2f} m/s   command ({asked})   {state}")
 
 
 @contextmanager
