@@ -45,15 +45,18 @@ _WARM_UP = 100
 
 @dataclass(frozen=True)
 class BenchmarkExtent:
-    """How much is measured."""
+    """How much is measured, and beside what."""
 
     repeats: int | None = None
-    """Timed runs; seeds of each training (learning, improve, screen, platoon); injections of each fault (faults);
-    kills; known truths (identify); hidden plants (forecast); hidden robots with each localisation (calibrate); runs
-    with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks); changes (tamper)."""
+    """Timed runs; seeds of each training (learning, improve, screen, platoon) or learner (mpe); injections of each
+    fault (faults); kills; known truths (identify); hidden plants (forecast); hidden robots with each localisation
+    (calibrate); runs with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks);
+    changes (tamper)."""
     minutes: float | None = (
         None  # time budget (gpu, redteam, screen), measured time (fleet), time-out of one run (lossy)
     )
+    decisions: int | None = None  # environment decisions of each training (mpe)
+    scripts: Path | None = None  # folder with JaxMARL's repository, whose learner is trained beside Testudo's (mpe)
     quick: bool = False
     """Fewer episodes, in at most three minutes or so (shield, redteam, learning, improve, screen, platoon); each
     fault once (faults); set-points for 5 s (radio); 40 changes (tamper); 3 plants (forecast); one robot with each
@@ -74,7 +77,8 @@ class NetworkConditions:
 class TaskRuns:
     """Runs of tasks on the fleet."""
 
-    scenario: str | None = None  # one scenario in place of five (tasks); a candidate (screen, improve)
+    scenario: str | None = None
+    """One scenario in place of five (tasks); a candidate (screen, improve); `spread` or `navigation` (mpe)."""
     real_time: bool = False  # in real time in place of lock-step (tasks)
     trained: Path | None = None  # folder with a training run of each scenario, in place of policies by hand (tasks)
 

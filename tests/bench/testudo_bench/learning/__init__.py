@@ -1,5 +1,5 @@
-"""The shield in learning and its cost, fine-tuning from recorded runs, tasks that can tell, and exact matrix games.
+"""The shield in learning, fine-tuning from recorded runs, tasks that can tell, exact games, and JaxMARL's learner.
 
-In: options of `testudo bench learning`, `testudo bench improve`, `testudo bench screen` and `testudo bench games`.
+In: options of `testudo bench learning`, `improve`, `screen`, `games` and `mpe`.
 Out: a `BenchResult`.
 """
