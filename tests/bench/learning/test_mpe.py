@@ -58,7 +58,8 @@ def test_worlds_of_others_step_and_restart_as_their_own_code_says():
         ended = decision == LAST
         assert result.truncated.tolist() == [ended] * 4
         assert not result.terminated.any()  # the end of an episode is a time-out
-        assert result.last.state[1].tolist() == [decision] * 4
+        last: Any = result.last  # a state of these worlds
+        assert last.state[1].tolist() == [decision] * 4
         assert after.state[1].tolist() == [0 if ended else decision] * 4
         expected = jax.vmap(environment.get_obs)(after.state)
         assert (after.observation[team, 1] == expected["agent_1"][team]).all()

@@ -172,7 +172,7 @@ def ppo_on(environment: Any, config: TrainConfig) -> PPO:
     return PPO(config, agent, cast(Any, worlds))
 
 
-def scores_of(agent: FlatAgent, parameters: AgentParameters, observation: jax.Array) -> jax.Array:
+def scores_of(agent: Agent, parameters: AgentParameters, observation: jax.Array) -> jax.Array:
     """Return the scores (B, K) of the actions for observations (B, F)."""
     features = jax.tree.map(lambda x: x[None], agent.encode({OBSERVATION: observation}))
     count = observation.shape[0]

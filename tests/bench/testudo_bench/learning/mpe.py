@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import jax
@@ -113,9 +113,9 @@ def bench_mpe(
         # the order alternates, so that neither always has the machine as the other leaves it
         for name, train in learners if seed % 2 == 0 else learners[::-1]:
             say(f"{name}, seed {seed}, {decisions:,} decisions")
-            scores, times = train(decisions, seed)
+            scores, (steps, processor_s, wall_s, compile_s) = train(decisions, seed)
             drawn, best = trial(environment, scores, drawn=True), trial(environment, scores, drawn=False)
-            found.append(Training(name, seed, *times, drawn, best))
+            found.append(Training(name, seed, steps, processor_s, wall_s, compile_s, drawn, best))
     return _result(scenario, found)
 
 
@@ -204,17 +204,18 @@ def _ours(environment: Any, steps: int, seed: int) -> tuple[Scores, Times]:
     return scores, (done, *took, compile_s)
 
 
-def _theirs_with(script: ModuleType, scenario: str) -> Callable[[int, int], tuple[Scores, Times]]:
+def _theirs_with(script: Any, scenario: str) -> Callable[[int, int], tuple[Scores, Times]]:
     def train(steps: int, seed: int) -> tuple[Scores, Times]:
         config = dict(SIZES, ENV_NAME=_WORLD, TOTAL_TIMESTEPS=steps, SEED=seed)
-        with _made(script, scenario):
+        with _made(script, scenario):  # it logs in the course of the training
             program = jax.jit(script.make_train(config))
             begin = time.perf_counter()
             compiled = program.lower(jax.random.PRNGKey(seed)).compile()
             compile_s = time.perf_counter() - begin
-        wall, processor = time.perf_counter(), time.process_time()
-        result = jax.block_until_ready(compiled(jax.random.PRNGKey(seed)))
-        took = time.process_time() - processor, time.perf_counter() - wall
+            wall, processor = time.perf_counter(), time.process_time()
+            result = jax.block_until_ready(compiled(jax.random.PRNGKey(seed)))
+            jax.effects_barrier()
+            took = time.process_time() - processor, time.perf_counter() - wall
         state = result["runner_state"][0]
 
         def scores(observation: jax.Array) -> jax.Array:
@@ -226,7 +227,7 @@ def _theirs_with(script: ModuleType, scenario: str) -> Callable[[int, int], tupl
 
 
 @contextmanager
-def _made(script: ModuleType, scenario: str) -> Iterator[None]:
+def _made(script: Any, scenario: str) -> Iterator[None]:
     """Let the script make the environment of the scenario, and log nothing."""
     make, logged = script.jaxmarl.make, script.wandb
     script.wandb = SimpleNamespace(log=lambda _: None)
@@ -238,7 +239,7 @@ def _made(script: ModuleType, scenario: str) -> Iterator[None]:
         script.jaxmarl.make, script.wandb = make, logged
 
 
-def _script(folder: Path) -> ModuleType:
+def _script(folder: Path) -> Any:
     """Return JaxMARL's training script as a module."""
     path = folder / SCRIPT
     if not path.is_file():
