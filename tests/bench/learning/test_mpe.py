@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from testudo_bench.learning.foreign_worlds import ForeignWorlds, ppo_on, scores_of
-from testudo_bench.learning.mpe import bench_mpe, config_of, trial
+from testudo_bench.learning.mpe import SCRIPT, SIZES, bench_mpe, config_of, script_of, theirs_with, trial
 from testudo_hardware.errors import TestudoError
 
 LAST = 3  # an episode has as many decisions
@@ -79,6 +79,40 @@ def test_ppo_learns_on_worlds_of_others():
     for _ in range(learner.config.updates):
         state, _figures = update(state)
     assert trial(environment, scores, drawn=False, episodes=64) == LAST
+
+
+FOREIGN = """
+from types import SimpleNamespace
+import jax
+jaxmarl = SimpleNamespace(make=None)
+wandb = SimpleNamespace(log=None)  # as JaxMARL's before `init`: not to be called
+
+def make_train(config):
+    config["NUM_UPDATES"] = config["TOTAL_TIMESTEPS"] // config["NUM_STEPS"] // config["NUM_ENVS"]
+    def train(key):
+        jax.experimental.io_callback(lambda seed: wandb.log({"seed": seed}), None, key[1])
+        return {"runner_state": (key,)}
+    return train
+"""
+
+
+def test_a_script_that_logs_is_trained_without_its_log(tmp_path: Path):
+    path = tmp_path / SCRIPT
+    path.parent.mkdir(parents=True)
+    path.write_text(FOREIGN)
+    script = script_of(tmp_path)
+    _, (steps, processor_s, _, _) = theirs_with(script, "spread")(3 * SIZES["NUM_ENVS"] * SIZES["NUM_STEPS"], 7)
+    assert steps == 3 * SIZES["NUM_ENVS"] * SIZES["NUM_STEPS"]
+    assert processor_s >= 0
+    assert script.wandb.log is None  # as it was
+
+
+def test_a_script_that_cannot_import_says_what_is_missing(tmp_path: Path):
+    path = tmp_path / SCRIPT
+    path.parent.mkdir(parents=True)
+    path.write_text("import no_such_library")
+    with pytest.raises(TestudoError, match="found no no_such_library, which JaxMARL's script needs"):
+        script_of(tmp_path)
 
 
 def test_a_folder_without_the_script_is_named(tmp_path: Path):

@@ -102,11 +102,11 @@ def bench_mpe(
         raise TestudoError(f"--scenario: found {scenario!r}, expected one of {', '.join(SCENARIOS)}")
     if decisions < size or repeats < 1:
         raise TestudoError(f"--decisions, --repeats: found {decisions}, {repeats}, expected at least {size} and 1")
-    script = _script(scripts)
+    script = script_of(scripts)
     environment = _environment(scenario)
     learners = [
         ("Testudo PPO", functools.partial(_ours, environment)),
-        ("JaxMARL IPPO", _theirs_with(script, scenario)),
+        ("JaxMARL IPPO", theirs_with(script, scenario)),
     ]
     found = []
     for seed in range(repeats):
@@ -204,7 +204,9 @@ def _ours(environment: Any, steps: int, seed: int) -> tuple[Scores, Times]:
     return scores, (done, *took, compile_s)
 
 
-def _theirs_with(script: Any, scenario: str) -> Callable[[int, int], tuple[Scores, Times]]:
+def theirs_with(script: Any, scenario: str) -> Callable[[int, int], tuple[Scores, Times]]:
+    """Return the training of JaxMARL's script, by decisions and seed."""
+
     def train(steps: int, seed: int) -> tuple[Scores, Times]:
         config = dict(SIZES, ENV_NAME=_WORLD, TOTAL_TIMESTEPS=steps, SEED=seed)
         with _made(script, scenario):  # it logs in the course of the training
@@ -239,8 +241,12 @@ def _made(script: Any, scenario: str) -> Iterator[None]:
         script.jaxmarl.make, script.wandb = make, logged
 
 
-def _script(folder: Path) -> Any:
-    """Return JaxMARL's training script as a module."""
+def script_of(folder: Path) -> Any:
+    """Return JaxMARL's training script, a module.
+
+    Raises:
+        TestudoError: the folder does not hold it, or what it imports is not installed.
+    """
     path = folder / SCRIPT
     if not path.is_file():
         raise TestudoError(f"--scripts {folder}: {SCRIPT} is missing; give a folder with JaxMARL's repository")
