@@ -13,7 +13,7 @@ from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
 PACKAGE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup"
-COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time", "lock_step", "localhost"}
+COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time", "lock_step", "localhost", "params_file", "respawn"}
 PLANT = {"run_folder", "seed", "duration", "watch", "button", "hold_to_run", "start"}
 ARGUMENTS = {"fleet": COMMON | PLANT, "station": COMMON | PLANT, "robot": COMMON | {"robot"}}
 GIVEN = {"fleet": {"fleet"}, "station": {"fleet"}, "robot": {"fleet", "robot"}}
@@ -215,3 +215,25 @@ def test_with_the_plant_nodes_speak_on_this_machine_only(stand_ins, tmp_path, ki
 def test_people_may_keep_the_start_for_themselves(stand_ins, tmp_path):
     nodes = nodes_of("station", fleet=make_tiny_fleet(tmp_path, 2).file, start="false")
     assert {node.name: node.parameters[1].get("start") for node in nodes}["station"] is False
+
+
+def test_own_parameters_come_before_those_of_the_plan_and_decide_nothing_of_it(stand_ins, tmp_path):
+    fleet, file = make_tiny_fleet(tmp_path, 2).file, tmp_path / "own.yaml"
+    file.write_text("/r0/guard: {ros__parameters: {enable_stamped_cmd_vel: false}}\n")
+    for node in nodes_of("station", fleet=fleet, params_file=file):
+        assert node.parameters[0] == str(file)
+        assert node.parameters[1]["fleet"] == str(fleet)
+    file.write_text("r0: {guard: {ros__parameters: {backend: sim}}}\n/**: {ros__parameters: {lock_step: true}}\n")
+    with pytest.raises(TestudoError, match=r"own\.yaml: found backend, lock_step, expected none of them"):
+        nodes_of("fleet", fleet=fleet, params_file=file)
+    with pytest.raises(TestudoError, match="no such params_file"):
+        nodes_of("fleet", fleet=fleet, params_file="none.yaml")
+
+
+def test_nodes_start_again_only_if_that_is_asked_for_and_never_recorder_plant_or_station(stand_ins, tmp_path):
+    fleet = make_tiny_fleet(tmp_path, 1).file
+    assert not any(node.respawn for node in nodes_of("fleet", fleet=fleet))
+    again = {node.name for node in nodes_of("fleet", fleet=fleet, respawn="true", watch="task,markers") if node.respawn}
+    assert again == {"guard", "policy", "emergency_stop", "markers"}
+    with pytest.raises(TestudoError, match="respawn: found true with lock_step true"):
+        nodes_of("fleet", fleet=fleet, respawn="true", lock_step="true")

@@ -29,7 +29,8 @@ def checked_safety_contracts(fleet: Fleet, known: Mapping[str, PolicyArtefact] |
 
     Raises:
         TestudoError: a policy file is refused for a robot, the safety contracts of a group do not fit (`check_fleet`),
-            a start, goal or take-off is outside the arena, or two groups could meet (`check_groups_apart`).
+            a robot would touch a wall or an obstacle at its start, goal or take-off, or two groups could meet
+            (`check_groups_apart`).
     """
     _check_phases(fleet)
     found: list[Obligation] = []
@@ -65,28 +66,37 @@ def load_policy(team: Fleet, spec: RobotSpec, path: str | Path = "") -> PolicyAr
 
 
 def check_inside_arena(team: Fleet, arena: Arena | None) -> None:
-    """Refuse starts and goals of a policy group outside the arena of its policy file; None has no walls.
+    """Refuse starts and goals of a policy group at which a body is not inside the arena; None has no walls.
 
     Raises:
-        FleetError: a start or a goal is behind a wall, above the ceiling, below the floor, or in an obstacle.
+        FleetError: at a start or a goal the body would touch a wall or an obstacle, or is behind one, or the place is
+            above the ceiling or below the floor.
     """
     if arena is None:
         return
     for robot in team.robots:
         for key, place in (("initial_position", robot.initial_position_world), ("goal", robot.goal_world)):
             where = f"{team.file}: robots.{robot.name}.{'follow' if key == 'goal' and robot.follows else key}"
-            for axis, value, low, high in zip("xyz", place, arena.low_world, arena.high_world, strict=False):
-                if not low <= value <= high:
-                    raise FleetError(
-                        f"{where}: found {axis} = {value:g} m, expected {low:g} to {high:g} m: the arena "
-                        f"of {team.policy.name}"
-                    )
-            for number, obstacle in enumerate(arena.obstacles):
-                if distance_to(obstacle, np.asarray(place)) < 0:
-                    raise FleetError(
-                        f"{where}: found {list(place)}, expected a place outside obstacle {number} of the "
-                        f"arena of {team.policy.name}"
-                    )
+            if fault := _touching(robot.spec, place, arena, f"the arena of {team.policy.name}"):
+                raise FleetError(f"{where}: {fault}")
+
+
+def _touching(spec: RobotSpec, place_world: tuple[float, ...], arena: Arena, name: str) -> str:
+    """Return what a robot at a place (D,) [m] would touch, and what is expected; empty if nothing."""
+    body_m = spec.body_radius_m
+    for axis, value, low, high in zip("xyz", place_world, arena.low_world, arena.high_world, strict=False):
+        margin_m = 0.0 if axis == "z" else body_m  # floor and ceiling limit the place of a drone, not its body
+        if not low + margin_m <= value <= high - margin_m:
+            less = f" less the body of {body_m:g} m" if margin_m else ""
+            return f"found {axis} = {value:g} m, expected {low + margin_m:g} to {high - margin_m:g} m: {name}{less}"
+    for number, obstacle in enumerate(arena.obstacles):
+        room_m = float(distance_to(obstacle, np.asarray(place_world)))
+        if room_m < body_m:
+            return (
+                f"found {list(place_world)}, {room_m:.3g} m from obstacle {number} of {name}, expected at least "
+                f"{body_m:g} m, the radius of the body"
+            )
+    return ""
 
 
 def climb_volume_of(robot: FleetRobot, contract: Contract) -> ClimbVolume:

@@ -1,18 +1,20 @@
 """Builds the ROS 2 package with colcon; `pip install testudo` does not use this file."""
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 NAME = "testudo_nodes"
 
 setup(
     name=NAME,
     version="0.1.0",
-    packages=[NAME, *(f"{NAME}.{room}" for room in ("common", "plant", "robot", "station"))],
+    # found, not listed: a sourced workspace hides the installed package, so a room that is left out would be missing
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
+    package_data={NAME: ["py.typed"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
     ],
-    # No install_requires: `pip install testudo[robot]` brings the robot side, rosdep brings ROS.
+    # No install_requires: `pip install` brings the robot side, rosdep with package.xml the rest.
     zip_safe=True,
     maintainer="The Testudo authors",
     maintainer_email="testudo@example.org",

@@ -268,7 +268,7 @@ SLIPS = {
     "far away": (
         [(CF, "[0.5, 0.0, 0.0]", "[50.0, 0.0, 0.0]")],
         {},
-        r"crazyflies\.yaml: robots\.cf5\.initial_position: found x = 50 m, expected -1\.6 to 1\.6 m",
+        r"crazyflies\.yaml: robots\.cf5\.initial_position: found x = 50 m, expected -1\.53 to 1\.53 m",
     ),
     "through the ceiling": ([], {"height": 5.0}, "found z = 5 m, expected 0 to 2 m"),
     "to the moon": ([], {"height": 1e300}, "--height: found 1e\\+300 m, expected a height above 0 and at most 20 m"),

@@ -12,6 +12,7 @@ from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from testudo_bringup.params_file import params_file
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan, with_button, with_hold_to_run
@@ -20,6 +21,10 @@ from testudo_hardware.errors import TestudoError
 
 _PACKAGE = "testudo_bringup"
 _REFUSED = 2  # exit status of a node that refuses its parameters at the start
+_RESPAWNED = ("guard", "policy", "driver", "emergency_stop", "markers")
+"""Nodes that may start again by themselves. A robot whose guard or policy was replaced stands until somebody arms it.
+A recorder would begin a file that is there, a plant another world, and a station or task another run."""
+_RESPAWN_DELAY_S = 2.0
 
 DATED, _NOTHING = "dated", ("", "none")  # values of `run_folder`
 
@@ -80,6 +85,16 @@ _KNOWN = (
         "hold_to_run",
         default_value="",
         description="Button of a joystick to be held for motion, TOPIC:NUMBER; several computers: in the fleet file.",
+    ),
+    DeclareLaunchArgument(
+        "params_file",
+        default_value="",
+        description="YAML file of ROS parameters that neither the fleet file nor a launch argument decides.",
+    ),
+    _switch(
+        "respawn",
+        "Start a guard, policy, driver, emergency stop or marker node again when it ends; robots wait to be armed.",
+        default=False,
     ),
     DeclareLaunchArgument(
         "log_level",
@@ -148,6 +163,10 @@ def planned_nodes(
         lock_step=value["lock_step"] == "true",
         **options,
     )
+    given_file = params_file(value["params_file"])
+    respawn = value["respawn"] == "true"
+    if respawn and value["lock_step"] == "true":
+        raise TestudoError("respawn: found true with lock_step true, expected one of them: a round waits for its nodes")
     common = {"use_sim_time": "true" in (value["use_sim_time"], value["lock_step"])}
     here = value["localhost"] == "true" or (value["localhost"] == "auto" and value["backend"] == "sim")
     starts = {"start": value.get("start") != "false"}
@@ -160,10 +179,12 @@ def planned_nodes(
             executable=process.executable,
             name=process.name,
             namespace=process.namespace,
-            parameters=[dict(process.parameters), common | (starts if process.name == "station" else {})],
+            parameters=[*given_file, dict(process.parameters), common | (starts if process.name == "station" else {})],
             additional_env=LOOPBACK if here else {},
             ros_arguments=[*process.arguments, *process.enclave_arguments],
             output="screen",
+            respawn=respawn and process.name in _RESPAWNED,
+            respawn_delay=_RESPAWN_DELAY_S,
             on_exit=_end_if_refused,
         )
         for process in processes
