@@ -1,10 +1,16 @@
-"""The robot side by itself: an artefact drives robots with nothing of the training side there."""
+"""The robot side by itself: an artefact drives robots with nothing of the training side there.
+
+`TESTUDO_ROBOT_PYTHON=/path/to/python` also drives them with that interpreter, such as the one of a robot's ROS 2.
+"""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from tests.deploy.tiny_policy import make_tiny_policy
-from tests.test_layout import BLOCKED_IMPORT, TRAINING_SIDE, run_python
+from tests.test_layout import BLOCKED_IMPORT, ROOT, TRAINING_SIDE, run_python
 
 from testudo_hardware.spec import load_robot
 
@@ -70,7 +76,29 @@ def test_an_artefact_drives_robots_for_a_hundred_ticks(robot, hidden_size, tmp_p
     code = f"path, robot = {str(policy)!r}, {robot!r}\n{BLOCKED_IMPORT}\n{DRIVE}"
     result = run_python(code, ",".join(ABSENT), "testudo_hardware", "testudo_deploy")
     assert result.returncode == 0, result.stderr
-    found = json.loads(result.stdout.splitlines()[-1])
+    check_drive(json.loads(result.stdout.splitlines()[-1]), hidden_size)
+
+
+@pytest.mark.skipif("TESTUDO_ROBOT_PYTHON" not in os.environ, reason="TESTUDO_ROBOT_PYTHON names no interpreter")
+def test_another_interpreter_drives_them_in_the_same_way(tmp_path):
+    """Its results are those of the NumPy here, to rounding: one body for NumPy 1.26 and 2."""
+    policy = tmp_path / "policy.onnx"
+    make_tiny_policy(policy, load_robot("gritsbot_x"), 4)
+    code = f"import sys; blocked = set(); path, robot = {str(policy)!r}, 'gritsbot_x'\n{DRIVE}"
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("hardware", "deploy"))
+    found = []
+    for python in (sys.executable, os.environ["TESTUDO_ROBOT_PYTHON"]):
+        words = [python, "-c", code]
+        environment = os.environ | {"PYTHONPATH": path}
+        result = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert result.returncode == 0, result.stderr
+        found.append(json.loads(result.stdout.splitlines()[-1]))
+    for drive in found:
+        check_drive(drive, 4)
+    assert found[1]["nearer_m"] == pytest.approx(found[0]["nearer_m"], abs=1e-9)
+
+
+def check_drive(found, hidden_size):
     assert found["loaded"] == []
     for name in ("r0", "r1"):
         # the first ticks brake, until the peer has answered; then the policy runs at every tenth
