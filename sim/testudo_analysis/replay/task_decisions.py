@@ -48,7 +48,7 @@ class TaskDecisions:
         self._policy, self._memory = artefact_policy(artefact), artefact.contract.hidden_size
         self._chunk = artefact.contract.decision_ticks
         self._world: WorldState | None = None
-        self._hidden = np.zeros((team.size * len(tasks), self._memory), np.float32)
+        self._hidden: Any = np.zeros((team.size * len(tasks), self._memory), np.float32)
         self._advance = jax.jit(self._advanced, compiler_options=compiler_options)
         self._signals = jax.jit(self._read, compiler_options=compiler_options)
         self.task_return = np.zeros(len(tasks))

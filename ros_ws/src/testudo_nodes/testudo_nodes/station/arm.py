@@ -107,7 +107,7 @@ def side_by_side(listener: Any, requests: Mapping[str, _Steps]) -> dict[str, _Re
         Whether each was granted, and the answer, in the order of the requests.
     """
     replies: dict[str, _Reply] = {}
-    waits = dict.fromkeys(requests, (0.0, lambda: True))
+    waits: dict[str, _Wait] = dict.fromkeys(requests, (0.0, lambda: True))
 
     def is_due(wait: _Wait) -> bool:
         return wait[1]() or time.monotonic() >= wait[0]
