@@ -86,6 +86,7 @@ def _ask(
     if not robots:
         raise TestudoError(f"{verb}: no robot is named; expected one or more, as in `testudo {verb} r0 r1`")
     check_wait(wait_s)
+    raise_priority(PRIORITIES["operator"])
     domain_id, heard = ros_domain_id(domain), FleetStatus()
     with fleet_listener(verb, heard, domain_id, local=local) as listener:
         operator = _Operator(listener, heard, wait_s)
@@ -246,5 +247,4 @@ def rearm(
         domain: ROS_DOMAIN_ID; by default that of the environment.
         local: reach fleets on this machine only, as `testudo up` starts them.
     """
-    raise_priority(PRIORITIES["operator"])
     return _ask("rearm", lambda operator, robot: operator.rearm(robot, start=start), robots, wait, domain, local)
