@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 ROS_WORKERS := $(shell chrt --rr 1 true 2>/dev/null && echo 2 || echo 1)
 ROS_PYTEST := $(BIN)/python -m pytest -n $(ROS_WORKERS) --dist loadfile --no-loadscope-reorder --timeout-method=thread \
 	-p tests.ros_domains -p tests.machine_stalls --reruns 2 --only-rerun "^MachineStallError: "
-ROS_ROOMS := tests/ros tests/bench/fault_matrix
+ROS_ROOMS := tests/ros tests/bench/fault_matrix tests/bench/calibration
 # no simulated fleets and nothing compiled, but the smoke test of each verb
 FAST_ROOMS := tests/test_cli.py tests/test_verbs.py tests/hardware tests/runs/recording tests/runs/alignment \
 	$(addprefix tests/deploy/,admission contract files fleet launch station)

@@ -12,7 +12,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_policies.wrapping.commanded_policy import write_commanded_policy
 
 TOPIC = "cmd_vel_calibration"
-_CORNER = 0.99  # share of the half sides at which the unused goal lies: the plant's run does not end there
+_CORNER = 0.99  # of the way to the corner that the body can reach lies the unused goal: no run ends there
 
 
 def write_calibration_fleet(fleet: Fleet, name: str, area: Area, folder: Path) -> Fleet:
@@ -29,7 +29,11 @@ def write_calibration_fleet(fleet: Fleet, name: str, area: Area, folder: Path) -
     folder.mkdir(parents=True, exist_ok=True)
     policy = folder / "policy.onnx"
     report = write_commanded_policy(policy, robot.spec, area.arena, CALIBRATION)
-    corner = tuple(c + _CORNER * side / 2 for c, side in zip(area.centre_world, area.size_m, strict=True))
+    body_m = robot.spec.body_radius_m
+    corner = tuple(
+        centre + _CORNER * max(side / 2 - body_m, 0.0)
+        for centre, side in zip(area.centre_world, area.size_m, strict=True)
+    )
     alone = replace(
         robot,
         link=replace(robot.link, commands=CommandsEntry(TOPIC)),

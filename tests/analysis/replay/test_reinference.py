@@ -336,7 +336,7 @@ def test_a_single_lost_tick_is_counted(recorded, make_artefact):
 def test_a_robot_outside_of_its_file_is_inferred_with_its_lower_speed(make_artefact, monkeypatch):
     """What the monitor found is recorded, so that its memory is not needed; another number, or none, is caught."""
     caution = Caution(0.07, 0.02)
-    monkeypatch.setattr(AssumptionMonitor, "_conclude", lambda monitor: setattr(monitor, "caution", caution))
+    monkeypatch.setattr(AssumptionMonitor, "_conclude", lambda monitor: setattr(monitor, "_found", caution))
     artefact = make_artefact("gritsbot_x")
     run = record_run(artefact, load_robot("gritsbot_x"), seconds=1.5, noise_m=0.002)
     careful = [tick for tick in run.ticks["r0"] if tick.caution and tick.status != "braked"]

@@ -56,8 +56,8 @@ def test_worlds_of_others_step_and_restart_as_their_own_code_says():
         after, result = worlds.step(state, jax.nn.one_hot(choice, 5), jax.random.key(decision))
         assert result.reward.tolist() == [[1.0] * 4, [0.0] * 4]
         ended = decision == LAST
-        assert result.truncated.tolist() == [ended] * 4
-        assert not result.terminated.any()  # the end of an episode is a time-out
+        assert result.terminated.tolist() == [ended] * 4  # nothing follows, as for JaxMARL's learners
+        assert not result.truncated.any()
         last: Any = result.last  # a state of these worlds
         assert last.state[1].tolist() == [decision] * 4
         assert after.state[1].tolist() == [0 if ended else decision] * 4

@@ -53,7 +53,7 @@ def test_more_distance_and_less_speed_reach_the_shield(name):
     for caution in (None, Caution(0.3 * spec.control_point_speed_m_s, 0.05)):
         drive = Drive(spec, nominal(spec), np.random.default_rng(1), noise=0.0)
         drive.loop.motion.assumptions._conclude = lambda: None
-        drive.loop.motion.assumptions.caution = caution
+        drive.loop.motion.assumptions._found = caution
         wish = np.zeros(spec.dimension)
         wish[0] = spec.control_point_speed_m_s
         for _ in range(10):

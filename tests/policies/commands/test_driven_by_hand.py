@@ -30,7 +30,7 @@ def test_a_name_is_a_file_before_a_policy_that_ships_before_a_scenario(tmp_path,
 def test_a_scenario_is_evaluated_by_hand_on_a_map(tmp_path, monkeypatch, capsys):
     ran = []
 
-    def found(environment, policy, *_):
+    def found(environment, policy, *_, **__):
         ran.append((policy, len(environment.scenario.arena.obstacles), environment.team.size, environment.layers))
         return Evaluation.not_run(environment, "hand-written", "")
 

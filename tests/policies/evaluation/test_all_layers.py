@@ -114,7 +114,7 @@ def test_worlds_that_are_dropped_leave_the_others_as_they_were(programs):
 def test_the_verb_shows_layer_1_and_all_layers_side_by_side(tiny_run, tmp_path, capsys, monkeypatch):
     ran = []
 
-    def found(environment, _policy, _memory, episodes, seed, _done, _programs):
+    def found(environment, _policy, _memory, episodes, seed, _done, _programs, **_options):
         ran.append((environment.layers, environment.team.size, episodes, seed))
         deployed = environment.layers == "all"
         return Evaluation(

@@ -46,7 +46,8 @@ class ForeignTeam:
 class ForeignWorlds:
     """A JaxMARL environment with discrete actions and equal agents, in many worlds, as learners see an `Environment`.
 
-    Its end of an episode is a time-out, unless its infos have ``terminated``. It restarts where it ends.
+    Where it is done, nothing follows, as JaxMARL's learners take it, unless its infos have ``terminated``: then the
+    other ends are time-outs. It restarts where it ends.
     """
 
     environment: Any
@@ -81,7 +82,7 @@ class ForeignWorlds:
         )
         last = ForeignState(state, self._stacked(observations))
         done = dones["__all__"]
-        terminated = infos["terminated"][:, 0] if "terminated" in infos else jnp.zeros(count, bool)
+        terminated = infos["terminated"][:, 0] if "terminated" in infos else done
 
         def chosen(new: jax.Array, old: jax.Array) -> jax.Array:
             return jnp.where(done.reshape(-1, *(1,) * (old.ndim - 1)), new, old)
