@@ -1,35 +1,10 @@
 """Where the guard lets the centre of its robot be: in the arena of the policy file and in its segment, with margins."""
 
-from pathlib import Path
-
-from testudo_deploy.contract.policy_archive import read_policy_contract
 from testudo_deploy.guard.command_checks import Bounds, KeepOut
 from testudo_deploy.guard.own_segment import SegmentLimits
-from testudo_deploy.guard.speed_cap import speed_cap_m_s
 from testudo_deploy.shield.arena import Arena, Ball, Block, Obstacle
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.spec import RobotSpec
-
-
-def load_bounds(policy: Path, sha256: str, spec: RobotSpec) -> Bounds | None:
-    """Return the bounds for a robot from its policy file; None if its world has no walls.
-
-    The file is read without the policy's runtime.
-
-    Raises:
-        TestudoError: the file cannot be read, is another one, or holds no valid contract.
-    """
-    arena = read_policy_contract(policy, sha256).arena
-    return None if arena is None else guard_bounds(spec, arena)
-
-
-def load_speed_cap(policy: Path, sha256: str, spec: RobotSpec, *, on_hardware: bool) -> float:
-    """Return the highest speed [m/s] of a robot by its file and its policy file; see `speed_cap_m_s`.
-
-    Raises:
-        TestudoError: see `load_bounds`.
-    """
-    return speed_cap_m_s(spec, read_policy_contract(policy, sha256).scenario, on_hardware=on_hardware)
 
 
 def guard_bounds(spec: RobotSpec, arena: Arena) -> Bounds:

@@ -22,7 +22,7 @@ from testudo_runs.run_reader import read_run
 
 KEYS = (LAG, DELAY, SPEED, TURN, SLIP, BRAKE, TURN_BRAKE)
 _LIMITS = (BRAKE, TURN_BRAKE)
-SURE = 0.1  # half of the interval over the value, up to which a limit is told
+SURE = 0.1  # largest half interval, as a share of the value, with which a limit counts as determined
 WHEELS = "odom+initial"  # poses of the wheels alone
 
 
@@ -85,6 +85,11 @@ def identify_drives(
     return found
 
 
+def _is_wide(row: Estimate) -> bool:
+    """Return whether the interval of a limit is too wide for the shield, which has no margin for it."""
+    return row.key in _LIMITS and (row.high - row.low) / 2 > SURE * row.value
+
+
 def careful(found: Identification) -> Identification:
     """Return what is written to the robot file: a limit that is not told well is not larger than it surely is.
 
@@ -93,7 +98,7 @@ def careful(found: Identification) -> Identification:
     """
     rows: list[Estimate] = []
     for row in found.estimates:
-        if row.key in _LIMITS and row.determined and (row.high - row.low) / 2 > SURE * row.value:
+        if row.determined and _is_wide(row):
             rule = QUANTITIES[row.key]
             low = max(row.low, rule.low)
             note = f"told within {(row.high - row.low) / 2 / row.value:.0%} only: the lower end is written"
@@ -111,7 +116,7 @@ def verdicts(found: Identification, plan: Sequence[Segment], driven: Sequence[st
         row = estimates.get(key)
         if row is None:
             continue
-        told = row.determined and not (key in _LIMITS and (row.high - row.low) / 2 > SURE * row.value)
+        told = row.determined and not _is_wide(row)
         note = row.note
         if not told:
             missing = [name for name in told_by(plan, key) if name not in driven]

@@ -28,7 +28,7 @@ from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
 from testudo_sim.physics.world_parameters import Channels
 from testudo_sim.physics_choice import PhysicsChoice
-from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, numbered
+from testudo_sim.scenarios.robot_number import has_numbers, numbered
 from testudo_sim.scenarios.scenario_check import check_scenario
 from testudo_sim.starts import StartDistribution
 from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
@@ -188,7 +188,7 @@ def _from_artefact(path: Path) -> PolicyUnderTest:
         contract.command.limits[0][1] if turns(contract.command) else 0.0,
         tracking_of(contract.command),
         contract.command.message_size,
-        any(signal.name == ROBOT_NUMBER for signal in contract.signals),
+        has_numbers(contract),
         str(config.get("map", "")),
         bool(config.get("task_messages", True)),
     )

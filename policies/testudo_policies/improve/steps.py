@@ -30,7 +30,7 @@ from testudo_policies.learning.progress import TrainingDisplay, counted
 from testudo_policies.learning.training_run import Progress, TrainingResult, load_parameters, train_run
 from testudo_runs.run_reader import RecordedRun
 from testudo_sim.environment import Environment
-from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, numbered
+from testudo_sim.scenarios.robot_number import has_numbers, numbered
 
 Method = Literal["finetune", "h2o"]
 ROBOT_FILE, REPORT, POLICY, TRAINING = "identified.toml", "improve.json", "policy.onnx", "training"
@@ -94,7 +94,7 @@ def open_improvement(settings: ImproveSettings, console: Console, run: RecordedR
     """
     old = PolicyArtefact.load(settings.policy)
     check_velocities_alone(old.contract.command, f"{settings.policy}: improve")
-    own, team = any(signal.name == ROBOT_NUMBER for signal in old.contract.signals), old.contract.team_size
+    own, team = has_numbers(old.contract), old.contract.team_size
     if own and run is not None and len(run.robots) != team:
         raise TestudoError(
             f"{settings.run_folder}: found {len(run.robots)} robots, expected {team}: each robot of "

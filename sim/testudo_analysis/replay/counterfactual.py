@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from testudo_analysis.replay.replayed_team import RunMoment, commands_from, goal
 from testudo_analysis.replay.task_decisions import TaskDecisions
 from testudo_analysis.replay.variants import CounterfactualOutcomes
 from testudo_deploy.contract.command_types import check_velocities_alone
-from testudo_deploy.contract.contract import Contract, policy_signals, robot_signals
+from testudo_deploy.contract.contract import policy_signals, robot_signals
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters
@@ -33,7 +33,7 @@ from testudo_runs.alignment import TeamRecording
 from testudo_sim.environment import to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
-from testudo_sim.scenarios.robot_number import ROBOT_NUMBER
+from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, has_numbers
 from testudo_sim.team.batch_policy import artefact_policy
 from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
@@ -106,8 +106,9 @@ def recorded_task(recording: TeamRecording, artefact: PolicyArtefact) -> Recorde
     """Return the task of a run that goes on under a policy; None for a policy that reads goals alone.
 
     Raises:
-        TestudoError: as `RecordedTask.create`.
+        TestudoError: the policy is for other robots, or as `RecordedTask.create`.
     """
+    _check_robot(artefact, recording.spec)
     read = set(_task_signals(artefact, recording.spec))
     if not read or (read == {ROBOT_NUMBER} and goals_of(recording) is not None):
         return None
@@ -131,20 +132,20 @@ def simulate_from(
     ahead.check()
     moments = [moment_at(recording, time_s) for time_s in times_s]
     goal = goals_of(recording)
-    plays = variant.task is not None and variant.artefact is not None
-    needed = None if variant.artefact is None or plays else _checked_goal(recording, variant.artefact, goal)
+    needed = None
+    if variant.artefact is not None and variant.task is None:
+        needed = _checked_goal(recording, variant.artefact, goal)
     stage = _Stage.create(recording, variant)
     ticks = max(1, round(ahead.horizon_s / stage.team.model.spec.control_period_s))
-    task = None
-    if variant.artefact is not None and variant.task is not None:
-        task = nominal = TaskDecisions(
-            stage.team, stage.deployment, variant.artefact, variant.task, times_s, ahead.draws, ahead.seed, QUICK
-        )
-    elif variant.artefact is None or needed is None:
+    if variant.artefact is None:
         parts = [commands_from(recording, time_s, ticks) for time_s in times_s]
         nominal = partial(_recorded, np.repeat(np.stack(parts, axis=-1), ahead.draws, axis=-1), stage.chunk)
+    elif variant.task is not None:
+        nominal = TaskDecisions(
+            stage.team, stage.deployment, variant.artefact, variant.task, times_s, ahead.draws, ahead.seed, QUICK
+        )
     else:
-        nominal = _Decisions(stage, variant.artefact, needed)
+        nominal = _Decisions(stage, variant.artefact, cast(np.ndarray, needed))
     state = stage.begin(moments, ahead)
     seen: list[Any] = []
     key = jax.random.key(ahead.seed + 1)
@@ -154,9 +155,7 @@ def simulate_from(
         seen.append(jax.tree.map(np.asarray, logged))
         tell(min(1.0, (begin + stage.chunk) / ticks))
     logs = jax.tree.map(lambda *parts: np.concatenate(parts)[:ticks], *seen)
-    if task is not None:
-        task.end_decision(state)
-    returns = None if task is None else task.task_return
+    returns = nominal.return_at_end(state) if isinstance(nominal, TaskDecisions) else None
     return CounterfactualOutcomes.create(recording, variant.name, moments, ahead.draws, logs, goal, returns)
 
 
@@ -169,17 +168,12 @@ def _checked_goal(recording: TeamRecording, artefact: PolicyArtefact, goal: np.n
             "simulate the recorded commands"
         )
     team = artefact.contract.team_size
-    if _has_numbers(artefact.contract) and team != len(recording.robots):
+    if has_numbers(artefact.contract) and team != len(recording.robots):
         raise TestudoError(
             f"{artefact.path}: each robot has its own parameters: found {len(recording.robots)} robots in "
             f"{recording.folder}, expected {team}"
         )
     return goal
-
-
-def _has_numbers(contract: Contract) -> bool:
-    """Return whether robots have parameters of their own, which they find by their number."""
-    return any(signal.name == ROBOT_NUMBER for signal in contract.signals)
 
 
 def check_goal_policy(artefact: PolicyArtefact, spec: RobotSpec, what: str, also: frozenset[str] = frozenset()) -> None:
@@ -190,17 +184,21 @@ def check_goal_policy(artefact: PolicyArtefact, spec: RobotSpec, what: str, also
     Raises:
         TestudoError: such a policy.
     """
-    contract = artefact.contract
-    if contract.robot != spec.name or contract.dimension != spec.dimension:
-        raise TestudoError(
-            f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
-        )
-    check_velocities_alone(contract.command, f"{artefact.path}: {what}")
+    _check_robot(artefact, spec)
+    check_velocities_alone(artefact.contract.command, f"{artefact.path}: {what}")
     other = [name for name in _task_signals(artefact, spec) if name not in also]
     if other:
         raise TestudoError(
             f"{artefact.path}: needs {', '.join(other)} of a task, which {what} does not run; expected a "
             "policy that reads only the robots' own signals and goals"
+        )
+
+
+def _check_robot(artefact: PolicyArtefact, spec: RobotSpec) -> None:
+    contract = artefact.contract
+    if contract.robot != spec.name or contract.dimension != spec.dimension:
+        raise TestudoError(
+            f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
         )
 
 
@@ -337,7 +335,7 @@ class _Decisions:
     def __init__(self, stage: _Stage, artefact: PolicyArtefact, goal: np.ndarray) -> None:
         self._stage, self._goal = stage, jnp.asarray(goal, jnp.float32)[..., None]
         self._policy, self._memory = artefact_policy(artefact), artefact.contract.hidden_size
-        self._numbered = _has_numbers(artefact.contract)
+        self._numbered = has_numbers(artefact.contract)
         self._hidden: Any = None
 
     def __call__(self, state: DeployedTeamState, _: int) -> tuple[np.ndarray, None]:

@@ -51,12 +51,11 @@ class TaskDecisions:
         self._hidden: Any = np.zeros((team.size * len(tasks), self._memory), np.float32)
         self._advance = jax.jit(self._advanced, compiler_options=compiler_options)
         self._signals = jax.jit(self._read, compiler_options=compiler_options)
-        self.task_return = np.zeros(len(tasks))
-        """(E,) sum of the rewards so far, mean over the robots."""
+        self._return = np.zeros(len(tasks))
 
     def __call__(self, state: DeployedTeamState, _: int) -> tuple[np.ndarray, jax.Array | None]:
         """Return velocities (chunk, D, N, E) [m/s] for the next ticks, and the robots (N, E) that take no part."""
-        self.end_decision(state)
+        self._end_decision(state)
         assert self._world is not None  # noqa: S101 -- set by the line above
         signals, standing = self._signals(self._world)
         velocity, self._hidden = self._policy(signals, self._hidden)
@@ -64,13 +63,18 @@ class TaskDecisions:
         nominal = np.asarray(velocity).reshape(worlds, size, dimension).transpose(2, 1, 0)
         return np.broadcast_to(nominal, (self._chunk, *nominal.shape)), standing
 
-    def end_decision(self, state: DeployedTeamState) -> None:
+    def return_at_end(self, state: DeployedTeamState) -> np.ndarray:
+        """Return the sum of the rewards (E,) up to the last state of the team, mean over the robots."""
+        self._end_decision(state)
+        return self._return
+
+    def _end_decision(self, state: DeployedTeamState) -> None:
         """Bring the task to the end of the decision that led to a state of the team; first, to its start."""
         if self._world is None:
             self._world = self._environment.world(self._keys, state, self._task)
             return
         self._world, reward = self._advance(self._world, state)
-        self.task_return += np.asarray(reward, float).mean(axis=0)
+        self._return += np.asarray(reward, float).mean(axis=0)
 
     def _advanced(self, world: WorldState, state: DeployedTeamState) -> tuple[WorldState, jax.Array]:
         unchanged = jnp.zeros(state.estimate.yaw.shape)  # the price of changes is no part of the task

@@ -21,7 +21,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.scene import BodyState
-from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, numbered
+from testudo_sim.scenarios.robot_number import has_numbers, numbered
 from testudo_sim.scenarios.roles import TRAITS, Roles
 from testudo_sim.scenarios.scenario import GOAL, Scenario, TaskScoring, make_scenario
 
@@ -117,7 +117,7 @@ def scoring_of(contract: Contract, spec: RobotSpec) -> TaskScoring:
     """
     obstacles = contract.arena.obstacles if contract.arena is not None else ()
     scenario = make_scenario(contract.scenario, spec, contract.shield, obstacles)
-    if any(signal.name == ROBOT_NUMBER for signal in contract.signals):
+    if has_numbers(contract):
         scenario = numbered(scenario, contract.team_size)
     config = contract.provenance.get("config", {})
     facing = config.get("facing_price", 0.0) if turns(contract.command) else 0.0

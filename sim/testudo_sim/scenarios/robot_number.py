@@ -8,12 +8,17 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 
-from testudo_deploy.contract.contract import Signal
+from testudo_deploy.contract.contract import Contract, Signal
 from testudo_hardware.errors import TestudoError
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import Scenario, StartState
 
 ROBOT_NUMBER = "robot_number"
+
+
+def has_numbers(contract: Contract) -> bool:
+    """Return whether robots have parameters of their own, which they find by their number."""
+    return any(signal.name == ROBOT_NUMBER for signal in contract.signals)
 
 
 def numbered(scenario: Scenario, team_size: int) -> Scenario:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
-from testudo_deploy.guard.guard_bounds import load_speed_cap
+from testudo_deploy.contract.policy_archive import read_policy_contract
 from testudo_deploy.guard.speed_cap import CALIBRATION, CAP_SHARE, capped_share, estimates_in, speed_cap_m_s
 from testudo_deploy.monitoring.diagnostics import Level
 from testudo_deploy.shield.caution import Caution, stricter
@@ -90,5 +90,7 @@ def test_an_uncalibrated_robot_is_slow_and_says_so(tmp_path):
     assert "testudo calibrate" in status.values["warning"]
     assert not free.status(60.0).values["warning"]
     for on_hardware, expected in ((True, cap_m_s), (False, math.inf)):
-        found = load_speed_cap(fleet.policy, fleet.policy_sha256, spec, on_hardware=on_hardware)
+        found = speed_cap_m_s(
+            spec, read_policy_contract(fleet.policy, fleet.policy_sha256).scenario, on_hardware=on_hardware
+        )
         assert found == pytest.approx(expected)

@@ -9,7 +9,12 @@ import pytest
 from tests.sim.online_task.task_fleet import Drive, make_task_fleet
 
 from testudo_analysis.replay import mutations_detected, reinfer
-from testudo_analysis.replay.counterfactual import CounterfactualVariant, HorizonSettings, simulate_from
+from testudo_analysis.replay.counterfactual import (
+    CounterfactualVariant,
+    HorizonSettings,
+    recorded_task,
+    simulate_from,
+)
 from testudo_analysis.replay.recorded_task import RecordedTask
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.contract.messages import TickRecord
@@ -144,6 +149,13 @@ def test_a_task_of_which_a_robot_is_missing_does_not_go_on(drive):
     recording = replace(prepare_run(run_of(drive, ())), contract=drive.contract)
     with pytest.raises(TestudoError, match="expected all robots of the run"):
         RecordedTask.create(replace(recording, robots=recording.robots[:2]), drive.contract)
+
+
+def test_a_policy_for_other_robots_does_not_go_on_with_the_task(drive):
+    recording = replace(prepare_run(run_of(drive, ())), contract=drive.contract)
+    foreign = replace(drive.artefact, contract=drive.contract.replace(robot="robomaster_s1"))
+    with pytest.raises(TestudoError, match="found a policy for robomaster_s1, expected one for gritsbot_x"):
+        recorded_task(recording, foreign)
 
 
 def test_records_before_tasks_are_read(drive):

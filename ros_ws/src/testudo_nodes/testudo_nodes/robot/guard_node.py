@@ -21,14 +21,16 @@ from std_msgs.msg import Bool, String, UInt8MultiArray
 from std_srvs.srv import Trigger
 
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage
+from testudo_deploy.contract.policy_archive import read_policy_contract
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
 from testudo_deploy.fleet.hold_switch import chosen_switch
 from testudo_deploy.guard.command_checks import Bounds, CommandChecks
 from testudo_deploy.guard.command_guard import CommandGuard
 from testudo_deploy.guard.flight_guard import LAST_S
 from testudo_deploy.guard.foreign_motion import ForeignMotion
-from testudo_deploy.guard.guard_bounds import load_bounds, load_speed_cap, segment_limits
+from testudo_deploy.guard.guard_bounds import guard_bounds, segment_limits
 from testudo_deploy.guard.own_segment import OwnSegment
+from testudo_deploy.guard.speed_cap import speed_cap_m_s
 from testudo_deploy.launch.fleet_topics import foreign_publishers
 from testudo_deploy.launch.topic_names import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC, PEER_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
@@ -100,9 +102,10 @@ class GuardNode(Node):
         self._leader = SetPointLeader(oldest_s=robot.pose.max_age_s) if self._wire.needs_place else None
         self._motion = ForeignMotion(self._spec) if self._spec.dimension == 2 else None  # a braked drone drifts
         policy = Path(text_parameter(self, "policy", "the policy file, which holds the arena"))
-        sha256 = fleet.team_of(self._name).policy_sha256
-        self._content = self._command_checks(robot, load_bounds(policy, sha256, self._spec))
-        cap_m_s = load_speed_cap(policy, sha256, self._spec, on_hardware=backend == "hw")
+        contract = read_policy_contract(policy, fleet.team_of(self._name).policy_sha256)  # without its runtime
+        bounds = None if contract.arena is None else guard_bounds(self._spec, contract.arena)
+        self._content = self._command_checks(robot, bounds)
+        cap_m_s = speed_cap_m_s(self._spec, contract.scenario, on_hardware=backend == "hw")
         self._scan = GuardScan(self._node_clock, robot, self._content, cap_m_s)
         self._scan.begin(self._watch)
         self._connect()
