@@ -22,6 +22,7 @@ from testudo_sim.scenarios.scenario import TaskScoring
 from testudo_sim.team.crowd_links import CrowdLinks
 from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import Faults, no_faults
+from testudo_sim.team.residual_motion import begin_residual
 
 STRIDE = 2  # simulation steps in a control period; each robot ticks at one of them, so that ticks are asynchronous
 _PHASE_STREAM = 21  # random stream of the ticks' phases, so that other draws of a seed do not change
@@ -99,6 +100,7 @@ class DeployedEnvironment(Environment):
             self._faults(keys, parameters),
             begin.velocity,
             bodies=begin.bodies,
+            residual=begin_residual(self.team.noise, keys, self.team.size),
         )
         return replace(self.world(keys, state, begin.task), difficulty=difficulty)
 

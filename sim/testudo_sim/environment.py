@@ -18,6 +18,7 @@ from testudo_sim.physics.scene import Scene
 from testudo_sim.physics.world_parameters import WorldParameters, draw_parameters
 from testudo_sim.scenarios.scenario import PEER, Scenario, StartState, TaskScore, TaskScoring, absent_robots, either
 from testudo_sim.team.crowd_links import CrowdLinks
+from testudo_sim.team.residual_motion import begin_residual
 from testudo_sim.team.robot_failures import RobotFailures, draw_failures
 from testudo_sim.team.task_channel import TaskChannel, scene_between
 from testudo_sim.team.team_tick import SimulatedTeam, start, tick, true_table, values_by_slot
@@ -126,7 +127,9 @@ class Environment:
         if self.curriculum and difficulty is None:
             difficulty = jnp.zeros(keys.shape[0])
         begin, parameters = self.draw_start(keys, difficulty)
-        state = start(self.team, begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
+        residual = begin_residual(self.team.noise, keys, self.team.size)
+        start_of = (begin.position_world, begin.yaw, parameters, begin.bodies, begin.velocity)
+        state = start(self.team, *start_of, residual)
         return replace(self.world(keys, state, begin.task), difficulty=difficulty)
 
     def world(self, keys: jax.Array, team: Any, task: Any) -> WorldState:

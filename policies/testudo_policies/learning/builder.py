@@ -30,6 +30,7 @@ from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.robot_number import numbered
 from testudo_sim.scenarios.scenario import Scenario, make_scenario
 from testudo_sim.starts import StartDistribution, parse_starts
+from testudo_sim.team.residual_motion import residual_noise
 from testudo_sim.team.task_channel import TaskChannel
 from testudo_sim.team.team_tick import SimulatedTeam
 
@@ -183,6 +184,7 @@ def make_environment(
         shielded=shielded,
         yaw_rate_limit=yaw_rate_limit,
         tracking=tracking,
+        noise=residual_noise(spec, tier),
     )
     spread = 1.0 if starts is None else starts.spread.parameters
     return Environment(task, team, spread=spread, task_channel=TaskChannel() if physics.task_messages else None)

@@ -16,8 +16,7 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion import motion_model
-from testudo_hardware.motion.motion_noise import MotionNoise, NoiseChannel, displace, velocity_error
-from testudo_hardware.motion.motion_noise import advance as advance_noise
+from testudo_hardware.motion.motion_noise import MotionNoise, NoiseChannel
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.progress_bar import Share, quiet
 from testudo_sim.physics.fleet_parameters import draw_fleet_parameters, with_longest_delay
@@ -25,10 +24,10 @@ from testudo_sim.physics.world_parameters import WorldParameters
 from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
 from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
+from testudo_sim.team.residual_motion import begin_residual
 
 _BATCH = 256
 """Worlds that run together: more need more memory and are no faster on a CPU."""
-_NOISE_STREAM = 31  # separate random stream of the motion noise, so that other draws do not change
 
 
 @dataclass(frozen=True)
@@ -63,20 +62,16 @@ class Worlds:
 
     parameters: WorldParameters = field(repr=False)
     starts: tuple[TeamStart, ...]  # (E,)
-    noisy: np.ndarray = field(repr=False)  # (E,) 1 with motion noise, 0 without
 
     def take(self, chosen: np.ndarray) -> "Worlds":
         """Return some of the worlds, by index."""
         parameters = jax.tree.map(lambda x: x[..., chosen], self.parameters)
-        return Worlds(parameters, tuple(self.starts[k] for k in chosen), self.noisy[chosen])
+        return Worlds(parameters, tuple(self.starts[k] for k in chosen))
 
     def and_also(self, other: "Worlds") -> "Worlds":
         """Return these worlds, and those of the same team behind them."""
         parameters = jax.tree.map(lambda *x: jnp.concatenate(x, axis=-1), self.parameters, other.parameters)
-        return Worlds(parameters, self.starts + other.starts, np.concatenate([self.noisy, other.noisy]))
-
-
-_State = tuple[DeployedTeamState, jax.Array]  # and the process of the motion noise (C, N, E)
+        return Worlds(parameters, self.starts + other.starts)
 
 
 @dataclass(frozen=True)
@@ -140,9 +135,9 @@ class FleetSimulator:
         stays, logs, done = np.zeros(count), [], 0
         period_s = self.team.described.control_period_s
         while done < self.team.ticks and not np.all(stays >= HOLD_S + period_s):
-            velocity, hidden = policy(signals(state[0], goal), hidden)
+            velocity, hidden = policy(signals(state, goal), hidden)
             nominal = np.asarray(velocity).reshape(count, size, dimension).transpose(2, 1, 0)
-            state, logged = advance(state, nominal, worlds.noisy, jax.random.fold_in(root, done))
+            state, logged = advance(state, nominal, jax.random.fold_in(root, done))
             logs.append(jax.tree.map(np.asarray, logged))
             away = np.linalg.norm(logs[-1].position_world - goal[None], axis=1)
             for there in (away < TOLERANCE_M).all(axis=1):
@@ -177,7 +172,8 @@ class FleetSimulator:
         draw = partial(draw_fleet_parameters, described=self.team.described, specs=files)
         draw = partial(draw, channels=self._team[0].channels, spread=spread, delays=self.team.files)
         chosen = tuple(starts[k % len(starts)] for k in range(count))
-        return Worlds(jax.jit(draw, compiler_options=QUICK)(keys), chosen, np.full(count, noisy, np.float32))
+        parameters = jax.jit(draw, compiler_options=QUICK)(keys)
+        return Worlds(replace(parameters, residual_share=jnp.full(count, noisy, jnp.float32)), chosen)
 
     @cached_property
     def _team(self) -> Any:
@@ -185,30 +181,27 @@ class FleetSimulator:
         contract = team.artefact.contract
         made, deployment = deployed_team(team.described, contract.shield, team.arena, len(team.names), shielded=True)
         roomy = motion_model(with_longest_delay(team.described, team.files))
-        return replace(made, model=roomy), deployment
+        return replace(made, model=roomy, noise=fleet_noise(team.files)), deployment
 
     @cached_property
     def _programs(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         """Return the compiled start, ticks of a decision, and signals of the policies."""
         team, deployment = self._team
         spec, ticks = self.team.described, self.team.artefact.contract.decision_ticks
-        noise = fleet_noise(self.team.files)
 
-        def begin(parameters: WorldParameters, place: jax.Array, yaw: jax.Array, key: jax.Array) -> _State:
+        def begin(parameters: WorldParameters, place: jax.Array, yaw: jax.Array, key: jax.Array) -> DeployedTeamState:
             held = int(spec.dead_man_s / spec.control_period_s) + 1
             faults = no_faults(spec.dimension, place.shape[1], place.shape[2], held)
-            process = jax.random.normal(jax.random.fold_in(key, _NOISE_STREAM), (spec.dimension + 1, *place.shape[1:]))
-            return start_deployed(team, deployment, place, yaw, parameters, faults), process
+            keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(place.shape[2]))
+            residual = begin_residual(team.noise, keys, place.shape[1])
+            return start_deployed(team, deployment, place, yaw, parameters, faults, residual=residual)
 
-        def advance(state: _State, nominal: jax.Array, noisy: jax.Array, key: jax.Array) -> tuple[_State, _Logged]:
-            def step(current: _State, tick_key: jax.Array) -> tuple[_State, _Logged]:
-                after, result = tick_deployed(team, deployment, current[0], nominal, tick_key)
-                process = current[1]
-                if noise is not None:
-                    after, process = _disturbed(noise, after, process, noisy, tick_key, spec.control_period_s)
+        def advance(state: DeployedTeamState, nominal: jax.Array, key: jax.Array) -> tuple[DeployedTeamState, _Logged]:
+            def step(current: DeployedTeamState, tick_key: jax.Array) -> tuple[DeployedTeamState, _Logged]:
+                after, result = tick_deployed(team, deployment, current, nominal, tick_key)
                 motion = team.physics.scene(after.physics).robots
                 changed = result.status != int(ShieldStatus.PASSED)
-                return (after, process), _Logged(motion.position_world, motion.velocity, after.sent[0], changed)
+                return after, _Logged(motion.position_world, motion.velocity, after.sent[0], changed)
 
             return jax.lax.scan(step, state, jax.random.split(key, ticks))
 
@@ -243,20 +236,6 @@ def fleet_noise(files: Sequence[RobotSpec]) -> MotionNoise | None:
         for of in zip(*(one.channels for one in every), strict=True)
     )
     return replace(some, channels=channels)
-
-
-def _disturbed(
-    noise: MotionNoise, state: DeployedTeamState, process: jax.Array, noisy: jax.Array, key: jax.Array, period_s: float
-) -> tuple[DeployedTeamState, jax.Array]:
-    """Return a team moved by the noise of one tick, and the process (C, N, E) after it; ``noisy`` (E,) 0 is without."""
-    normal = jax.random.normal(jax.random.fold_in(key, _NOISE_STREAM), process.shape)
-    process = jnp.asarray(advance_noise(noise, process, normal, period_s))
-    before, after = state.past.velocity[1], state.physics.velocity  # `past` holds the present motion, too
-    error = velocity_error(noise, process, (before + after) / 2, (after - before) / period_s)
-    error = jnp.asarray(error) * noisy
-    moved = displace(noise, state.physics, error, period_s)
-    past = jax.tree.map(lambda now, before: before.at[0].set(now), moved, state.past)
-    return replace(state, physics=moved, past=past), process
 
 
 def _part(share: Share, begin: float, width: float, done: float) -> None:

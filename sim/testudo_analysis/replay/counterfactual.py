@@ -37,6 +37,7 @@ from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, has_numbers
 from testudo_sim.team.batch_policy import artefact_policy
 from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
+from testudo_sim.team.residual_motion import begin_residual, residual_noise
 from testudo_sim.team.team_tick import SimulatedTeam
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -268,7 +269,9 @@ class _Stage:
         parameters = draw_parameters(keys, spec, channels, spread)  # pyright: ignore[reportArgumentType] -- (E,)
         # the deadlock rule belongs to what is left out with the shield
         resolves = jnp.full(yaw.shape[1:], self.team.shielded)
-        return start_deployed(self.team, self.deployment, place, yaw, parameters, faults, velocity, resolves=resolves)
+        residual = begin_residual(self.team.noise, keys, self.team.size)
+        motion = (place, yaw, parameters, faults, velocity)
+        return start_deployed(self.team, self.deployment, *motion, resolves=resolves, residual=residual)
 
 
 def deployed_team(
@@ -277,7 +280,9 @@ def deployed_team(
     """Return a team and its deployment: all layers of the shield, or none."""
     model = motion_model(spec)
     channels = replace(Channels(), pose_age_s=(min(0.02, spec.pose_max_age_s), min(0.06, spec.pose_max_age_s)))
-    team = SimulatedTeam(model, shield, arena, KinematicPhysics(model, arena), size, channels, shielded=shielded)
+    physics = KinematicPhysics(model, arena)
+    noise = residual_noise(spec, physics)
+    team = SimulatedTeam(model, shield, arena, physics, size, channels, shielded=shielded, noise=noise)
     return team, DeployedTeam(
         Shield(model, shield, stop_tube_parameters(spec), arena),
         gate=shielded,

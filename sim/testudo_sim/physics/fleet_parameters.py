@@ -54,7 +54,8 @@ def draw_fleet_parameters(
             )
     slots = Slots.create(with_longest_delay(described, (*specs, *delays)), channels)
     robots = [_of_robot(_own_keys(keys, k), described, spec, channels, slots, spread) for k, spec in enumerate(specs)]
-    return replace(of_robots(robots), drone=None)
+    share = jnp.full(keys.shape[0], spread, jnp.float32)  # also where the first robot has no residual motion
+    return replace(of_robots(robots), drone=None, residual_share=share)
 
 
 def _own_keys(keys: jax.Array, robot: int) -> jax.Array:
@@ -85,4 +86,5 @@ def _of_robot(
         delay_weights=jnp.pad(drawn.delay_weights, [(0, missing), (0, 0)]),
         pending=pending,
         turn_slip=slip,
+        residual_share=None,
     )

@@ -94,6 +94,8 @@ class WorldParameters:
     """(D + 1, N, E): constant error of position and yaw as shares of the error bounds; noise has the rest. None: 0."""
     charge: jax.Array | None = None
     """(N, E): of the batteries at the start, 0 to 1; None where there are none, or all are full."""
+    residual_share: jax.Array | None = None
+    """(E,): share of the residual motion of the robot file (`team.residual_motion`); None is all of it."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ def draw_parameters(
         turn_slip=_draw_slip(keys, spec, spread),
         drone=draw_drones(keys, spec, spread),
         charge=draw_charges(keys, spec, batteries, spread) if batteries else None,
+        residual_share=jnp.broadcast_to(jnp.float32(spread), lag.shape) if spec.motion_noise else None,
     )
 
 

@@ -70,6 +70,7 @@ from testudo_sim.team.team_tick import (
     split_message,
     stopping_segment,
     turned_on,
+    with_residual,
 )
 
 _RADIO_STREAM = 7  # separate random stream of the radio to the vehicles, so that other draws do not change
@@ -116,6 +117,7 @@ class DeployedTeamState:
     resolves: jax.Array  # (E,) bool: the deadlock rule is active
     vehicle: LostLinkVehicle | None = None  # received commands of drones behind a lossy radio
     turns: jax.Array | None = None  # (H, N, E) [rad/s]: see `TeamState.turns`
+    residual: jax.Array | None = None  # (C, N, E): see `TeamState.residual`
 
 
 def start_deployed(
@@ -129,11 +131,12 @@ def start_deployed(
     *,
     bodies: BodyState | None = None,
     resolves: jax.Array | None = None,
+    residual: jax.Array | None = None,
 ) -> DeployedTeamState:
     """Return the initial state, with all first messages received, at rest or at velocities (D, N, E).
 
     ``bodies`` are the boxes of the scenario; ``resolves`` (E,) says in which worlds the deadlock rule is active; None:
-    in all.
+    in all; ``residual`` is as for `team_tick.start`.
     """
     begin = initial_motion(team, position_world, yaw, parameters, bodies, velocity)
     sent, seen, estimate = begin.sent, begin.measured, begin.estimate
@@ -172,6 +175,7 @@ def start_deployed(
         jnp.ones(yaw.shape[1:], bool) if resolves is None else resolves,
         listening(sent) if faults.radio is not None else None,
         no_turns(team, sent),
+        residual,
     )
 
 
@@ -211,6 +215,7 @@ def tick_deployed(
     radio = exchange(state.radio, told, sends, state.number, loss, faults, radio_key, silent)
     turns = turned_on(state.turns, yaw_rate, ~drives)
     physics, vehicle = _moved(team, state, sent, turns, key)
+    physics, residual = with_residual(team, state, physics, key)
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     measured = _displaced(state, measure(team, past, state.parameters, noise_key))
@@ -231,7 +236,7 @@ def tick_deployed(
     rule = _deadlock_memory(state, runs, drives, deadlock, result)
     seen = (table, estimate, measured, anchor, located, earlier, watch, state.weak | weak)
     known = (space, radio, flagged, pause, held, number, state.parameters, state.faults)
-    after = DeployedTeamState(physics, sent, past, *seen, *known, *rule, state.resolves, vehicle, turns)
+    after = DeployedTeamState(physics, sent, past, *seen, *known, *rule, state.resolves, vehicle, turns, residual)
     return after, replace(result, status=status, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
 
 

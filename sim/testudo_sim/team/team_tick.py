@@ -26,12 +26,14 @@ from testudo_deploy.shield.velocity_projection import (
 from testudo_hardware.arrays import stacked
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command, control_velocity, effective_command
+from testudo_hardware.motion.motion_noise import MotionNoise
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 from testudo_sim.physics.scene import BodyState, Physics
 from testudo_sim.physics.world_parameters import Channels, Slots, WorldParameters, weighted
 from testudo_sim.team.crowd_links import CrowdLinks, find_links, heard_in_crowd, of_peers
 from testudo_sim.team.message_radio import by_slot
+from testudo_sim.team.residual_motion import displaced
 
 _REQUEST_TICKS = 3
 _VELOCITY_STREAM = 1  # separate random stream, so that the other draws of a seed do not change
@@ -92,6 +94,7 @@ class SimulatedTeam:
     """Yaw rate limit [rad/s] of drones whose commands end with a yaw rate; 0 without yaw rates."""
     tracking: WaypointTracking | None = None  # of commands that are way-points; None for velocities
     message_size: int = 0  # last numbers of a command that are a learned message to the peers
+    noise: MotionNoise | None = None  # residual motion of the kinematic tier, of all robots or with arrays (N, 1)
 
     @property
     def batteries(self) -> int:
@@ -114,6 +117,7 @@ class TeamState:
     parameters: WorldParameters
     turns: jax.Array | None = None  # (H, N, E) [rad/s]: yaw rates sent, newest first; None where none is commanded
     links: CrowdLinks | None = None  # who is in the slots of the table; None: everybody, in the order of robots
+    residual: jax.Array | None = None  # (C, N, E): process of the residual motion; None without
 
 
 class InitialMotion(NamedTuple):
@@ -159,8 +163,12 @@ def start(
     parameters: WorldParameters,
     bodies: BodyState | None = None,
     velocity: jax.Array | None = None,
+    residual: jax.Array | None = None,
 ) -> TeamState:
-    """Return the initial state, with all first messages received, at rest or at velocities (D, N, E)."""
+    """Return the initial state, with all first messages received, at rest or at velocities (D, N, E).
+
+    ``residual`` is the process of `begin_residual`; None: robots move as their model says.
+    """
     begin = initial_motion(team, position_world, yaw, parameters, bodies, velocity)
     announcement = announced_by(begin.stop, begin.control, no_message(team, begin.control))
     messages = Slots.create(team.model.spec, team.channels).messages
@@ -170,7 +178,8 @@ def start(
     age = jnp.broadcast_to(_message_age(team, parameters), heard.shape[1:])
     table = heard_table(heard, position_world.shape[0], age, _slots_in_use(age, links))
     turns = no_turns(team, begin.sent)
-    return TeamState(begin.physics, begin.sent, begin.past, announced, table, begin.estimate, parameters, turns, links)
+    motion = (begin.physics, begin.sent, begin.past)
+    return TeamState(*motion, announced, table, begin.estimate, parameters, turns, links, residual)
 
 
 def no_turns(team: SimulatedTeam, sent: jax.Array) -> jax.Array | None:
@@ -243,13 +252,24 @@ def tick(
     announced = jnp.concatenate([announcement[None], state.announced[:-1]])
     turns = turned_on(state.turns, yaw_rate, has_braked)
     physics = advanced(team, state.physics, sent, turns, state.parameters)
+    physics, residual = with_residual(team, state, physics, key)
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     noise_key, loss_key = jax.random.split(key)
     measured = measure(team, past, state.parameters, noise_key)
     estimate = predict_state(team.model, measured, sent, per_robot(state.parameters.pending))
     links, table = _heard(team, state, announced, loss_key)
-    return TeamState(physics, sent, past, announced, table, estimate, state.parameters, turns, links), result
+    known = (announced, table, estimate, state.parameters, turns, links, residual)
+    return TeamState(physics, sent, past, *known), result
+
+
+def with_residual(team: SimulatedTeam, state: Any, physics: Any, key: jax.Array) -> tuple[Any, jax.Array | None]:
+    """Return the physics that a tick led to, moved by the residual motion, and its process (C, N, E) after the tick.
+
+    ``state`` is that before the tick, of this module or of a deployed team.
+    """
+    share, period_s = state.parameters.residual_share, team.model.spec.control_period_s
+    return displaced(team.noise, state.residual, state.physics, physics, share, key, period_s)
 
 
 def advanced(
