@@ -139,6 +139,11 @@ def limited_yaw_rate(command: Command, yaw_rate: float) -> float:
     return min(max(yaw_rate, low), high)
 
 
+def limited_yaw_rate_of(command: Command) -> float:
+    """Return the largest yaw rate [rad/s] that a command may ask for in either direction; 0 without yaw rates."""
+    return min(-command.limits[0][0], command.limits[0][1]) if turns(command) else 0.0
+
+
 def check_vehicle(command_type: str, limits: Limits, spec: RobotSpec, where: str) -> None:
     """Check that a robot accepts a command type, and that the policy's limits are within the robot's.
 
@@ -193,6 +198,19 @@ def check_velocities_alone(command: Command, where: str) -> None:
         raise CommandTypeError(
             f"{where}: found a policy of command.type {command.type!r}, expected "
             f"{COMMAND_TYPE!r}, the only supported type"
+        )
+
+
+def check_simulated(command: Command, where: str) -> None:
+    """Refuse a policy whose commands pass no shield, for callers that simulate a deployed team.
+
+    Raises:
+        CommandTypeError: naming the type; ``where`` says in which file.
+    """
+    if command.type not in SHIELDED:
+        raise CommandTypeError(
+            f"{where}: found a policy of command.type {command.type!r}, expected {', '.join(SHIELDED)}: only these are "
+            "simulated behind the shield"
         )
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import jax
 import numpy as np
 
-from testudo_deploy.contract.command_types import tracking_of, turns
+from testudo_deploy.contract.command_types import limited_yaw_rate_of, tracking_of
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.waypoint_tracking import WaypointTracking
@@ -185,7 +185,7 @@ def _from_artefact(path: Path) -> PolicyUnderTest:
         contract.team_size,
         contract.arena.obstacles if contract.arena is not None else (),
         partial(_untrained_of, contract, str(path)),
-        contract.command.limits[0][1] if turns(contract.command) else 0.0,
+        limited_yaw_rate_of(contract.command),
         tracking_of(contract.command),
         contract.command.message_size,
         has_numbers(contract),

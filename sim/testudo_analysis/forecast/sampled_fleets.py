@@ -130,13 +130,13 @@ class FleetSimulator:
         root = jax.random.key(seed)
         state = begin(worlds.parameters, place, yaw, root)
         contract = self.team.artefact.contract
-        dimension, size, count = place.shape
+        _, size, count = place.shape
         hidden: Any = np.zeros((size * count, contract.hidden_size), np.float32)
         stays, logs, done = np.zeros(count), [], 0
         period_s = self.team.described.control_period_s
         while done < self.team.ticks and not np.all(stays >= HOLD_S + period_s):
-            velocity, hidden = policy(signals(state, goal), hidden)
-            nominal = np.asarray(velocity).reshape(count, size, dimension).transpose(2, 1, 0)
+            command, hidden = policy(signals(state, goal), hidden)
+            nominal = np.asarray(command).reshape(count, size, -1).transpose(2, 1, 0)
             state, logged = advance(state, nominal, jax.random.fold_in(root, done))
             logs.append(jax.tree.map(np.asarray, logged))
             away = np.linalg.norm(logs[-1].position_world - goal[None], axis=1)
@@ -179,7 +179,10 @@ class FleetSimulator:
     def _team(self) -> Any:
         team = self.team
         contract = team.artefact.contract
-        made, deployment = deployed_team(team.described, contract.shield, team.arena, len(team.names), shielded=True)
+        size = len(team.names)
+        made, deployment = deployed_team(
+            team.described, contract.shield, team.arena, size, contract.command, shielded=True
+        )
         roomy = motion_model(with_longest_delay(team.described, team.files))
         return replace(made, model=roomy, noise=fleet_noise(team.files)), deployment
 

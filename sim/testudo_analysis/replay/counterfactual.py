@@ -18,8 +18,8 @@ from testudo_analysis.replay.recorded_task import RecordedTask
 from testudo_analysis.replay.replayed_team import RunMoment, commands_from, goals_of, moment_at
 from testudo_analysis.replay.task_decisions import TaskDecisions
 from testudo_analysis.replay.variants import CounterfactualOutcomes
-from testudo_deploy.contract.command_types import check_velocities_alone
-from testudo_deploy.contract.contract import policy_signals, robot_signals
+from testudo_deploy.contract.command_types import check_simulated, limited_yaw_rate_of, tracking_of
+from testudo_deploy.contract.contract import Command, policy_signals, robot_signals
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters
@@ -186,7 +186,6 @@ def check_goal_policy(artefact: PolicyArtefact, spec: RobotSpec, what: str, also
         TestudoError: such a policy.
     """
     _check_robot(artefact, spec)
-    check_velocities_alone(artefact.contract.command, f"{artefact.path}: {what}")
     other = [name for name in _task_signals(artefact, spec) if name not in also]
     if other:
         raise TestudoError(
@@ -197,6 +196,7 @@ def check_goal_policy(artefact: PolicyArtefact, spec: RobotSpec, what: str, also
 
 def _check_robot(artefact: PolicyArtefact, spec: RobotSpec) -> None:
     contract = artefact.contract
+    check_simulated(contract.command, str(artefact.path))
     if contract.robot != spec.name or contract.dimension != spec.dimension:
         raise TestudoError(
             f"{artefact.path}: found a policy for {contract.robot}, expected one for {spec.name}, the robots of the run"
@@ -239,7 +239,9 @@ class _Stage:
         shield, arena = (
             (contract.shield, contract.arena or recording.arena) if contract else (recording.shield, recording.arena)
         )
-        team, deployment = deployed_team(spec, shield, arena, len(recording.robots), shielded=variant.shielded)
+        command = contract.command if contract else None
+        size, shielded = len(recording.robots), variant.shielded
+        team, deployment = deployed_team(spec, shield, arena, size, command, shielded=shielded)
         chunk = contract.decision_ticks if contract else _CHUNK
         run = jax.jit(partial(_run, team, deployment, contract is not None), compiler_options=QUICK)
         signals = jax.jit(partial(goal_signals, team), compiler_options=QUICK)
@@ -275,14 +277,26 @@ class _Stage:
 
 
 def deployed_team(
-    spec: RobotSpec, shield: ProjectionParameters, arena: Arena | None, size: int, *, shielded: bool
+    spec: RobotSpec,
+    shield: ProjectionParameters,
+    arena: Arena | None,
+    size: int,
+    command: Command | None,
+    *,
+    shielded: bool,
 ) -> tuple[SimulatedTeam, DeployedTeam]:
-    """Return a team and its deployment: all layers of the shield, or none."""
+    """Return a team and its deployment: all layers of the shield, or none.
+
+    ``command`` is that of its policy; None for recorded commands.
+    """
     model = motion_model(spec)
     channels = replace(Channels(), pose_age_s=(min(0.02, spec.pose_max_age_s), min(0.06, spec.pose_max_age_s)))
     physics = KinematicPhysics(model, arena)
     noise = residual_noise(spec, physics)
     team = SimulatedTeam(model, shield, arena, physics, size, channels, shielded=shielded, noise=noise)
+    if command is not None:
+        turning, said = limited_yaw_rate_of(command), command.message_size
+        team = replace(team, tracking=tracking_of(command), yaw_rate_limit=turning, message_size=said)
     return team, DeployedTeam(
         Shield(model, shield, stop_tube_parameters(spec), arena),
         gate=shielded,
@@ -299,7 +313,7 @@ def _run(
     key: jax.Array,
     standing: jax.Array | None,
 ) -> tuple[DeployedTeamState, Logged]:
-    """Run ticks under nominal commands (T, D, N, E): velocities of control points, or recorded actuator commands.
+    """Run ticks under nominal commands (T, C, N, E): of the policy, or else recorded ones of actuators with C = D.
 
     Robots ``standing`` (N, E) take no part in the task, and brake.
     """
@@ -344,13 +358,13 @@ class _Decisions:
         self._hidden: Any = None
 
     def __call__(self, state: DeployedTeamState, _: int) -> tuple[np.ndarray, None]:
-        """Return the velocities (chunk, D, N, E) [m/s] for the next ticks; all robots take part."""
-        dimension, size, worlds = state.estimate.position_world.shape
+        """Return the commands (chunk, C, N, E) of the policy for the next ticks; all robots take part."""
+        size, worlds = state.estimate.yaw.shape
         if self._hidden is None:
             self._hidden = np.zeros((size * worlds, self._memory), np.float32)
         signals = self._stage.signals(state, self._goal)
         if self._numbered:
             signals[ROBOT_NUMBER] = jnp.tile(jnp.arange(size, dtype=jnp.float32), worlds)[:, None]
-        velocity, self._hidden = self._policy(signals, self._hidden)
-        nominal = np.asarray(velocity).reshape(worlds, size, dimension).transpose(2, 1, 0)
+        command, self._hidden = self._policy(signals, self._hidden)
+        nominal = np.asarray(command).reshape(worlds, size, -1).transpose(2, 1, 0)
         return np.broadcast_to(nominal, (self._stage.chunk, *nominal.shape)), None

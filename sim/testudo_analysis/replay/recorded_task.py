@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.messages import TickRecord
 from testudo_hardware.errors import TestudoError
@@ -109,13 +108,13 @@ class RecordedTask:
 
         Raises:
             TestudoError: not all robots of the run are there or decided, the task is not installed here or another one,
-                or it cannot go on in simulation: robots command more than velocities, or push bodies.
+                or it cannot go on in simulation: robots push bodies.
         """
         run = recording.run
         if run is None:
             raise TestudoError(f"{recording.folder}: is an imported run, in which no task is recorded")
         scoring = scoring_of(contract, recording.spec)
-        _check_simulable(recording, contract, scoring)
+        _check_simulable(recording, scoring)
         live = OnlineTask(scoring, run.robots, task_of(scoring.scenario, run.fleet), open_end=True)
         start, found = live.task, []
         tracks = {name: best_track(run, name) for name in run.robots}
@@ -136,12 +135,11 @@ class RecordedTask:
         return sum(self.rewards[bisect_right(self.stamp_s, begin_s) : bisect_right(self.stamp_s, end_s)])
 
 
-def _check_simulable(recording: TeamRecording, contract: Contract, scoring: TaskScoring) -> None:
+def _check_simulable(recording: TeamRecording, scoring: TaskScoring) -> None:
     where = f"{recording.folder}: task {scoring.scenario.name}"
     if recording.run is not None and recording.names != recording.run.robots:
         raise TestudoError(
             f"{where}: found {', '.join(recording.names)} at these times, expected all robots of the run"
         )
-    check_velocities_alone(contract.command, f"{where}: a counterfactual")
     if scoring.scenario.boxes:
         raise TestudoError(f"{where}: robots push bodies in it, which a counterfactual does not simulate")

@@ -54,13 +54,13 @@ class TaskDecisions:
         self._return = np.zeros(len(tasks))
 
     def __call__(self, state: DeployedTeamState, _: int) -> tuple[np.ndarray, jax.Array | None]:
-        """Return velocities (chunk, D, N, E) [m/s] for the next ticks, and the robots (N, E) that take no part."""
+        """Return commands (chunk, C, N, E) of the policy for the next ticks, and the robots (N, E) that stand."""
         self._end_decision(state)
         assert self._world is not None  # noqa: S101 -- set by the line above
         signals, standing = self._signals(self._world)
-        velocity, self._hidden = self._policy(signals, self._hidden)
-        dimension, size, worlds = state.estimate.position_world.shape
-        nominal = np.asarray(velocity).reshape(worlds, size, dimension).transpose(2, 1, 0)
+        command, self._hidden = self._policy(signals, self._hidden)
+        size, worlds = state.estimate.yaw.shape
+        nominal = np.asarray(command).reshape(worlds, size, -1).transpose(2, 1, 0)
         return np.broadcast_to(nominal, (self._chunk, *nominal.shape)), standing
 
     def return_at_end(self, state: DeployedTeamState) -> np.ndarray:

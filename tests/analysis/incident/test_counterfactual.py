@@ -44,8 +44,10 @@ def lanes():
     )
 
 
-def test_a_policy_takes_the_robots_to_their_goals_from_every_moment_in_every_world(policy):
-    told = lanes()
+def test_a_policy_takes_the_robots_to_their_goals_from_every_moment_in_every_world(tmp_path):
+    """By way-points, which the tracking law of the contract turns into velocities at every tick."""
+    told, policy = lanes(), tmp_path / "policy.onnx"
+    write_go_to_goal_policy(policy, SPEC, waypoint=True)
     made = simulate_from(
         told,
         (1.0, 2.0),

@@ -1,4 +1,4 @@
-"""Training moves robots by the residual motion of the robot file; `test_sampled_fleets` shows it of the deployed tick."""
+"""Training moves robots by the residual motion of the robot file; `test_sampled_fleets` shows it of deployed ticks."""
 
 import jax
 import jax.numpy as jnp
