@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from testudo_deploy.control.goal_hold import GOAL_TOLERANCE_M
 from testudo_deploy.fleet.policy_groups import Follow
 from testudo_deploy.launch.topic_names import ENDED, TIMEOUT
 from testudo_plant.plant.driver import AppliedCommand, DriverReason
@@ -26,7 +27,7 @@ class RunLimits:
 
     goals_world: Mapping[str, tuple[float, ...]]  # (D,) [m] by robot; for a follower, with its leader at the start
     duration_s: float  # longest time from the start to arrival, or of the task to its end
-    tolerance_m: float = 0.1
+    tolerance_m: float = GOAL_TOLERANCE_M
     hold_s: float = 1.0  # time that all robots must be at their goals simultaneously
     start_patience_s: float = 30.0  # longest time until every robot has its first command
     follows: Mapping[str, Follow] = field(default_factory=dict)  # goals of robots that follow another one

@@ -162,6 +162,7 @@ class TaskMessage(Envelope):
     """
 
     SCHEMA = "testudo/task/1"
+    LEFT_OUT = ("hold_within_m", "paused")
 
     robot: str  # the receiver
     contract: str  # `Contract.task_hash` of the sender
@@ -173,12 +174,15 @@ class TaskMessage(Envelope):
     peers: tuple[str, ...]  # order of the neighbours in the values
     values: dict[str, Vector]
     """By signal of the contract: its numbers, the last axis of its shape fastest."""
+    hold_within_m: float = 0.0
+    """How near to its goal the robot arrives and stands [m]; 0: never, as the task is no goal of its own."""
+    paused: bool = False  # an operator lets it stand where it is
 
     def __post_init__(self) -> None:
         """Raise EnvelopeError if a number is not finite, or the sample is of the future."""
-        numbers = chain((self.stamp_s, self.sample_age_s, self.echo[1]), *self.values.values())
-        if not all(map(isfinite, numbers)) or self.sample_age_s < 0:
-            raise EnvelopeError(f"{self.SCHEMA}: a value is not finite, or the sample's age is below 0")
+        numbers = chain((self.stamp_s, self.sample_age_s, self.echo[1], self.hold_within_m), *self.values.values())
+        if not all(map(isfinite, numbers)) or self.sample_age_s < 0 or self.hold_within_m < 0:
+            raise EnvelopeError(f"{self.SCHEMA}: a value is not finite, or the sample's age or a length is below 0")
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ class TickRecord(Envelope):
 
     SCHEMA = "testudo/tick/7"
     OLDER = {"testudo/tick/2": _RENAMED, **{f"testudo/tick/{version}": {} for version in range(3, 7)}}  # noqa: RUF012
-    LEFT_OUT = ("message", "neighbour_message", "sensed_age_s")
+    LEFT_OUT = ("message", "neighbour_message", "sensed_age_s", "holds")
 
     robot: str
     sequence: int
@@ -254,3 +258,6 @@ class TickRecord(Envelope):
     message: Vector = ()  # (M,): the policy's learned message; empty if it has none, or the robot is braked
     neighbour_message: tuple[Vector, ...] = ()  # (K, M): that of each peer, as the policy reads it; empty without
     sensed_age_s: dict[str, float] = field(default_factory=dict)  # of the task values of sensors; empty without any
+    holds: str = ""
+    """Why the robot stands, `arrived`, `paused`, or `gives_way` where it would; it then wants no speed (`caution`),
+    and its nominal velocity counts for nothing. Empty where its policy drives it."""

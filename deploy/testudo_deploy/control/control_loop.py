@@ -25,6 +25,7 @@ from testudo_deploy.control.control_tick import (
     tick_record,
 )
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver
+from testudo_deploy.control.goal_hold import GoalHold, standing
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
 from testudo_deploy.control.policy_decisions import PolicyDecisions, PolicyFault
 from testudo_deploy.control.pose_validator import MotionMonitor, PoseValidator
@@ -78,14 +79,13 @@ class ControlLoop:
         contract = artefact.contract
         check_shielded(contract.command.type, robot)
         self._policy = PolicyDecisions(artefact)
-        self._spec, self._robot, self._epoch = spec, robot, epoch
-        self._model = motion_model(spec)
+        self._spec, self._robot, self._epoch, self._model = spec, robot, epoch, motion_model(spec)
         stated = untrusted or {}  # highest speeds of untrusted peers [m/s]; 0 for that of the robot file
         space = with_untrusted_speed(stop_tube_parameters(spec), max(stated.values(), default=0.0))
         self._shield = Shield(self._model, contract.shield, space, contract.arena)
         self._landing = landing_shield(self._shield)
         self._deadlock = DeadlockResolver(contract.shield, contract.arena, contract.control_period_s, spec.dimension)
-        self._goal_world, self._stopwatch = tuple(goal_world), stopwatch
+        self._goal_world, self._stopwatch, self.hold = tuple(goal_world), stopwatch, GoalHold()
         self._contract_hash = contract.contract_hash
         self.task = TaskReceiver((), contract.task_hash, robot=robot, epoch=epoch, peers=peers)
         """Of a task of goals, it takes no messages; replaced by `TaskReceiver.of` where a task node sends signals."""
@@ -100,8 +100,7 @@ class ControlLoop:
         self._placed = False  # its first segment is clear of all others; only then it reserves and requests space
         self._known_since = NOTHING_HEARD
         """Number of the first message from a new place; peers must have it before the robot requests space."""
-        self._sequence = 0
-        self._last_now_s, self._behind_s = -math.inf, math.inf
+        self._sequence, self._last_now_s, self._behind_s = 0, -math.inf, math.inf
         self._last_tick: Tick | None = None
         self._announcer = Announcer(robot, epoch, self._contract_hash, says)
         self.lost, self.declare_lost = self._peers.lost, self._peers.declare_lost
@@ -222,6 +221,7 @@ class ControlLoop:
             tick.result, nominal = None, None
             policy.drop()
             self._deadlock.reset()
+            self.hold.reset()
         else:
             nominal, tick.nominal_yaw_rate, tick.yaw_rate = policy.nominal_world, policy.yaw_rate, policy.sent_yaw_rate
             tick.waypoint_world, tick.message = policy.waypoint_world, policy.message
@@ -387,8 +387,8 @@ class ControlLoop:
     def _check_command(self, tick: Tick, inputs: ShieldInputs, space: ReservedSpace, shield: Shield) -> None:
         nominal = self._policy.nominal_world
         if shield is self._shield and nominal is not None:  # a landing keeps its direction
-            caution = self.motion.assumptions.caution
-            nominal = slower(caution, nominal)
+            tick.holds = self.hold.step(tick.now_s, inputs.measured_position_world, self._goal_world, tick.task)
+            nominal = slower(caution := standing(tick.holds, self.motion.assumptions.caution), nominal)
             nominal = self._deadlock.resolved(inputs.stop.position_world, inputs.table, inputs.peers.first, nominal)
             tick.wanted_world = self._deadlock.wanted_world
             tick.deadlock_memory = self._deadlock.memory

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.contract.messages import Echo, PeerMessage, SegmentEnds, SuspectedPeer, TickRecord
+from testudo_deploy.control.goal_hold import YIELDS
 from testudo_deploy.control.task_receiver import TaskReading
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
@@ -79,6 +80,7 @@ class Tick:
     waypoint_world: np.ndarray | None = None  # (D,) [m], of a policy that chooses one
     message: np.ndarray | None = None  # (M,): learned message to the peers, of a policy that has one
     task: TaskReading | None = None  # newest values of the task
+    holds: str = ""  # why the robot stands, see `goal_hold`; empty where its policy drives it
     reason: str = ""
     lost: tuple[bool, ...] = ()  # by slot: declared lost by an operator; empty if none is
     echoes: dict[str, Echo] = field(default_factory=dict)
@@ -129,15 +131,23 @@ def tick_record(
         status="braked" if result is None else ShieldStatus(int(result.status)).name.lower(),
         reason=tick.reason,
         nominal_yaw_rate=tick.nominal_yaw_rate,
-        sent_yaw_rate=tick.yaw_rate,
+        sent_yaw_rate=0.0 if tick.holds else tick.yaw_rate,
         neighbour_lost=tick.lost,
         deadlock_memory=tick.deadlock_memory,
         caution=tick.caution,
+        holds=_holds(tick),
         untrusted_speed_m_s=tick.untrusted_speed_m_s,
         waypoint_world=() if tick.waypoint_world is None else floats(tick.waypoint_world),
         message=() if tick.message is None else floats(tick.message),
         **_task(tick),
     )
+
+
+def _holds(tick: Tick) -> str:
+    """Return why the robot stands; it gives way while the deadlock rule wants a velocity in place of none."""
+    if tick.reason or not tick.holds or tick.pose is None:
+        return ""
+    return YIELDS if any(tick.deadlock_memory[-len(tick.pose.position_world) :]) else tick.holds
 
 
 def _task(tick: Tick) -> dict[str, Any]:

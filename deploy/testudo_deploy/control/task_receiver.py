@@ -37,6 +37,8 @@ class TaskReading:
     sequence: int
     contract: str
     sensed_stamp_s: Mapping[str, float] = field(default_factory=dict[str, float])  # of the values of sensors, by signal
+    hold_within_m: float = 0.0  # see `TaskMessage`
+    paused: bool = False
 
     @property
     def values(self) -> dict[str, Vector]:
@@ -123,6 +125,8 @@ class TaskReceiver:
             message.epoch,
             message.sequence,
             message.contract,
+            hold_within_m=message.hold_within_m,
+            paused=message.paused,
         )
         return True
 

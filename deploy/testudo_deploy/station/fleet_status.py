@@ -38,6 +38,7 @@ class RobotStatus:
     interventions: int | None  # ticks in which the shield changed or stopped the nominal command
     refused_commands: int | None
     battery: str  # as displayed: `83 %` or `11.9 V`; empty without a battery
+    holds: str = ""  # why an active robot stands: arrived, paused, gives_way; empty if it drives
 
     @property
     def is_silent(self) -> bool:
@@ -141,6 +142,7 @@ class _StatusMessages:
             _whole(mode.get("interventions")),
             _whole(guard.get("refused")),
             self.battery or mode.get("battery", ""),
+            mode.get("holds", ""),
         )
 
 

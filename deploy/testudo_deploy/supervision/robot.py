@@ -13,6 +13,7 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.body_contact import BodyContact
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, FlightPhase, TickPacer
+from testudo_deploy.control.goal_hold import GOAL_TOLERANCE_M, HOLD_SENTENCES
 from testudo_deploy.control.task_receiver import TaskReceiver
 from testudo_deploy.fleet.crazyswarm2_import import check_driver
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
@@ -97,6 +98,7 @@ class Robot:
         if signals:
             task = TaskReceiver(signals, contract.task_hash, robot=name, epoch=epoch, peers=peers, sensed=sensed)
             self.loop.task = task
+        self.loop.hold.within_m = _hold_within_m(fleet, robot, artefact)
         if fleet.bodies:
             self.loop.motion.touches = BodyContact(fleet.bodies, robot.spec, lambda: self.loop.task.reading)
         self.supervisor = Supervisor(
@@ -111,8 +113,7 @@ class Robot:
         """Ticks in which the robot was active and the shield changed its command."""
         self._start = switched_on_at(robot)
         """Place required for the first arming; None: any place."""
-        self._follows = robot.follows
-        self._shown = ("", "")
+        self._follows, self._shown = robot.follows, ("", "", "")
         self._last: TickRecord | None = None
 
     def _cap_speed(self, scenario: str, *, on_hardware: bool) -> str:
@@ -172,9 +173,14 @@ class Robot:
         supervisor.observe(now_s, finding or self._away(record), *self._check_flight(record, now_s))
         self.interventions += driving and record.status in _INTERVENTIONS
         self._last = record
-        shown_now = (supervisor.mode, code_of(supervisor.reason))
+        shown_now = (supervisor.mode, code_of(supervisor.reason), self.holds)
         changed, self._shown = shown_now != self._shown, shown_now
         return TickOutput(record, self.loop.announcement(now_s), supervisor.mode not in RESTING, changed)
+
+    @property
+    def holds(self) -> str:
+        """Return why an active robot stands, see `goal_hold`; empty if it drives, or may not."""
+        return self._last.holds if self._last is not None and self.supervisor.mode is Mode.ACTIVE else ""
 
     def _flight_intent(self, flight: FlightSupervisor, now_s: float) -> FlightIntent:
         return flight.intent(self.supervisor.mode, self.supervisor.since_s, now_s)
@@ -241,15 +247,17 @@ class Robot:
         ages = record.neighbour_age_s if record is not None else ()
         warning = "; ".join(filter(None, (self.loop.warning, self.uncalibrated)))
         level = _LEVELS.get(supervisor.mode, Level.OK)
+        sentence = f"{self.holds}: {HOLD_SENTENCES[self.holds]}" if self.holds else supervisor.sentence
         return Status(
             max(level, Level.WARN if warning else Level.OK),
             f"{self.name}: policy",
             self.name,
-            f"{supervisor.sentence}; {warning}" if warning else supervisor.sentence,
+            f"{sentence}; {warning}" if warning else sentence,
             {
                 "mode": str(supervisor.mode),
                 "code": code_of(supervisor.reason),
                 "reason": supervisor.reason,
+                "holds": self.holds,
                 "warning": warning,
                 "since_s": diagnostic_text(now_s - supervisor.since_s),
                 "was_active": str(supervisor.was_active).lower(),
@@ -270,6 +278,16 @@ class Robot:
                 ),
             },
         )
+
+
+def _hold_within_m(fleet: Fleet, robot: FleetRobot, artefact: PolicyArtefact) -> float:
+    """Return how near to the goal of the fleet file the robot arrives and stands [m]; 0 without one that stays.
+
+    A task node says it with the goal.
+    """
+    has_goal = any(signal.name == "goal_world" for signal in artefact.contract.signals)
+    stays = fleet.task is None and robot.follows is None and robot.link.commands is None
+    return GOAL_TOLERANCE_M if has_goal and stays else 0.0
 
 
 def _flight_of(robot: FleetRobot, artefact: PolicyArtefact) -> FlightSupervisor:

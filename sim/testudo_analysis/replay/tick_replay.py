@@ -150,7 +150,7 @@ class TickReplay:
         nominal = _flat(record.nominal_world, record.nominal_yaw_rate, record.waypoint_world, record.message)
         waypoint, said = (() if value is None else value for value in (self._waypoint, self._message))
         self._add(record, "nominal", _flat(self._nominal, self._yaw_rate, waypoint, said), nominal)
-        turn = limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
+        turn = 0.0 if record.holds else limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
         self._check_deadlock(record)
         self._check_shield(record, self._whole_shield, turn)
 

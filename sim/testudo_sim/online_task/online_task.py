@@ -20,6 +20,7 @@ from testudo_sim import devices  # noqa: F401  (sets the precision of matrix pro
 from testudo_sim.online_task.task_sender import TaskSample
 from testudo_sim.online_task.task_state import Pose, PoseTrack, goals_of
 from testudo_sim.physics.scene import BodyState, Scene, least_separation
+from testudo_sim.scenarios.goal_scenario import GoalScenario
 from testudo_sim.scenarios.scenario import TaskScoring, absent_robots
 
 
@@ -64,6 +65,8 @@ class OnlineTask:
         self._patience_s = 2 * gap_s
         self._tracks = {name: PoseTrack(gap_s) for name in (*self.robots, *self.bodies)}
         self._changes: dict[str, list[tuple[float, float]]] = {name: [] for name in self.robots}
+        self.paused: frozenset[str] = frozenset()
+        """Robots that an operator lets stand where they are."""
         self._start_s: float | None = None
         self._before: _Moment | None = None
         self._last: DecisionScore | None = None
@@ -158,7 +161,8 @@ class OnlineTask:
         poses = {name: pose for name, track in self._tracks.items() if (pose := track.newest) is not None}
         values = self._by_robot(jax.device_get(self._signals(self.task, self._scene(poses))))
         age_s = now_s - min(track.newest_s for track in self._tracks.values())
-        return TaskSample(values, age_s, self.absent)
+        within_m = self.tolerance_m if isinstance(self.scoring.scenario, GoalScenario) else 0.0
+        return TaskSample(values, age_s, self.absent, within_m, self.paused)
 
     def advance(self, now_s: float) -> list[DecisionScore]:
         """Return the scores of all decisions that can be scored at ``now_s`` [s], oldest first."""

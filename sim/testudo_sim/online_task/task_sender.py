@@ -19,6 +19,8 @@ class TaskSample:
     values: Mapping[str, Mapping[str, np.ndarray]]  # by robot and name, component first: own (C,), of entities (C, K)
     age_s: float  # of the oldest measurement behind them
     absent: tuple[str, ...] = ()  # robots that take no part at this moment
+    hold_within_m: float = 0.0  # how near to its goal each robot arrives and stands; 0: never
+    paused: frozenset[str] = frozenset()  # robots that an operator lets stand
 
 
 class TaskSender:
@@ -80,6 +82,8 @@ class TaskSender:
             echo=self._heard[robot],
             peers=peers,
             values={signal.name: _values(sample, robot, peers, signal.name) for signal in self._signals},
+            hold_within_m=sample.hold_within_m,
+            paused=robot in sample.paused,
         )
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from testudo_deploy.contract.contract import Signal
+from testudo_deploy.control.goal_hold import GOAL_TOLERANCE_M
 from testudo_deploy.shield.arena import Arena, Obstacle
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
@@ -88,7 +89,7 @@ class GoalScenario:
     room_m: float  # least distance of starts and goals from obstacles, floor and ceiling
     height_ratio: float  # of the shield: heights between robots count 1/this
     horizon_s: float = 40.0
-    tolerance_m: float = 0.1
+    tolerance_m: float = GOAL_TOLERANCE_M
     boxes: tuple[Box, ...] = ()
     observation: Observation = _OBSERVATION
     starts: StartDistribution | None = None  # recorded start distribution; None for the starts of the scenario

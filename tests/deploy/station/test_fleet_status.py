@@ -62,6 +62,12 @@ def test_a_robot_that_drives_is_shown_with_ages_rates_and_shares():
     assert not fleet.is_silent
 
 
+def test_a_robot_that_stands_at_its_goal_is_shown_as_that():
+    (robot,) = heard(mode={"holds": "gives_way"}, sentence="gives_way: gives way to another robot").robots(100.0)
+    assert robot.holds == "gives_way"
+    assert "active, gives way" in shown([robot], width=230)
+
+
 def test_a_robot_that_holds_says_why_in_one_sentence():
     sentence = "stale_pose: the last pose is older than the robot's pose_max_age"
     (robot,) = heard(mode={"mode": "holding", "code": "stale_pose"}, sentence=sentence).robots(100.0)

@@ -149,6 +149,19 @@ def test_the_status_tells_mode_code_and_figures_and_changes_are_told_once(active
     assert all(isinstance(value, str) for value in status.values.values())
 
 
+def test_a_robot_that_stands_at_its_goal_is_active_and_says_so(active):
+    robot = active.robots[0]
+    robot.loop.aim(active.outcomes[0].record.control_point_world)  # its policy does not move it, and it does not move
+    changes = [active.tick().changed for _ in range(int(2.5 / PERIOD_S))]
+    status = robot.status(active.now_s)
+    assert (status.level, status.values["mode"], status.values["holds"]) == (Level.OK, "active", "arrived")
+    assert status.message == "arrived: at its goal, stands"
+    assert sum(changes) == 1
+    active.poses = False
+    active.tick(8)
+    assert (active.mode, robot.status(active.now_s).values["holds"]) == (Mode.HOLDING, "")
+
+
 def test_ticks_in_which_the_shield_changes_the_wish_are_counted(active):
     before = active.robots[0].interventions
     statuses = [active.tick().record.status for _ in range(10)]

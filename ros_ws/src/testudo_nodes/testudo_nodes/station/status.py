@@ -142,7 +142,8 @@ def _mode(robot: RobotStatus) -> Text:
         return Text("not heard", "bold red")
     if robot.is_silent:
         return Text(f"silent, was {robot.mode}", "bold red")
-    return Text(robot.mode, MODE_STYLES.get(robot.mode, "bold red"))
+    shown = f"{robot.mode}, {robot.holds.replace('_', ' ')}" if robot.holds else robot.mode
+    return Text(shown, MODE_STYLES.get(robot.mode, "bold red"))
 
 
 def _why(robot: RobotStatus) -> Text:
