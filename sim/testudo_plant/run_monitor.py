@@ -7,7 +7,7 @@ from typing import Any
 
 from testudo_deploy.control.goal_hold import GOAL_TOLERANCE_M
 from testudo_deploy.fleet.policy_groups import Follow
-from testudo_deploy.launch.topic_names import ENDED, TIMEOUT
+from testudo_deploy.launch.topic_names import ARRIVED, ENDED, TIMEOUT
 from testudo_plant.plant.driver import AppliedCommand, DriverReason
 from testudo_plant.plant.plant import Plant
 
@@ -92,7 +92,7 @@ class RunMonitor:
         elif self._arrived_since_s is None:
             self._arrived_since_s = now_s
         if self._arrived_since_s is not None and now_s - self._arrived_since_s >= rules.hold_s:
-            self.outcome = "arrived"
+            self.outcome = ARRIVED
         elif now_s - max(self._start_s, self._task_s or self._start_s) > rules.duration_s:
             self.outcome = ENDED if rules.open_end else TIMEOUT
 
@@ -100,7 +100,7 @@ class RunMonitor:
         separations = plant.watch.separations
         closest = separations[0] if separations and math.isfinite(separations[0].distance_m) else None
         arrived_s = self._arrived_since_s
-        end_s = arrived_s if self.outcome == "arrived" and arrived_s is not None else now_s
+        end_s = arrived_s if self.outcome == ARRIVED and arrived_s is not None else now_s
         return {
             "time_s": 0.0 if self._start_s is None else end_s - self._start_s,
             "distance_m": dict(distances) if self._rules.arrive else {},

@@ -2,19 +2,21 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
+from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_deploy.launch.launch_plan import plan
 from testudo_deploy.launch.ros_domain import LOOPBACK
 from testudo_hardware.errors import TestudoError
 
 PACKAGE = Path(__file__).parents[2] / "ros_ws/src/testudo_bringup"
 COMMON = {"fleet", "policy", "backend", "log_level", "use_sim_time", "lock_step", "localhost", "params_file", "respawn"}
-PLANT = {"run_folder", "seed", "duration", "watch", "button", "hold_to_run", "start"}
+PLANT = {"run_folder", "seed", "duration", "watch", "button", "hold_to_run", "start", "until"}
 ARGUMENTS = {"fleet": COMMON | PLANT, "station": COMMON | PLANT, "robot": COMMON | {"robot"}}
 GIVEN = {"fleet": {"fleet"}, "station": {"fleet"}, "robot": {"fleet", "robot"}}
 PARTS = {"fleet": {}, "station": {"station": True}, "robot": {"robot": "r1"}}
@@ -67,7 +69,7 @@ def shared(monkeypatch):
 def stand_ins(shared, monkeypatch):
     names = {
         "launch": {"LaunchContext": dict, "LaunchDescription": Description},
-        "launch.actions": {"DeclareLaunchArgument": Argument, "OpaqueFunction": Function},
+        "launch.actions": {"DeclareLaunchArgument": Argument, "OpaqueFunction": Function, "Shutdown": SimpleNamespace},
         "launch.substitutions": {"LaunchConfiguration": Configuration},
         "launch_ros": {},
         "launch_ros.actions": {"Node": SimpleNamespace},
@@ -171,6 +173,20 @@ def test_a_node_that_refuses_ends_the_launch_and_one_that_dies_later_does_not(st
         assert node.on_exit(SimpleNamespace(returncode=status, process_name="guard_node-1"), {}) is None
     with pytest.raises(TestudoError, match="guard_node-1 refused to start"):
         node.on_exit(SimpleNamespace(returncode=2, process_name="guard_node-1"), {})
+
+
+def test_a_launch_that_is_to_end_when_all_have_arrived_ends_with_its_task_node_and_no_other(stand_ins, tmp_path):
+    fleet = make_tiny_fleet(tmp_path, 1)
+    with pytest.raises(TestudoError, match="until: found 'arrived' for a fleet without `orders: true`"):
+        nodes_of("fleet", fleet=fleet.file, until="arrived")
+    save_fleet(replace(fleet, task={}, orders=True), fleet.file)
+    nodes = {node.name: node for node in nodes_of("fleet", fleet=fleet.file, until="arrived")}
+    assert nodes["task"].parameters[0]["until"] == "arrived"
+    ended = {name: node.on_exit(SimpleNamespace(returncode=0, process_name=name), {}) for name, node in nodes.items()}
+    assert [name for name, actions in ended.items() if actions] == ["task"]
+    assert not nodes["task"].on_exit(SimpleNamespace(returncode=-9, process_name="task"), {})  # a crash is no arrival
+    with pytest.raises(TestudoError, match="refused to start"):
+        nodes["task"].on_exit(SimpleNamespace(returncode=2, process_name="task"), {})
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -18,7 +19,13 @@ from testudo_deploy.contract.shipped_policies import fleet_beside, policy_file, 
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.fleet_run import FleetRunInterruptedError, FleetRunState, run_fleet
-from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, with_button, with_hold_to_run
+from testudo_deploy.launch.launch_plan import (
+    DEFAULT_DURATION_S,
+    ProcessPlan,
+    with_button,
+    with_hold_to_run,
+    with_until,
+)
 from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion.thrust_margin import thrust_warnings
@@ -30,7 +37,7 @@ _PLAIN_PERIOD_S = 5.0
 
 @dataclass(frozen=True)
 class BesideFleet:
-    """Further nodes and devices of the station."""
+    """Further nodes and devices of the station, and when a fleet that takes orders has done its job."""
 
     watch: tuple[Literal["task", "markers"], ...] = ()
     """Also start the node that scores the task, or the one that draws for RViz and Foxglove."""
@@ -39,6 +46,9 @@ class BesideFleet:
     topic and button of a joystick, such as /joy:1."""
     hold_to_run: str = ""
     """Topic and button of a joystick, such as /joy:4, which somebody must hold for the robots to move."""
+    until: Literal["", "arrived"] = ""
+    """`arrived`: a fleet with `orders: true` ends once every robot is at the last of its goals; by default it goes on
+    to the time-out."""
 
 
 _NOTHING_BESIDE = BesideFleet()
@@ -66,6 +76,7 @@ def up(
         testudo up --policy foraging     (a policy that ships, with its fleet file)
         testudo up --fleet fleet.yaml --watch task markers --domain 7
         testudo up --fleet fleet.yaml --lock-step
+        testudo up --fleet fleet.yaml --until arrived --timeout 600     (with `orders: true`)
 
     Args:
         fleet: the fleet file: robots, types, initial poses, goals; by default fleet.yaml beside the policy file.
@@ -93,7 +104,7 @@ def up(
                 seed=seed,
                 duration_s=timeout,
                 watch=beside.watch,
-                adapt=lambda plan: with_hold_to_run(with_button(plan, beside.button), beside.hold_to_run),
+                adapt=lambda plan: _with(plan, loaded, beside),
                 lock_step=lock_step,
                 domain_id=None if domain is None else ros_domain_id(domain),
                 show=display.show,
@@ -103,6 +114,11 @@ def up(
         raise
     _show_result(console, state, json)
     return 0 if state.success else _FAILED
+
+
+def _with(plan: Sequence[ProcessPlan], fleet: Fleet, beside: BesideFleet) -> tuple[ProcessPlan, ...]:
+    held = with_hold_to_run(with_button(plan, beside.button), beside.hold_to_run)
+    return with_until(held, beside.until, orders=fleet.orders)
 
 
 def _fleet(file: Path | None, policy: Path | None) -> Fleet:

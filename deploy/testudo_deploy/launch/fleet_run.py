@@ -14,7 +14,7 @@ from testudo_deploy.admission.safety_contracts import save_safety_contracts
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, ProcessPlan, plan
-from testudo_deploy.launch.topic_names import ENDED, SUCCESS
+from testudo_deploy.launch.topic_names import ARRIVED, ENDED, SUCCESS
 from testudo_hardware.errors import TestudoError
 
 _LISTEN_S = 0.1
@@ -68,7 +68,7 @@ class FleetRunState:
     @property
     def success(self) -> bool:
         """Return whether all arrived, the task succeeded, or an open end was reached, without any contact."""
-        return self.outcome in ("arrived", SUCCESS, ENDED) and self.contacts == 0
+        return self.outcome in (ARRIVED, SUCCESS, ENDED) and self.contacts == 0
 
     def take(self, event: ProcessEvent) -> None:
         """Update the state with an event of one of the processes."""

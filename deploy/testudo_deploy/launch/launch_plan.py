@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testudo_deploy.fleet.hold_switch import hold_option
+from testudo_deploy.launch.topic_names import ARRIVED
 from testudo_hardware.errors import TestudoError
 
 if TYPE_CHECKING:  # an operator's verb starts without reading robot files
@@ -193,6 +194,27 @@ def with_trial(processes: Sequence[ProcessPlan], trial: Mapping[str, Any] | None
     text = json.dumps(trial, allow_nan=False)
     return tuple(
         replace(process, parameters={**process.parameters, "trial": text}) if process.name == "task" else process
+        for process in processes
+    )
+
+
+def with_until(processes: Sequence[ProcessPlan], until: str, *, orders: bool) -> tuple[ProcessPlan, ...]:
+    """Return a plan that ends when every robot is at the last of its goals, if ``until`` is `ARRIVED`; empty: as it is.
+
+    Raises:
+        TestudoError: another word, or a fleet without ``orders``, or a part of it without the task node.
+    """
+    if not until:
+        return tuple(processes)
+    if until != ARRIVED:
+        raise TestudoError(f"until: found {until!r}, expected {ARRIVED}")
+    if not orders or not any(process.name == "task" for process in processes):
+        raise TestudoError(
+            f"until: found {until!r} for a fleet without `orders: true`, expected one with it: "
+            "others end when all have arrived, or with their task"
+        )
+    return tuple(
+        replace(process, parameters={**process.parameters, "until": until}) if process.name == "task" else process
         for process in processes
     )
 

@@ -19,7 +19,8 @@ class Request(StrEnum):
 
 @dataclass
 class _Robot:
-    required: bool = True  # the start of the others waits for it
+    trusted: bool = True  # the start of the others waits for it
+    lost: frozenset[str] = frozenset()  # the robots that it knows as declared lost
     mode: Mode | None = None
     ready: bool = False  # it reports no reason against the next step
     stopped: bool = False  # its emergency stop is active
@@ -43,7 +44,7 @@ class BringUp:
         self._starts = starts
         self._halted = False
         """An emergency stop was active: its reset permits motion and must not start it (ISO 13850, 4.1.4)."""
-        self._robots = {name: _Robot(required=name not in untrusted) for name in robots}
+        self._robots = {name: _Robot(trusted=name not in untrusted) for name in robots}
 
     @property
     def done(self) -> bool:
@@ -61,7 +62,7 @@ class BringUp:
         return {
             name: robot.sentence
             for name, robot in self._robots.items()
-            if robot.required and not robot.started and not (self.needs_operator and robot.mode in READY)
+            if self._required(name) and not robot.started and not (self.needs_operator and robot.mode in READY)
         }
 
     def on_mode(
@@ -74,12 +75,13 @@ class BringUp:
         was_active: bool = False,
         flew: bool = False,
         by_hand: bool = False,
+        lost: str = "",
     ) -> None:
         """Take the mode of a robot; an unknown robot or mode is ignored.
 
         ``code`` is that of the reason that keeps it in this `Mode`, empty without one, and ``sentence`` its text. It
         ``was_active`` or ``flew`` since its configuration, perhaps before this station was started; ``by_hand``: an
-        operator stopped or deactivated it.
+        operator stopped or deactivated it. ``lost`` are the names of the robots that it knows as declared lost.
         """
         robot = self._robots.get(name)
         if robot is None or mode not in Mode:
@@ -90,6 +92,7 @@ class BringUp:
         robot.started |= was_active or robot.mode in (Mode.ACTIVE, Mode.HOLDING)
         robot.flew |= flew or robot.mode in (Mode.TAKE_OFF, Mode.HOLD)
         robot.by_hand |= by_hand
+        robot.lost = frozenset(lost.split())
 
     def next_requests(self, now_s: float) -> list[tuple[str, Request]]:
         """Return the requests to send now; no robot is started before all are armed, or during an emergency stop."""
@@ -97,7 +100,9 @@ class BringUp:
             return []
         waiting = {name: robot for name, robot in self._robots.items() if not robot.started}
         all_armed = all(
-            robot.mode in READY and robot.ready and not robot.by_hand for robot in waiting.values() if robot.required
+            robot.mode in READY and robot.ready and not robot.by_hand
+            for name, robot in waiting.items()
+            if self._required(name)
         )
         found: list[tuple[str, Request]] = []
         for name, robot in waiting.items():
@@ -106,6 +111,15 @@ class BringUp:
                 robot.asked_s = now_s
                 found.append((name, wanted))
         return found
+
+    def _required(self, name: str) -> bool:
+        """Return whether the start of the others waits for a robot.
+
+        Not for one that an operator declared lost to all others: it is off, and joins when it is started.
+        """
+        others = [robot for other, robot in self._robots.items() if other != name and robot.mode is not None]
+        is_lost = bool(others) and all(name in robot.lost for robot in others)
+        return self._robots[name].trusted and not is_lost
 
     def _wanted(self, robot: _Robot, *, all_armed: bool) -> Request | None:
         if robot.by_hand:

@@ -8,14 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from testudo_deploy.contract.contract import Contract
-from testudo_deploy.contract.goal_order import GoalAnswer, GoalOrder
+from testudo_deploy.contract.goal_order import ACTS, GO, PAUSE, GoalAnswer, GoalOrder
 from testudo_deploy.contract.messages import Vector
+from testudo_deploy.control.goal_hold import HOLD_AFTER_S
 from testudo_deploy.shield.arena import Arena, distance_to
 from testudo_hardware.errors import TestudoError
 from testudo_sim.online_task.online_task import OnlineTask
 from testudo_sim.scenarios.goal_scenario import GoalScenario, room_m
+
+NOBODY: Mapping[str, Vector] = {}
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,18 @@ class GoalRules:
         apart_m = shield.separation_m + 2 * scenario.tolerance_m
         return cls(contract.arena, room_m(scenario.spec, shield), apart_m, shield.height_ratio)
 
-    def fault(self, robot: str, goal_world: Sequence[float], others: Mapping[str, Sequence[float]], size: int) -> str:
-        """Return why a goal (D,) [m] of a robot is refused, with the goals of the others; empty if it is not."""
+    def fault(
+        self,
+        robot: str,
+        goal_world: Sequence[float],
+        others: Mapping[str, Sequence[float]],
+        size: int,
+        silent: Mapping[str, Sequence[float]] = NOBODY,
+    ) -> str:
+        """Return why a goal (D,) [m] of a robot is refused; empty if it is not.
+
+        ``others`` are the goals of the others, ``silent`` the places where robots that are not measured were last.
+        """
         where = f"{robot}: goal ({', '.join(f'{value:.2f}' for value in goal_world)})"
         if len(goal_world) != size or not all(map(math.isfinite, goal_world)):
             return f"{where}: expected {size} finite numbers"
@@ -65,10 +79,12 @@ class GoalRules:
                 room = float(distance_to(obstacle, np.asarray(goal_world, float)))
                 if room < self.room_m:
                     return f"{where}: is {room:.2f} m from obstacle {number}, expected at least {self.room_m:.2f} m"
-        for other, place in others.items():
-            apart = self._distance(goal_world, place)
-            if other != robot and apart < self.apart_m:
-                return f"{where}: is {apart:.2f} m from the goal of {other}, expected at least {self.apart_m:.2f} m"
+        for text, places in (("the goal of {}", others), ("{}, which is silent", silent)):
+            for other, place in places.items():
+                apart = self._distance(goal_world, place)
+                if other != robot and apart < self.apart_m:
+                    found = f"is {apart:.2f} m from {text.format(other)}"
+                    return f"{where}: {found}, expected at least {self.apart_m:.2f} m"
         return ""
 
     @property
@@ -100,6 +116,9 @@ class GoalOrders:
         self._routes: dict[str, Route] = {}
         self._answers: dict[str, GoalAnswer] = {}
         self._waits: dict[str, str] = {}
+        self._silent: dict[str, Vector] = {}
+        """Robots that are not measured now, and where they were last."""
+        self._job, self._there_since_s = False, math.inf
         self.reached = 0
         """Goals that robots have reached and left for the next, or for another order."""
 
@@ -109,43 +128,116 @@ class GoalOrders:
         return self._waits
 
     def take(self, order: GoalOrder) -> GoalAnswer:
-        """Give a robot new goals, or refuse them; the robot then keeps its present goal."""
+        """Give robots new goals, or refuse all of them: each then keeps its present goal."""
         if order.order not in self._answers:
-            self._answers[order.order] = self._judged(order)
+            fault = self._request_fault(order)
+            self._answers[order.order] = (
+                GoalAnswer(order.order, accepted=False, sentences=(fault,)) if fault else self._done(order)
+            )
         return self._answers[order.order]
 
-    def step(self) -> None:
+    def step(self, now_s: float) -> None:
         """Lead each robot that is at its goal to its next one, as soon as that is free."""
+        self._see_silent(now_s)
         self._waits.clear()
         for robot, route in list(self._routes.items()):
-            following = route.next if self._live.is_at_goal(robot) else None
+            following = route.next if self._live.is_at_goal(robot) and robot not in self._live.paused else None
             if following is None:
                 continue
             goal = following.goals_world[following.at]
-            fault = self._rules.fault(robot, goal, self._live.goals_world, len(goal))
+            fault = self._rules.fault(robot, goal, self._live.goals_world, len(goal), self._silent)
             if fault:
                 self._waits[robot] = fault
                 continue
             self._routes[robot] = following
             self._aim(robot, goal)
+        self._see_end(now_s)
 
-    def _judged(self, order: GoalOrder) -> GoalAnswer:
-        robot = order.robot
-        if robot not in self._live.robots:
-            known = ", ".join(self._live.robots)
-            return GoalAnswer(order.order, robot, accepted=False, sentence=f"{robot}: no such robot; there are {known}")
-        first, *following = goals = order.goals_world or (self._starts[robot],)
+    def is_over(self, now_s: float) -> bool:
+        """Return whether the job is done: for `HOLD_AFTER_S` every robot was at the last of its goals.
+
+        A fleet whose robots stand at their goals from the start has a job only once it has taken an order.
+        """
+        return now_s - self._there_since_s >= HOLD_AFTER_S
+
+    def _see_silent(self, now_s: float) -> None:
+        names = set(self._live.unmeasured(now_s)) & set(self._live.robots)
+        poses = {name: self._live.newest(name) for name in names}
+        self._silent = {name: pose.position_world for name, pose in poses.items() if pose is not None}
+
+    def _see_end(self, now_s: float) -> None:
+        live = self._live
+        left = [name for name in live.robots if not live.is_at_goal(name)]
+        self._job |= any(live.newest(name) is not None for name in left)
+        follows = any(route.next is not None for route in self._routes.values())
+        is_done = self._job and not (left or follows or live.paused)
+        self._there_since_s = min(self._there_since_s, now_s) if is_done else math.inf
+
+    def _request_fault(self, order: GoalOrder) -> str:
+        """Return why an order is none; empty if its goals are to be judged."""
+        known = ", ".join(self._live.robots)
+        for robot in order.goals_world:
+            if robot not in self._live.robots:
+                return f"{robot}: no such robot; there are {known}"
+        if not order.goals_world or order.act not in ACTS:
+            return f"order: found robots {sorted(order.goals_world)} to {order.act!r}, expected some of {known}"
+        if order.exchange and any(len(goals) != 1 for goals in order.goals_world.values()):
+            return "order: found places to exchange, expected one for each robot"
+        return ""
+
+    def _done(self, order: GoalOrder) -> GoalAnswer:
+        """Do what an order says, or refuse it."""
+        names = tuple(order.goals_world)
+        if order.act != GO:
+            paused = self._live.paused
+            self._live.paused = paused | set(names) if order.act == PAUSE else paused - set(names)
+            return GoalAnswer(order.order, accepted=True, sentences=tuple(map(self._what_follows, names)))
+        routes = self._shortest(order) if order.exchange else dict(order.goals_world)
+        routes = {robot: goals or (self._starts[robot],) for robot, goals in routes.items()}
+        faults = self._faults(routes)
+        if faults:
+            return GoalAnswer(order.order, accepted=False, sentences=faults)
+        for robot, goals in routes.items():
+            self._routes[robot] = Route(goals, order.repeat)
+            self._aim(robot, goals[0])
+        self._job = True
+        return GoalAnswer(order.order, accepted=True, sentences=tuple(map(self._what_follows, names)))
+
+    def _faults(self, routes: Mapping[str, tuple[Vector, ...]]) -> tuple[str, ...]:
+        """Return why goals are refused, one sentence for a robot."""
+        size, found = self._live.scoring.spec.dimension, []
+        first = self._live.goals_world | {robot: goals[0] for robot, goals in routes.items()}
+        for robot, goals in routes.items():
+            # where others are and go counts for the first goal only: they may have gone until the rest is due
+            faults = [self._rules.fault(robot, goals[0], first, size, self._silent)]
+            faults += [self._rules.fault(robot, goal, NOBODY, size) for goal in goals[1:]]
+            found += [fault for fault in faults if fault][:1]
+        return tuple(found)
+
+    def _shortest(self, order: GoalOrder) -> dict[str, tuple[Vector, ...]]:
+        """Return the places of an order, so exchanged among its robots that the sum of squared ways is least."""
+        names, places = list(order.goals_world), [goals[0] for goals in order.goals_world.values()]
         size = self._live.scoring.spec.dimension
-        # the goals of others count for the first one only: these may have gone until the others are due
-        for k, goal in enumerate(goals):
-            fault = self._rules.fault(robot, goal, self._live.goals_world if k == 0 else {}, size)
-            if fault:
-                return GoalAnswer(order.order, robot, accepted=False, sentence=fault)
-        self._routes[robot] = Route(goals, order.repeat)
-        self._aim(robot, first)
-        rest = f", then {len(following)} more" if following else ""
-        place = ", ".join(f"{value:.2f}" for value in first)
-        return GoalAnswer(order.order, robot, accepted=True, sentence=f"{robot}: goes to ({place}){rest}")
+        if any(len(place) != size for place in places):
+            return dict(order.goals_world)  # to be refused
+        poses = [self._live.newest(name) for name in names]
+        begins = [
+            self._starts[name] if pose is None else pose.position_world for name, pose in zip(names, poses, strict=True)
+        ]
+        ways = np.sum((np.array(begins, float)[:, None] - np.array(places, float)) ** 2, axis=-1)
+        chosen = linear_sum_assignment(np.nan_to_num(ways, nan=1e12, posinf=1e12))[1]
+        return {name: (places[k],) for name, k in zip(names, chosen, strict=True)}
+
+    def _what_follows(self, robot: str) -> str:
+        """Return what a robot does now as a sentence."""
+        goal, route = self._live.goals_world[robot], self._routes.get(robot)
+        left = 0 if route is None else len(route.goals_world) - 1 - route.at
+        rest = f", then {left} more" if left else ""
+        place = f"({', '.join(f'{value:.2f}' for value in goal)}){rest}"
+        silent = "; it is not measured now" if robot in self._silent or self._live.newest(robot) is None else ""
+        if robot in self._live.paused:
+            return f"{robot}: is paused on its way to {place}{silent}"
+        return f"{robot}: goes to {place}{silent}"
 
     def _aim(self, robot: str, goal_world: Sequence[float]) -> None:
         self.reached += self._live.is_at_goal(robot)

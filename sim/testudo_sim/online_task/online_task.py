@@ -21,7 +21,7 @@ from testudo_sim.online_task.task_sender import TaskSample
 from testudo_sim.online_task.task_state import Pose, PoseTrack, goals_of
 from testudo_sim.physics.scene import BodyState, Scene, least_separation
 from testudo_sim.scenarios.goal_scenario import GoalScenario
-from testudo_sim.scenarios.scenario import TaskScoring, absent_robots
+from testudo_sim.scenarios.scenario import GOAL, TaskScoring, absent_robots
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class OnlineTask:
         """
         self._open_end = open_end
         self.scoring, self.robots, self.task = scoring, tuple(robots), task
+        signals = [signal.name for signal in scoring.scenario.task_signals]
+        self._goals_alone = open_end and isinstance(scoring.scenario, GoalScenario) and signals == [GOAL]
         self._first_task = task
         self.bodies = tuple(box.name for box in scoring.scenario.boxes)
         gap_s = scoring.spec.pose_max_age_s
@@ -74,7 +76,7 @@ class OnlineTask:
         self._signals = jax.jit(self.scoring.scenario.signals)
         # compile before the first decision, as poses would be lost during compilation
         size = self.scoring.spec.dimension
-        still = Pose((0.0,) * size, 0.0, (0.0,) * size)
+        self._nowhere = still = Pose((0.0,) * size, 0.0, (0.0,) * size)
         scene = scene_of([still] * len(self.robots), [Pose((0.0, 0.0), 0.0)] * len(self.bodies))
         jax.block_until_ready(self._evaluate(self.task, scene, scene, self._mean_changes(0.0), 0))
         jax.block_until_ready(self._signals(self.task, scene))
@@ -154,13 +156,15 @@ class OnlineTask:
     def sample(self, now_s: float) -> TaskSample | None:
         """Return the present signals of the task, at the newest poses; None while a robot or body is not measured.
 
-        The task itself changes at the ends of decisions; before an episode it is at its start.
+        The task itself changes at the ends of decisions; before an episode it is at its start. Goals of a fleet that
+        takes orders are no measurements: its other robots drive on while one is not measured.
         """
-        if self.unmeasured(now_s):
+        away = self.unmeasured(now_s)
+        if away and not self._goals_alone:
             return None
-        poses = {name: pose for name, track in self._tracks.items() if (pose := track.newest) is not None}
+        poses = {name: track.newest or self._nowhere for name, track in self._tracks.items()}
         values = self._by_robot(jax.device_get(self._signals(self.task, self._scene(poses))))
-        age_s = now_s - min(track.newest_s for track in self._tracks.values())
+        age_s = now_s - min((track.newest_s for name, track in self._tracks.items() if name not in away), default=now_s)
         within_m = self.tolerance_m if isinstance(self.scoring.scenario, GoalScenario) else 0.0
         return TaskSample(values, age_s, self.absent, within_m, self.paused)
 

@@ -142,3 +142,25 @@ def test_a_drone_that_came_down_before_it_was_started_does_not_take_off_again_by
         made.on_mode("r0", mode, "", "")
     assert made.next_requests(10.0) == []
     assert "r0" in made.missing
+
+
+def test_the_others_start_without_a_robot_that_all_know_as_lost_and_it_joins_when_it_comes():
+    made = BringUp(["r0", "r1", "r2"])
+    for name in ("r0", "r1"):
+        made.on_mode(name, "armed", "", "")
+    assert made.next_requests(0.0) == []  # control: r2 starts late, and all wait for it
+    assert set(made.missing) == {"r0", "r1", "r2"}
+    made.on_mode("r0", "armed", "", "", lost="r2")
+    assert made.next_requests(1.0) == []  # r1 does not know of it yet, and would wait for its answer
+    made.on_mode("r1", "armed", "", "", lost="r2")
+    assert made.next_requests(2.0) == [("r0", Request.START), ("r1", Request.START)]
+    for name in ("r0", "r1"):
+        made.on_mode(name, "active", "", "", lost="r2")
+    assert not made.done
+    assert made.missing == {}
+    made.on_mode("r2", "idle", "", "")
+    for name in ("r0", "r1"):
+        made.on_mode(name, "active", "", "")
+    assert made.next_requests(3.0) == [("r2", Request.ACTIVATE)]
+    made.on_mode("r2", "armed", "", "")
+    assert made.next_requests(4.0) == [("r2", Request.START)]

@@ -184,7 +184,7 @@ class Drive:
             self.live.begin(now_s)
         self.scores += self.live.advance(now_s)
         if self.orders is not None:
-            self.orders.step()
+            self.orders.step(now_s)
         sample = self.live.sample(now_s)
         if sample is not None:
             found = self.sender.messages(sample, now_s)

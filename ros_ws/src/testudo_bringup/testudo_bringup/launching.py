@@ -8,15 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from testudo_bringup.params_file import params_file
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import load_fleet
-from testudo_deploy.launch.launch_plan import BACKENDS, DEFAULT_DURATION_S, LEVELS, plan, with_button, with_hold_to_run
+from testudo_deploy.launch.launch_plan import (
+    BACKENDS,
+    DEFAULT_DURATION_S,
+    LEVELS,
+    plan,
+    with_button,
+    with_hold_to_run,
+    with_until,
+)
 from testudo_deploy.launch.ros_domain import LOOPBACK
+from testudo_deploy.launch.topic_names import ARRIVED
 from testudo_hardware.errors import TestudoError
 
 _PACKAGE = "testudo_bringup"
@@ -87,6 +96,12 @@ _KNOWN = (
         description="Button of a joystick to be held for motion, TOPIC:NUMBER; several computers: in the fleet file.",
     ),
     DeclareLaunchArgument(
+        "until",
+        default_value="",
+        choices=["", ARRIVED],
+        description="arrived: a fleet that takes orders ends once every robot is at the last of its goals.",
+    ),
+    DeclareLaunchArgument(
         "params_file",
         default_value="",
         description="YAML file of ROS parameters that neither the fleet file nor a launch argument decides.",
@@ -124,7 +139,7 @@ def arguments(*, robot: bool = True, plant: bool = True) -> tuple[DeclareLaunchA
     """
     left_out = {
         *(() if robot else ("robot",)),
-        *(() if plant else ("run_folder", "seed", "duration", "watch", "button", "hold_to_run", "start")),
+        *(() if plant else ("run_folder", "seed", "duration", "watch", "button", "hold_to_run", "start", "until")),
     }
     return tuple(argument for argument in _KNOWN if argument.name not in left_out)
 
@@ -173,6 +188,7 @@ def planned_nodes(
     processes = with_hold_to_run(
         with_button(processes, value.get("button", "")), value.get("hold_to_run", ""), whole=not station
     )
+    processes = with_until(processes, value.get("until", ""), orders=fleet.orders)
     return [
         Node(
             package=process.package,
@@ -185,7 +201,7 @@ def planned_nodes(
             output="screen",
             respawn=respawn and process.name in _RESPAWNED,
             respawn_delay=_RESPAWN_DELAY_S,
-            on_exit=_end_if_refused,
+            on_exit=_end_if_refused_or_done if "until" in process.parameters else _end_if_refused,
         )
         for process in processes
     ]
@@ -235,6 +251,12 @@ def _end_if_refused(event: Any, _: LaunchContext) -> None:
     """End the launch, with status 1, if a node refused to start; if a node ends later, the guards brake the robots."""
     if event.returncode == _REFUSED:
         raise TestudoError(f"{event.process_name} refused to start; its own line above gives the reason")
+
+
+def _end_if_refused_or_done(event: Any, context: LaunchContext) -> list[Shutdown]:
+    """End the launch as well when the task node says by its end that every robot has arrived."""
+    _end_if_refused(event, context)
+    return [Shutdown(reason="every robot is at the last of its goals")] if event.returncode == 0 else []
 
 
 def description(file: str, declared: Sequence[DeclareLaunchArgument], *, station: bool = False) -> LaunchDescription:

@@ -22,7 +22,15 @@ from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, LEAST_DURATION_S, MOST_DURATION_S, MOST_SEED
 from testudo_deploy.launch.lock_step import OPTIONAL_NODES
-from testudo_deploy.launch.topic_names import EVENTS_TOPIC, NOT_AT_START, RUNNING, SCORE_TOPIC, SUCCESS, TIMEOUT
+from testudo_deploy.launch.topic_names import (
+    ARRIVED,
+    EVENTS_TOPIC,
+    NOT_AT_START,
+    RUNNING,
+    SCORE_TOPIC,
+    SUCCESS,
+    TIMEOUT,
+)
 from testudo_nodes.common.clock import RealTimeClock, is_lock_step, secure
 from testudo_nodes.common.messages import event_message
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
@@ -170,7 +178,7 @@ class PlantNode(Node):
     def _on_score(self, message: String) -> None:
         """Note the begin of the station's task, and its end, which ends the run."""
         state = json.loads(message.data)["state"]
-        self._task_outcome = state if state in (SUCCESS, TIMEOUT, NOT_AT_START) else ""
+        self._task_outcome = state if state in (SUCCESS, TIMEOUT, NOT_AT_START, ARRIVED) else ""
         if state == RUNNING and self._monitor is not None:
             self._monitor.begin_task(self._node_clock.now_s())
 

@@ -46,7 +46,7 @@ class OrderTopics:
 
     def _answer(self, answer: GoalAnswer) -> None:
         log = self._node.get_logger()
-        (log.info if answer.accepted else log.warning)(answer.sentence)
+        (log.info if answer.accepted else log.warning)("; ".join(answer.sentences))
         self._answers.publish(String(data=answer.encode().decode()))
 
     def _on_click(self, message: PointStamped) -> None:
@@ -65,7 +65,7 @@ class OrderTopics:
             return
         height = self._live.goals_world[robot][2:]  # a flat goal keeps the height of the last one
         self._clicks += 1
-        order = GoalOrder(f"rviz {self._clicks}", robot, ((place.x, place.y, *height),))
+        order = GoalOrder(f"rviz {self._clicks}", {robot: ((place.x, place.y, *height),)})
         self._answer(self.orders.take(order))
 
     def _nearest(self, place: tuple[float, float]) -> str:

@@ -70,7 +70,7 @@ class StationNode(Node):
             values = status_values(message)
             mode, code = values.get("mode", ""), values.get("code", "")
             past = {key: values.get(key) == "true" for key in ("was_active", "flew", "by_hand")}
-            self._bring_up.on_mode(name, mode, code, message.message, **past)
+            self._bring_up.on_mode(name, mode, code, message.message, lost=values.get("lost", ""), **past)
             if self._modes.get(name) != (mode, code):
                 self._modes[name] = (mode, code)
                 report_status("mode", {"robot": name, "mode": mode, "code": code, "sentence": message.message})

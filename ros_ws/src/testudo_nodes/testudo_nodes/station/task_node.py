@@ -4,6 +4,7 @@ The logic is in `testudo_sim.online_task`; this node connects it to ROS.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +24,8 @@ from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import record_topic, recorded_pose, shared_odometry
 from testudo_deploy.launch.fleet_topics import body_topic
-from testudo_deploy.launch.topic_names import GOALS_TOPIC, SCORE_TOPIC
+from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE
+from testudo_deploy.launch.topic_names import ARRIVED, GOALS_TOPIC, SCORE_TOPIC
 from testudo_deploy.station.markers import goal_markers
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import OdometryReading, WireError, read_odometry, read_pose, read_stamp
@@ -56,7 +58,7 @@ _GOALS_PERIOD_S = 1.0
 class TaskNode(Node):
     """The node of the task."""
 
-    def __init__(self, _stop: Future) -> None:
+    def __init__(self, stop: Future) -> None:
         """Build the scenario of the policy, and subscribe to every robot, never to the truth.
 
         Raises:
@@ -86,6 +88,10 @@ class TaskNode(Node):
         self._live, self._frame = OnlineTask(scoring, fleet.names, task, open_end=fleet.orders), fleet.frame
         text = parameter(self, "trial", "", "starts by robot and patience_s of a trial, as a JSON object; empty: none")
         self._trial = TrialStart(self._live, _values(text, "trial"), self._now_s()) if text else None
+        until = parameter(self, "until", "", f"{ARRIVED}: end when all robots are at the last of their goals")
+        if until not in ("", ARRIVED) or (until and not fleet.orders):
+            raise TestudoError(f"parameter until: found {until!r}, expected {ARRIVED} with a fleet that takes orders")
+        self._ends, self._stop = until == ARRIVED, stop
         self._modes: dict[str, str] = {}
         self._waits, self._goals_due_s = True, 0.0
         self._connect(fleet, simulated=backend == "sim")
@@ -178,8 +184,10 @@ class TaskNode(Node):
                 if score.outcome:
                     report_status("task_finished", finish_values(self._live, score))
                     self.get_logger().info(f"{score.outcome} after {score.decision} decisions")
-        if self._orders is not None and not self._waits:
-            self._orders.step()
+        if self._orders is not None:
+            self._orders.step(now_s)
+            if self._ends and self._orders.is_over(now_s):
+                self._end()
         if self._sends is not None:
             self._sends.publish()
         if now_s >= self._goals_due_s:
@@ -208,6 +216,17 @@ class TaskNode(Node):
         self._publish_score(waiting_values(self._live, result["reasons"]) | {"state": result["outcome"]})
         report_status("task_finished", result)
         self.get_logger().warning(f"{result['outcome']}: {'; '.join(result['reasons'])}")
+
+    def _end(self) -> None:
+        """Say that the job is done, which ends a run of `testudo up`; under `launch` this node ends, and robots brake."""
+        self._ends, last = False, self._live.last
+        values = waiting_values(self._live, ()) if last is None else score_values(self._live, last)
+        self._publish_score(values | {"state": ARRIVED})
+        result = {"scenario": self._live.scoring.scenario.name} if last is None else finish_values(self._live, last)
+        report_status("task_finished", result | {"outcome": ARRIVED})
+        self.get_logger().info(f"{ARRIVED}: every robot is at the last of its goals; the run ends")
+        if SUPERVISOR_VARIABLE not in os.environ and not self._stop.done():
+            self._stop.set_result(None)
 
     def _publish_score(self, values: dict[str, Any]) -> None:
         self._score.publish(String(data=json.dumps(values, allow_nan=False)))
