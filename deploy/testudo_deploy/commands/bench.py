@@ -51,16 +51,15 @@ class BenchmarkExtent:
     """Timed runs; seeds of each training (learning, improve, screen, platoon) or learner (mpe); injections of each
     fault (faults); kills; known truths (identify); hidden plants (forecast); hidden robots with each localisation
     (calibrate); runs with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks);
-    changes (tamper)."""
-    minutes: float | None = (
-        None  # time budget (gpu, redteam, screen), measured time (fleet), time-out of one run (lossy)
-    )
+    runs (orders); changes (tamper)."""
+    minutes: float | None = None
+    """Time budget (gpu, redteam, screen), measured time (fleet), time of orders (orders), time-out of a run (lossy)."""
     decisions: int | None = None  # environment decisions of each training (mpe)
     scripts: Path | None = None  # folder with JaxMARL's repository, whose learner is trained beside Testudo's (mpe)
     quick: bool = False
     """Fewer episodes, in at most three minutes or so (shield, redteam, learning, improve, screen, platoon); each
     fault once (faults); set-points for 5 s (radio); 40 changes (tamper); 3 plants (forecast); one robot with each
-    localisation for 90 s (calibrate)."""
+    localisation for 90 s (calibrate); one run of a minute (orders)."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,8 @@ def bench(
 
     Args:
         name: the benchmark, or `list`.
-        policy: policy file, or the name of one that ships (robot, tiers, shield, tamper, forecast).
+        policy: policy file, or the name of one that ships (robot, tiers, shield, tamper, forecast,
+            orders).
         robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify,
             lossy), or the one whose lag cars have (platoon).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
@@ -121,8 +121,8 @@ def bench(
         network: between robots.
         tasks: on the fleet.
         plot: file for the picture (learning).
-        json: file for the numbers; `learning`, `identify`, `forecast`, `calibrate`, `mutants`, `redteam`, `screen`,
-            `tasks` continue from it.
+        json: file for the numbers; `learning`, `identify`, `forecast`, `calibrate`, `mutants`, `orders`, `redteam`,
+            `screen`, `tasks` continue from it.
     """
     points = _points()
     if name == "list":

@@ -20,6 +20,8 @@ from testudo_sim.online_task.online_task import OnlineTask
 from testudo_sim.scenarios.goal_scenario import GoalScenario, room_m
 
 NOBODY: Mapping[str, Vector] = {}
+_DONE_AFTER_S = HOLD_AFTER_S + 1.0
+"""Robots that were at their last goals for this time also stand, and the job is done."""
 
 
 @dataclass(frozen=True)
@@ -154,11 +156,11 @@ class GoalOrders:
         self._see_end(now_s)
 
     def is_over(self, now_s: float) -> bool:
-        """Return whether the job is done: for `HOLD_AFTER_S` every robot was at the last of its goals.
+        """Return whether the job is done: every robot stands at the last of its goals.
 
         A fleet whose robots stand at their goals from the start has a job only once it has taken an order.
         """
-        return now_s - self._there_since_s >= HOLD_AFTER_S
+        return now_s - self._there_since_s >= _DONE_AFTER_S
 
     def _see_silent(self, now_s: float) -> None:
         names = set(self._live.unmeasured(now_s)) & set(self._live.robots)

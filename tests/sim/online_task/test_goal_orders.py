@@ -172,13 +172,13 @@ def test_the_job_is_done_once_all_stand_at_the_last_of_their_goals(drive):
     assert not over_at(10.0, -0.9, 0.6)
     assert not over_at(20.0, -0.9, 0.6)  # at the first of two
     assert not over_at(21.0, -0.9, -0.6)
-    assert not over_at(22.9, -0.9, -0.6)
-    assert over_at(23.1, -0.9, -0.6)
+    assert not over_at(23.9, -0.9, -0.6)
+    assert over_at(24.1, -0.9, -0.6)
     assert orders.take(GoalOrder("2", {"r3": ()}, act="pause")).accepted
     assert not over_at(30.0, -0.9, -0.6)
     assert orders.take(GoalOrder("3", {"r3": ()}, act="go_on")).accepted
     assert orders.take(GoalOrder("4", {"r0": ((-0.9, -0.6), (-0.9, 0.6))}, repeat=True)).accepted
-    assert not any(over_at(31.0 + 0.1 * k, -0.9, -0.6) for k in range(30))  # a patrol never ends
+    assert not any(over_at(31.0 + 0.1 * k, -0.9, -0.6) for k in range(40))  # a patrol never ends
 
 
 def test_the_others_keep_their_goals_while_a_robot_is_silent_and_none_is_sent_beside_it(drive, fleet):

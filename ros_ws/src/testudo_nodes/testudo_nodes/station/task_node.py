@@ -218,7 +218,7 @@ class TaskNode(Node):
         self.get_logger().warning(f"{result['outcome']}: {'; '.join(result['reasons'])}")
 
     def _end(self) -> None:
-        """Say that the job is done, which ends a run of `testudo up`; under `launch` this node ends, and robots brake."""
+        """Say that the job is done, which ends a run of `testudo up`; under `launch` this node ends; robots brake."""
         self._ends, last = False, self._live.last
         values = waiting_values(self._live, ()) if last is None else score_values(self._live, last)
         self._publish_score(values | {"state": ARRIVED})
