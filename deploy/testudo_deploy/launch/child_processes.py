@@ -89,12 +89,17 @@ class FleetProcesses:
             SUPERVISOR_VARIABLE: str(os.getpid()),
         }
 
+    def command(self, process: ProcessPlan) -> tuple[list[str], dict[str, str]]:
+        """Return the command line of a process, and its environment."""
+        words = [sys.executable, "-m", process.module, *ros_arguments(process), *process.enclave_arguments]
+        return [*words, "--disable-external-lib-logs"], self.environment()
+
     def start(self, process: ProcessPlan) -> None:
         """Start one process of a plan, or start it again."""
-        words = [sys.executable, "-m", process.module, *ros_arguments(process), *process.enclave_arguments]
+        words, environment = self.command(process)
         child = subprocess.Popen(  # noqa: S603 -- modules of this project
-            [*words, "--disable-external-lib-logs"],
-            env=self.environment(),
+            words,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
