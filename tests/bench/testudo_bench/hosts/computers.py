@@ -1,7 +1,7 @@
 """Computers on one machine: each has a network namespace, clocks, shared memory and an identity of its own.
 
 What two real computers do not share is separated here as well: the network (a network namespace with one port of the
-shaped switch), the steady clock (a time namespace, as after another uptime), the wall clock (libfaketime in its
+shaped switch), the steady clock (a time namespace, as after another uptime), the wall clock (`wall_clock.c` in its
 processes, since no namespace has one), shared memory and the machine's id, by which DDS would find a way past the
 network. The file system is shared, as after `scp` of the same files.
 """
@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -24,11 +25,11 @@ from testudo_bench.hosts.shaped_links import Link
 from testudo_bench.hosts.shaped_switch import PORT
 from testudo_hardware.errors import TestudoError
 
-PROGRAMS = ("ip", "nsenter", "unshare", "mount")
+PROGRAMS = ("ip", "nsenter", "unshare", "mount", "cc")
 DISCOVERIES = ("multicast", "peers", "server")
 SUBNET = "10.77.0"
 _SERVER_PORT = 11811
-_FAKE_TIME = "libfaketimeMT.so.1"
+_WALL_CLOCK = Path(__file__).with_name("wall_clock.c")
 _PATIENCE_S = 10.0
 _HOLD = """
 set -e
@@ -71,18 +72,12 @@ def missing() -> str:
     """Return why computers cannot be made here; empty if they can."""
     lacks = [program for program in PROGRAMS if shutil.which(program) is None]
     if lacks:
-        return f"not installed: {', '.join(lacks)} (Debian: iproute2, util-linux)"
+        return f"not installed: {', '.join(lacks)} (Debian: iproute2, util-linux, gcc)"
     if os.geteuid() != 0:
         return "network namespaces need the rights of root"
     if not Path("/dev/net/tun").exists():
         return "the kernel has no /dev/net/tun"
-    return "" if fake_time() else "not installed: libfaketime (Debian: libfaketime), for wall clocks that differ"
-
-
-def fake_time() -> str:
-    """Return the file of libfaketime; empty if it is not installed."""
-    folders = (*Path("/usr/lib").glob("*/faketime"), Path("/usr/lib/faketime"), Path("/usr/local/lib/faketime"))
-    return next((str(folder / _FAKE_TIME) for folder in folders if (folder / _FAKE_TIME).is_file()), "")
+    return ""
 
 
 class Computers:
@@ -113,6 +108,8 @@ class Computers:
             raise TestudoError(f"--discovery: found {discovery!r}, expected one of {', '.join(DISCOVERIES)}")
         self.link = Link(link.delay_ms, link.jitter_ms, link.loss, link.multicast and discovery == "multicast")
         self._seed, self._discovery = seed, discovery
+        self._folder = tempfile.TemporaryDirectory()
+        self._library = Path(self._folder.name) / "wall_clock.so"
         clocks = clocks or {}
         self.all = {
             name: Computer(name, f"{SUBNET}.{k + 1}", f"testudo-{os.getpid()}-{name}", clocks.get(name, Clocks()))
@@ -128,6 +125,7 @@ class Computers:
     def __enter__(self) -> Self:
         try:
             remove_left_overs()
+            _run("cc", "-O2", "-shared", "-fPIC", "-o", str(self._library), str(_WALL_CLOCK), "-ldl")
             for computer in self.all.values():
                 _run("ip", "netns", "add", computer.namespace)
             self._begin_network()
@@ -194,12 +192,8 @@ class Computers:
             made["ROS_DISCOVERY_SERVER"] = f"{self._server_address}:{_SERVER_PORT}"
             made["ROS_SUPER_CLIENT"] = "TRUE"
         if computer.clocks.wall_s:
-            made |= {
-                "LD_PRELOAD": fake_time(),
-                "FAKETIME": f"{computer.clocks.wall_s:+g}",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                "DONT_FAKE_MONOTONIC": "1",
-            }
+            made["LD_PRELOAD"] = str(self._library)
+            made["TESTUDO_WALL_AHEAD_NS"] = str(round(1e9 * computer.clocks.wall_s))
         return made
 
     @property
