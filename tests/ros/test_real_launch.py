@@ -4,109 +4,20 @@ The launch files are run by the real `launch`, in a process of its own, as the c
 """
 
 import importlib.util
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
+from tests.bringup.launched import NEEDS, Launched, running
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.launch_plan import plan
 
-NEEDS = ("launch", "launch_ros", "rclpy", "colcon_ros")
 MISSING = [name for name in NEEDS if importlib.util.find_spec(name) is None]
 pytestmark = [
     pytest.mark.ros,
     pytest.mark.slow,
     pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}"),
 ]
-PATIENCE_S = 60.0
-PROGRAM = """
-import sys
-from launch import LaunchDescription, LaunchService
-from launch.actions import IncludeLaunchDescription
-from launch.launch_description_sources import AnyLaunchDescriptionSource
-file, *given = sys.argv[1:]
-service = LaunchService(noninteractive=True)
-service.include_launch_description(LaunchDescription([IncludeLaunchDescription(
-    AnyLaunchDescriptionSource(file), launch_arguments=[tuple(word.split(":=", 1)) for word in given])]))
-sys.exit(service.run())
-"""
-
-
-class Launched:
-    """One launch file that runs, and what it said."""
-
-    def __init__(self, install, folder, domain_id, file, **given):
-        packages = [install / name for name in ("testudo_nodes", "testudo_bringup")]
-        python = [str(path) for package in packages for path in package.glob("lib/python*/site-packages")]
-        environment = FleetProcesses((), domain_id=domain_id).environment()
-        environment.pop("TESTUDO_SUPERVISOR")
-        environment |= {
-            "AMENT_PREFIX_PATH": os.pathsep.join(map(str, packages)),
-            # the programs of the workspace begin with `env python3`
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "PYTHONPATH": os.pathsep.join([*python, os.environ.get("PYTHONPATH", "")]),
-            "PYTHONUNBUFFERED": "1",
-            "ROS_LOG_DIR": str(folder / "log"),
-        }
-        self._log = (folder / f"{file}_{given.get('robot', '')}.txt").open("w+")
-        path = packages[1] / "share/testudo_bringup/launch" / f"{file}.launch.py"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(path), *(f"{key}:={value}" for key, value in given.items())],
-            env=environment,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-    def said(self):
-        """Return everything that was printed."""
-        self._log.seek(0)
-        return self._log.read()
-
-    def wait_for(self, *texts):
-        """Wait until each of the texts was printed."""
-        end_s = time.monotonic() + PATIENCE_S
-        while not all(text in self.said() for text in texts):
-            assert time.monotonic() < end_s, self.said()
-            assert self.process.poll() is None, self.said()
-            time.sleep(0.1)
-
-    def wait(self):
-        """Return the exit status, and that all children are gone."""
-        status = self.process.wait(PATIENCE_S)
-        return status, not children(self.process.pid)
-
-    def stop(self):
-        """Press Ctrl-C, which in a terminal all processes get."""
-        os.killpg(self.process.pid, signal.SIGINT)
-
-
-def children(group):
-    """Return the command lines of a process group but for its leader's."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and int(entry.name) != group and os.getpgid(int(entry.name)) == group:
-                found.append((entry / "cmdline").read_text().split("\0"))
-        except OSError:  # it has just ended
-            continue
-    return [words for words in found if len(words) > 1]
-
-
-def running(group):
-    """Return program, namespace and name of each node of a process group."""
-
-    def after(words, key):
-        return next(word.removeprefix(key) for word in words if word.startswith(key))
-
-    nodes = [words for words in children(group) if "--ros-args" in words]
-    return {(Path(words[1]).name, after(words, "__ns:="), after(words, "__node:=")) for words in nodes}
 
 
 def planned(fleet, **part):
@@ -126,9 +37,7 @@ def launched(install, tmp_path):
 
     yield start
     for item in begun:
-        if item.process.poll() is None or children(item.process.pid):
-            os.killpg(item.process.pid, signal.SIGKILL)
-            item.process.wait(PATIENCE_S)
+        item.kill()
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["one file for all", "one file for each computer"])

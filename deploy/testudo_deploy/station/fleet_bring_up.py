@@ -8,6 +8,8 @@ from testudo_deploy.guard.command_guard import STOP_CODES
 from testudo_deploy.supervision.modes import READY, RESTING, Mode
 
 RETRY_S = 0.5  # time after which a refused request is repeated
+UNANSWERED_S = 3.0
+"""Time after which an unanswered request is withdrawn, and may be sent again; until then DDS repeats a lost one."""
 
 
 class Request(StrEnum):
@@ -26,6 +28,7 @@ class _Robot:
     stopped: bool = False  # its emergency stop is active
     sentence: str = "not heard yet"
     asked_s: float = -float("inf")
+    under_way: Request | None = None  # sent, and neither answered nor withdrawn
     started: bool = False  # it has been active: from then on only an operator starts it
     flew: bool = False  # it has left the ground: after a landing only an operator lets it take off again
     by_hand: bool = False
@@ -98,17 +101,13 @@ class BringUp:
         """Return the requests to send now; no robot is started before all are armed, or during an emergency stop."""
         if any(robot.stopped for robot in self._robots.values()):
             return []
-        waiting = {name: robot for name, robot in self._robots.items() if not robot.started}
-        all_armed = all(
-            robot.mode in READY and robot.ready and not robot.by_hand
-            for name, robot in waiting.items()
-            if self._required(name)
-        )
         found: list[tuple[str, Request]] = []
-        for name, robot in waiting.items():
+        all_armed = self._all_armed()
+        for name, robot in self._robots.items():
             wanted = self._wanted(robot, all_armed=all_armed)
-            if wanted is not None and robot.ready and now_s - robot.asked_s >= RETRY_S:
-                robot.asked_s = now_s
+            free = robot.under_way is not wanted and now_s - robot.asked_s >= RETRY_S
+            if wanted is not None and robot.ready and free:
+                robot.asked_s, robot.under_way = now_s, wanted
                 found.append((name, wanted))
         return found
 
@@ -121,8 +120,37 @@ class BringUp:
         is_lost = bool(others) and all(name in robot.lost for robot in others)
         return self._robots[name].trusted and not is_lost
 
+    def on_answer(self, name: str) -> None:
+        """Note that the request to a robot was answered, or could not be sent."""
+        self._robots[name].under_way = None
+
+    def withdrawn(self, now_s: float) -> list[tuple[str, Request]]:
+        """Return the requests that must not reach their robots any more, each once.
+
+        A network that loses messages delivers them seconds late. A request to start that came after its robot had been
+        stopped by hand would start it again.
+        """
+        halted, all_armed = any(robot.stopped for robot in self._robots.values()), self._all_armed()
+        found: list[tuple[str, Request]] = []
+        for name, robot in self._robots.items():
+            if robot.under_way is None:
+                continue
+            wanted = None if halted else self._wanted(robot, all_armed=all_armed)
+            if wanted is not robot.under_way or now_s - robot.asked_s >= UNANSWERED_S:
+                found.append((name, robot.under_way))
+                robot.under_way = None
+        return found
+
+    def _all_armed(self) -> bool:
+        """Return whether all robots that were not started yet can be."""
+        return all(
+            robot.mode in READY and robot.ready and not robot.by_hand
+            for name, robot in self._robots.items()
+            if self._required(name) and not robot.started
+        )
+
     def _wanted(self, robot: _Robot, *, all_armed: bool) -> Request | None:
-        if robot.by_hand:
+        if robot.by_hand or robot.started:
             return None
         if robot.mode in RESTING and not robot.flew:
             takes_off = robot.mode is Mode.DISARMED

@@ -2,7 +2,7 @@
 
 import pytest
 
-from testudo_deploy.station.fleet_bring_up import RETRY_S, BringUp, Request
+from testudo_deploy.station.fleet_bring_up import RETRY_S, UNANSWERED_S, BringUp, Request
 
 
 def fleet(**modes):
@@ -27,8 +27,38 @@ def test_nobody_is_started_before_all_are_armed():
 def test_a_refused_request_is_repeated_but_not_at_once():
     made = fleet(r0="idle", r1="idle")
     assert len(made.next_requests(0.0)) == 2
+    made.on_answer("r0")
     assert made.next_requests(RETRY_S / 2) == []
-    assert len(made.next_requests(RETRY_S)) == 2
+    assert made.next_requests(RETRY_S) == [("r0", Request.ACTIVATE)]  # that to r1 is still under way
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"mode": "armed", "code": "", "by_hand": True},  # stopped by hand
+        {"mode": "active", "code": ""},  # started by somebody else
+        {"mode": "stopped", "code": "estop"},
+        {"mode": "armed", "code": "stale_pose"},
+    ],
+)
+def test_a_start_that_is_still_under_way_is_withdrawn_when_it_is_not_wanted_any_more(news):
+    made = fleet(r0="armed", r1="armed")
+    assert len(made.next_requests(0.0)) == 2
+    assert made.withdrawn(0.1) == []
+    mode, code = news.pop("mode"), news.pop("code")
+    made.on_mode("r0", mode, code, "", **news)
+    assert ("r0", Request.START) in made.withdrawn(0.2)
+    assert ("r0", Request.START) not in made.withdrawn(0.2)  # once
+
+
+def test_an_unanswered_request_is_withdrawn_before_it_is_sent_again():
+    made = fleet(r0="idle", r1="active")
+    assert made.next_requests(0.0) == [("r0", Request.ACTIVATE)]
+    assert made.next_requests(UNANSWERED_S) == []
+    assert made.withdrawn(UNANSWERED_S) == [("r0", Request.ACTIVATE)]
+    assert made.next_requests(UNANSWERED_S) == [("r0", Request.ACTIVATE)]
+    made.on_answer("r0")
+    assert made.withdrawn(10 * UNANSWERED_S) == []
 
 
 def test_a_robot_that_was_active_is_left_alone_whatever_becomes_of_it():

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import uuid
@@ -28,7 +29,7 @@ from testudo_hardware.errors import TestudoError
 PROGRAMS = ("ip", "nsenter", "unshare", "mount", "cc")
 DISCOVERIES = ("multicast", "peers", "server")
 SUBNET = "10.77.0"
-_SERVER_PORT = 11811
+_SERVER_PORT, _SERVER_STARTS_S = 11811, 0.5
 _WALL_CLOCK = Path(__file__).with_name("wall_clock.c")
 _PATIENCE_S = 10.0
 _HOLD = """
@@ -241,15 +242,25 @@ class Computers:
         computer.process_id = int(said)
 
     def _begin_server(self) -> None:
-        """Start the discovery server as a user does, with `fastdds discovery`."""
+        """Start the discovery server of Fast DDS, as `fastdds discovery` does."""
         name = list(self.all)[-1]
-        program = str(Path(sys.executable).with_name("fast-discovery-server"))
-        words = [program, "-i", "0", "-l", self._server_address, "-p", str(_SERVER_PORT)]
-        clean = {key: value for key, value in self.environment(name).items() if not key.startswith("ROS_")}
+        words = ["fastdds", "discovery"]
+        if (beside := Path(sys.executable).with_name("fast-discovery-server")).exists():
+            words = [str(beside), "42"]  # from wheels `fastdds` does not run: this is what it calls
+        elif shutil.which("fastdds") is None:
+            raise TestudoError("--discovery server: fastdds is not installed; source a ROS 2 with Fast DDS")
+        environment = {key: value for key, value in self.environment(name).items() if not key.startswith("ROS_")}
+        wheels = [Path(sys.prefix) / "lib", Path(sysconfig.get_path("purelib")) / "ros_fastdds.libs"]
+        libraries = [*(str(path) for path in wheels if path.is_dir()), environment.get("LD_LIBRARY_PATH", "")]
         self._server = subprocess.Popen(
-            self.all[name].words(words), env=clean, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+            self.all[name].words([*words, "-i", "0", "-l", self._server_address, "-p", str(_SERVER_PORT)]),
+            env=environment | {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
         )
-        time.sleep(0.5)
+        time.sleep(_SERVER_STARTS_S)
         if self._server.poll() is not None:
             raise TestudoError("the discovery server ended at its start; its own lines above give the reason")
 

@@ -7,6 +7,7 @@ stop, a fault or a restart, of the robot or of the station, only an operator sta
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import Transition
@@ -27,6 +28,10 @@ from testudo_nodes.common.qos import REQUESTED
 
 _STEP_S = 0.1
 _SERVICE_TIMEOUT_S = 5.0
+_SERVICES: dict[Request, tuple[Any, str]] = {
+    Request.ACTIVATE: (ChangeState, "change_state"),
+    Request.START: (Trigger, "start"),
+}
 _WARN_S = 15.0  # time for the start on a slow machine, before the station warns which robots are not ready
 
 
@@ -52,10 +57,10 @@ class StationNode(Node):
         self._modes: dict[str, tuple[str, str]] = {}
         self._informed = not starts
         """Whether the operator has been asked to start the robots."""
-        self._activate, self._start = {}, {}
+        self._clients: dict[tuple[str, Request], Client] = {}
         for name in fleet.names:
-            self._activate[name] = self.create_client(ChangeState, f"/{name}/policy/change_state")
-            self._start[name] = self.create_client(Trigger, f"/{name}/policy/start")
+            for kind in Request:
+                self._make_client(name, kind)
             self._node_clock.subscribe(DiagnosticStatus, f"/{name}/mode", self._mode_callback(name), REQUESTED["mode"])
         self._warn_s = self._node_clock.now_s() + _WARN_S
         self._timer = self._node_clock.every(_STEP_S, self._step)
@@ -85,22 +90,34 @@ class StationNode(Node):
             self.get_logger().warning(
                 "an operator must start the robots: testudo rearm ROBOT --start, or the service ~/start of each policy"
             )
+        if not self._node_clock.in_lock_step:
+            for name, request in self._bring_up.withdrawn(now_s):
+                self.destroy_client(self._clients[name, request])  # DDS repeats nothing of a client that is gone
+                self._make_client(name, request)
         for name, request in self._bring_up.next_requests(now_s):
-            if request is Request.ACTIVATE:
-                transition = Transition(id=Transition.TRANSITION_ACTIVATE)
-                self._call(self._activate[name], ChangeState.Request(transition=transition))
-            else:
-                self._call(self._start[name], Trigger.Request())
+            self._call(name, request)
         if now_s >= self._warn_s and not self._bring_up.done:
             self._warn_s = now_s + _WARN_S
             for name, sentence in self._bring_up.missing.items():
                 self.get_logger().warning(f"{name} is not ready: {sentence}")
 
-    def _call(self, client: Client, request: object) -> None:
+    def _make_client(self, name: str, request: Request) -> None:
+        kind, service = _SERVICES[request]
+        self._clients[name, request] = self.create_client(kind, f"/{name}/policy/{service}")
+
+    def _call(self, name: str, request: Request) -> None:
+        client = self._clients[name, request]
         if self._node_clock.in_lock_step:  # requested at the same time in every run
             client.wait_for_service(_SERVICE_TIMEOUT_S)
-        if client.service_is_ready():
-            self._node_clock.wait_for(client.call_async(request))
+        if not client.service_is_ready():
+            self._bring_up.on_answer(name)
+            return
+        order = Trigger.Request()
+        if request is Request.ACTIVATE:
+            order = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_ACTIVATE))
+        future = client.call_async(order)
+        future.add_done_callback(lambda _: self._bring_up.on_answer(name))
+        self._node_clock.wait_for(future)
 
 
 def main() -> None:
