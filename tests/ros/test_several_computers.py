@@ -5,12 +5,15 @@ two halves for five seconds. Bodies and drivers are the plant's (`testudo_bench.
 """
 
 import importlib.util
+import json
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from tests.bringup.launched import NEEDS, Launched, running
+from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.launch.launch_plan import plan
 
@@ -20,8 +23,14 @@ if MISSING:
     pytest.skip(f"not installed: {', '.join(MISSING)}", allow_module_level=True)
 
 from testudo_bench.fault_matrix.harness.fleet_harness import write_swap  # noqa: E402 -- needs ROS
-from testudo_bench.hosts.computers import Computers, missing  # noqa: E402
-from testudo_bench.hosts.fleet_on_computers import DOMAIN, STATION, FleetOnComputers, Operator  # noqa: E402
+from testudo_bench.hosts.computers import DISCOVERIES, Computers, missing  # noqa: E402
+from testudo_bench.hosts.fleet_on_computers import (  # noqa: E402
+    DOMAIN,
+    STATION,
+    FleetOnComputers,
+    Operator,
+    PartProcesses,
+)
 from testudo_bench.hosts.host_runs import drawn_clocks  # noqa: E402
 from testudo_bench.hosts.shaped_links import Link  # noqa: E402
 
@@ -81,7 +90,7 @@ def test_four_robots_on_four_computers_swap_places_and_obey_the_station_on_a_fif
             words = ["status", "--fleet", str(fleet.file), "--json", str(figures)]
             shown = computers.run(STATION, [PROGRAM, *words])
             assert shown.returncode == 0, shown.stderr
-            print(figures.read_text())
+            assert {name: one["mode"] for name, one in json.loads(figures.read_text())["robots"].items()} == {}
             stop = computers.run(STATION, [PROGRAM, "estop", str(fleet.file)])
             assert stop.returncode == 0, stop.stdout + stop.stderr
             bodies.wait(lambda: set(operator.modes.values()) == {"stopped"}, f"not all stopped: {operator.modes}", 10)
@@ -96,3 +105,44 @@ def test_four_robots_on_four_computers_swap_places_and_obey_the_station_on_a_fif
     assert not bodies.contacts
     assert computers.counts["cut"] > 0
     assert computers.counts["lost"] > 0.08 * (computers.counts["frames"] - computers.counts["cut"])
+
+
+THIEF = """
+import rclpy
+from geometry_msgs.msg import TwistStamped
+rclpy.init()
+node = rclpy.create_node("thief")
+publisher = node.create_publisher(TwistStamped, "/r0/cmd_vel", 1)
+print("here", flush=True)
+rclpy.spin(node)
+"""
+
+
+@pytest.mark.parametrize("discovery", DISCOVERIES)
+def test_a_guard_finds_a_second_publisher_of_commands_on_another_computer(tmp_path, discovery):
+    fleet = make_tiny_fleet(tmp_path, 1)
+    guard = next(part for part in plan(fleet, run_folder=None, backend="hw", robot="r0") if part.name == "guard")
+    computers = Computers(("r0", "other", STATION), BAD, domain_id=DOMAIN, discovery=discovery)
+    with computers, PartProcesses(computers, [guard]):
+        operator = Operator(fleet, computers)
+        try:
+            wait_for(lambda: "silence" in codes(operator))
+            assert "second_publisher" not in codes(operator)
+            with computers.start("other", [sys.executable, "-c", THIEF], stdout=subprocess.DEVNULL) as thief:
+                try:
+                    wait_for(lambda: "second_publisher" in codes(operator))
+                finally:
+                    thief.kill()
+        finally:
+            operator.close()
+
+
+def codes(operator):
+    return [code for _, of, _, code in operator.changes if of == "r0/guard"]
+
+
+def wait_for(condition):
+    end_s = time.monotonic() + 30.0
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from testudo_deploy.doctor.finding import Finding, failed, ok, warning
 from testudo_deploy.doctor.ros_facts import NetworkFact, RosFact
-from testudo_deploy.launch.ros_domain import DOMAINS
+from testudo_deploy.launch.ros_domain import DOMAINS, PEERS_PROFILE, PROFILE_VARIABLE
 
 _TESTED_RMW = "rmw_fastrtps_cpp"
 _PORT_BASE, _DOMAIN_PORTS, _FIRST_OFFSET, _PORTS_EACH = 7400, 250, 10, 2  # DDSI-RTPS 9.6.1.1: ports of a domain
@@ -126,6 +126,15 @@ def check_discovery(fact: RosFact, *, several_hosts: bool) -> Finding:
                 f"{variable} is the profile of this machine only, and the fleet has several computers",
                 f"unset {variable}",
             )
+    profiles = [
+        environment.get(name, "") for name in ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
+    ]
+    if environment.get("ROS_STATIC_PEERS") and not any(profiles) and fact.rmw in ("", _TESTED_RMW):
+        return warning(
+            name,
+            "ROS_STATIC_PEERS reaches the first four processes of each computer, and later ones do not find each other",
+            f"export {PROFILE_VARIABLE}={PEERS_PROFILE}",
+        )
     narrow = environment.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
     if environment.get("ROS_LOCALHOST_ONLY", "0") == "1":
         variable, value = "ROS_LOCALHOST_ONLY", "1"

@@ -164,3 +164,14 @@ def test_faults_of_a_fleet_file_are_named_and_removed_as_the_remedies_say(tmp_pa
 
     file.write_text(sound.replace("goal:", "goal_: 0\n    goal:", 1))
     assert "goal_" in finding_of(checked(), "fleet file").found
+
+
+def test_static_peers_need_the_profile_that_reaches_every_process():
+    from testudo_deploy.launch.ros_domain import PEERS_PROFILE, PROFILE_VARIABLE
+
+    peers = {"ROS_STATIC_PEERS": "10.0.0.1;10.0.0.2"}
+    found = check_discovery(RosFact(peers, rmw="rmw_fastrtps_cpp"), several_hosts=True)
+    assert (found.level, found.remedy) == (Level.WARNING, f"export {PROFILE_VARIABLE}={PEERS_PROFILE}")
+    named = peers | {PROFILE_VARIABLE: PEERS_PROFILE}
+    assert check_discovery(RosFact(named, rmw="rmw_fastrtps_cpp"), several_hosts=True).level == Level.OK
+    assert check_discovery(RosFact(peers, rmw="rmw_cyclonedds_cpp"), several_hosts=True).level == Level.OK

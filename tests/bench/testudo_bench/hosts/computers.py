@@ -24,6 +24,7 @@ from typing import Self
 
 from testudo_bench.hosts.shaped_links import Link
 from testudo_bench.hosts.shaped_switch import PORT
+from testudo_deploy.launch.ros_domain import PEERS_PROFILE, PROFILE_VARIABLE
 from testudo_hardware.errors import TestudoError
 
 PROGRAMS = ("ip", "nsenter", "unshare", "mount", "cc")
@@ -189,9 +190,9 @@ class Computers:
         if self._discovery == "peers":
             others = [other.address for other in self.all.values()]
             made["ROS_STATIC_PEERS"] = ";".join(others)
+            made[PROFILE_VARIABLE] = PEERS_PROFILE
         elif self._discovery == "server":
             made["ROS_DISCOVERY_SERVER"] = f"{self._server_address}:{_SERVER_PORT}"
-            made["ROS_SUPER_CLIENT"] = "TRUE"
         if computer.clocks.wall_s:
             made["LD_PRELOAD"] = str(self._library)
             made["TESTUDO_WALL_AHEAD_NS"] = str(round(1e9 * computer.clocks.wall_s))

@@ -154,7 +154,7 @@ class FleetOnComputers:
             name: {
                 "namespace": f"/run/netns/{computer.namespace}",
                 "steady_s": computer.clocks.steady_s,
-                "environment": {k: v for k, v in computer.environment.items() if k.startswith("ROS_")},
+                "environment": {k: v for k, v in computer.environment.items() if k.startswith(("ROS_", "FAST"))},
             }
             for name, computer in self.computers.all.items()
             if name != STATION

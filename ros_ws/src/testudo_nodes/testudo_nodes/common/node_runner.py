@@ -27,6 +27,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
 
 from testudo_deploy.launch.launch_plan import SUPERVISOR_VARIABLE
+from testudo_deploy.launch.ros_domain import discover_everything
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.process_priority import set_realtime_priority
 
@@ -58,6 +59,7 @@ def run(build: Callable[[Future], Any]) -> int:
     stop = Future()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.done() or stop.set_result(None))
+    discover_everything()
     try:
         # ROS's own signal handlers would end the context before the last command is sent
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)

@@ -57,7 +57,7 @@ class StationNode(Node):
         self._modes: dict[str, tuple[str, str]] = {}
         self._informed = not starts
         """Whether the operator has been asked to start the robots."""
-        self._clients: dict[tuple[str, Request], Client] = {}
+        self._requests: dict[tuple[str, Request], Client] = {}
         for name in fleet.names:
             for kind in Request:
                 self._make_client(name, kind)
@@ -92,7 +92,7 @@ class StationNode(Node):
             )
         if not self._node_clock.in_lock_step:
             for name, request in self._bring_up.withdrawn(now_s):
-                self.destroy_client(self._clients[name, request])  # DDS repeats nothing of a client that is gone
+                self.destroy_client(self._requests[name, request])  # DDS repeats nothing of a client that is gone
                 self._make_client(name, request)
         for name, request in self._bring_up.next_requests(now_s):
             self._call(name, request)
@@ -103,10 +103,10 @@ class StationNode(Node):
 
     def _make_client(self, name: str, request: Request) -> None:
         kind, service = _SERVICES[request]
-        self._clients[name, request] = self.create_client(kind, f"/{name}/policy/{service}")
+        self._requests[name, request] = self.create_client(kind, f"/{name}/policy/{service}")
 
     def _call(self, name: str, request: Request) -> None:
-        client = self._clients[name, request]
+        client = self._requests[name, request]
         if self._node_clock.in_lock_step:  # requested at the same time in every run
             client.wait_for_service(_SERVICE_TIMEOUT_S)
         if not client.service_is_ready():

@@ -13,7 +13,7 @@ from rclpy.qos import qos_profile_sensor_data
 from rclpy.signals import SignalHandlerOptions
 
 from testudo_deploy.launch.launch_plan import ENCLAVES
-from testudo_deploy.launch.ros_domain import LOOPBACK
+from testudo_deploy.launch.ros_domain import LOOPBACK, discover_everything
 from testudo_deploy.launch.topic_names import OPERATOR, TOOL_NODES
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.qos import SHOWN
@@ -53,6 +53,7 @@ class StatusListener:
     def __enter__(self) -> Self:
         if self._local:
             os.environ.update(LOOPBACK)
+        discover_everything()
         self._context = rclpy.Context()
         try:
             self._begin()
