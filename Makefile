@@ -13,7 +13,7 @@ ROS_PYTEST := $(BIN)/python -m pytest -n $(ROS_WORKERS) --dist loadfile --no-loa
 ROS_ROOMS := tests/ros tests/bench/fault_matrix tests/bench/calibration
 # no simulated fleets and nothing compiled, but the smoke test of each verb
 FAST_ROOMS := tests/test_cli.py tests/test_verbs.py tests/hardware tests/runs/recording tests/runs/alignment \
-	$(addprefix tests/deploy/,admission contract files fleet launch station)
+	$(addprefix tests/deploy/,admission contract files fleet launch station station_page)
 # paths in ARGS select the passes that have something to do; the other words go to both
 PATHS := $(filter tests%,$(ARGS))
 WORDS := $(filter-out tests%,$(ARGS))

@@ -240,6 +240,9 @@ REFUSED = {
     "teleop: no fleet": (["teleop", "no.yaml", "r0"], "no.yaml: no such fleet file"),
     "lost: no fleet": (["lost", "no.yaml", "r0", "--where-last-seen"], "no.yaml: no such fleet file"),
     "arm: nobody": (["arm"], "arm: no robot is named; expected one or more"),
+    "pause: nobody": (["pause"], "pause: no robot is named; expected one or more"),
+    "station: no fleet": (["station", "no.yaml"], "no.yaml: no such fleet file"),
+    "station: port": (["station", "no.yaml", "--port", "99999"], "--port: found 99999, expected 0 to 65535"),
     "start: wait": (["start", "r0", "--wait", "-1"], "--wait: found -1, expected a time above 0 s"),
     "rearm: nobody": (["rearm"], "rearm: no robot is named; expected one or more"),
     "bench: unknown": (

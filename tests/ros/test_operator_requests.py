@@ -3,7 +3,7 @@
 import time
 from types import SimpleNamespace
 
-from testudo_nodes.station.arm import _Operator, side_by_side
+from testudo_nodes.station.operator_requests import Operator, side_by_side
 
 SILENT_S, ANSWER_S = 0.4, 0.1
 
@@ -46,7 +46,7 @@ class Listener:
 def asked(clients, **options):
     """Return the replies of services by name, and how long all of them took [s]."""
     listener = Listener(clients)
-    operator = _Operator(listener, None, SILENT_S)
+    operator = Operator(listener, None, SILENT_S)
     begin_s = time.monotonic()
     replies = side_by_side(listener, {name: operator._call(object, name, None, **options) for name in clients})
     return replies, time.monotonic() - begin_s

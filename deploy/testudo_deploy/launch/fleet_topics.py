@@ -197,7 +197,7 @@ def driver_interfaces(fleet: Fleet, robot: str) -> Interfaces:
 
 
 def operator_interfaces(fleet: Fleet) -> Interfaces:
-    """Return what an operator may do: see the status of the fleet, stop it, rearm it, give goals, drive by hand."""
+    """Return what an operator may do: see the fleet, stop it, rearm it, give goals, drive by hand."""
     subscribed = [f"/{name}/{kind}" for name in fleet.names for kind in ("mode", "guard_status", "battery_state")]
     flying = [robot.name for robot in fleet.robots if robot.has_flight_phases]
     guard = [f"/{name}/guard/{service}" for name in fleet.names for service in ("estop", "rearm")]
@@ -211,6 +211,7 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
     commands = [absolute(one.link.commands.topic, one.name) for one in fleet.robots if one.link.commands is not None]
     orders, answers = ([ORDERS_TOPIC], [ANSWERS_TOPIC]) if fleet.orders else ([], [])
+    subscribed += [*_markers(fleet, "").subscribes, GOALS_TOPIC, SCORE_TOPIC]  # the station page
     return _interfaces(
         [*_EVERY_NODE, *stops, *orders, *commands, LOST_TOPIC, *([] if fleet.key_file is None else [EPOCHS_TOPIC])],
         [*subscribed, *answers],

@@ -261,6 +261,17 @@ def goal_markers(goals: Sequence[GoalView], bodies: Sequence[Marker] = ()) -> tu
     return (*made, *bodies)
 
 
+def read_goals(message: Any) -> tuple[GoalView, ...]:
+    """Return the goals of a `visualization_msgs/MarkerArray` that was made of `goal_markers`; heights are left out."""
+    found: list[GoalView] = []
+    for marker in message.markers:
+        kind, _, name = marker.ns.partition("/")
+        if kind == "goals" and marker.id == 0:
+            place, is_reached = marker.pose.position, marker.color.g > marker.color.b
+            found.append(GoalView(name, (place.x, place.y), marker.scale.x / 2, is_reached))
+    return tuple(found)
+
+
 def body_marker(name: str, position_world: tuple[float, ...], yaw: float, size_m: tuple[float, float, float]) -> Marker:
     """Return a box on the floor, given by its centre from above (2,) [m], its yaw [rad] and its sides [m]."""
     centre = lifted(position_world, size_m[2] / 2)

@@ -112,7 +112,7 @@ def label(view: RobotView) -> str:
 
 def _segments(view: RobotView, space: StopTubeParameters) -> list[Marker]:
     """Return the reserved space of a robot, and the outline of the requested one."""
-    reserved, requested = _segment_ends(view)
+    reserved, requested = segment_ends(view)
     colour, half_m = STATUS_COLOURS.get(view.status, UNKNOWN_COLOUR), space.clearance_m / 2
     made = (
         []
@@ -124,7 +124,7 @@ def _segments(view: RobotView, space: StopTubeParameters) -> list[Marker]:
     return made
 
 
-def _segment_ends(view: RobotView) -> tuple[SegmentEnds | None, SegmentEnds | None]:
+def segment_ends(view: RobotView) -> tuple[SegmentEnds | None, SegmentEnds | None]:
     """Return the reserved and the requested segment, from the record or else from the peer message."""
     record, peer = view.record, view.peer
     if record is not None and record.reserved_segment_world is not None:

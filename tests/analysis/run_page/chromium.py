@@ -81,13 +81,14 @@ def chromium():
 
 
 @contextmanager
-def tab(folder, size=(1200, 1000)):
-    """Yield a tab of a new browser whose profile is in ``folder``; no host can be reached from it."""
+def tab(folder, size=(1200, 1000), reached=""):
+    """Yield a tab of a new browser whose profile is in ``folder``; no host but ``reached`` can be reached from it."""
     to_read, sending = os.pipe()
     receiving, to_write = os.pipe()
+    rules = "MAP * ~NOTFOUND" + (f", EXCLUDE {reached}" if reached else "")
     options = (
         "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--window-size={size[0]},{size[1]}", f"--user-data-dir={folder}",
+        f"--host-resolver-rules={rules}", f"--window-size={size[0]},{size[1]}", f"--user-data-dir={folder}",
     )  # fmt: skip
     # the browser reads commands from 3 and answers on 4
     script = f'exec "$@" 3<&{to_read} 4>&{to_write}'

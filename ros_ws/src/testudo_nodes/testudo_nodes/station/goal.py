@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-from testudo_deploy.contract.goal_order import GoalAnswer
+from testudo_deploy.contract.goal_order import GoalAnswer, GoalOrder
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.ros_domain import ros_domain_id
@@ -76,24 +77,29 @@ def goal(
         reach: the fleet.
     """
     check_wait(reach.wait)
-    found, heard = load_fleet(fleet), _Answers()
+    found, heard = load_fleet(fleet), OrderAnswers()
     wants = Wants(home=home, patrol=patrol, formation=formation, pause=pause, go_on=go_on)
     order = order_of(found, robot, places, wants, uuid.uuid4().hex)
     with fleet_listener("goal", heard, ros_domain_id(reach.domain), local=reach.local) as listener:
-        publish = _connect(listener.node, found, heard)
+        publish = order_publisher(listener.node, found, heard)
         end_s = time.monotonic() + reach.wait
         while order.order not in heard.found and time.monotonic() < end_s:
             publish(order)
             listener.listen(_REPEAT_S)
     answer = heard.found.get(order.order)
-    lines = answer.sentences if answer else (f"{robot}: nobody answered; does the fleet run, with `orders: true`?",)
+    lines = answer.sentences if answer else (unanswered_text(order),)
     accepted = answer is not None and answer.accepted
     for line in lines:
         Console().print(Text(line, "green" if accepted else "red"), soft_wrap=True)
     return 0 if accepted else _FAILED
 
 
-class _Answers(StatusIgnored):
+def unanswered_text(order: GoalOrder) -> str:
+    """Return the sentence for an order without an answer."""
+    return f"{', '.join(order.goals_world)}: nobody answered; does the fleet run, with `orders: true`?"
+
+
+class OrderAnswers(StatusIgnored):
     """Collects answers."""
 
     def __init__(self) -> None:
@@ -108,7 +114,7 @@ class _Answers(StatusIgnored):
         self.found[answer.order] = answer
 
 
-def _connect(node: Any, fleet: Fleet, heard: _Answers) -> Any:
+def order_publisher(node: Any, fleet: Fleet, heard: OrderAnswers) -> Callable[[GoalOrder], None]:
     """Subscribe to the answers, and return a function that publishes an order; signed if the fleet has a key."""
     from std_msgs.msg import String  # noqa: PLC0415 -- the listener has found ROS
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_deploy.launch.topic_names import ESTOP_TOPIC
-from testudo_deploy.station.fleet_status import EstopConfirmation, silence_sentence, unconfirmed_text
+from testudo_deploy.station.fleet_status import EstopConfirmation, EstopReply, silence_sentence, unconfirmed_text
 from testudo_deploy.station.stop_channel import PRESS, RELEASE, StopClients
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.process_priority import PRIORITIES, raise_priority
@@ -84,6 +84,14 @@ def stop(order: StopOrder) -> int:
         return work.end(work.start_cold())
 
 
+def press_residents(order: StopOrder) -> tuple[EstopReply, ...] | None:
+    """Press the resident processes; return the confirmations if every robot has stopped, else None."""
+    domain_id = ros_domain_id(order.domain)
+    with StopClients(domain_id, PRESS, local=order.local) as residents:
+        work = _Stop(order, residents, domain_id)
+        return work.answers if residents.is_connected and work.ask_residents() else None
+
+
 class _Stop:
     """One call of the verb."""
 
@@ -92,6 +100,11 @@ class _Stop:
         self._confirmation = EstopConfirmation()
         self._refusal = ""
         """Why the fleet file cannot be read."""
+
+    @property
+    def answers(self) -> tuple[EstopReply, ...]:
+        """Return the answers of all robots."""
+        return self._confirmation.answers
 
     def ask_residents(self) -> bool:
         """Return whether resident processes have stopped every robot.
