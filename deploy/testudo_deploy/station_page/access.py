@@ -34,22 +34,22 @@ class PageAccess:
         """Return why a request is refused, empty if it is not, by its host and origin.
 
         Args:
-            headers: of the request; their names in any case, as `email.message.Message` has them.
+            headers: of the request, their names in small letters.
             commands: the request commands something, so that its origin must be named.
         """
-        if headers.get("Host", "") not in self._hosts:
+        if headers.get("host", "") not in self._hosts:
             return f"Host: expected {' or '.join(self._hosts)}"
-        origin = headers.get("Origin")
-        if (origin is not None or commands) and origin != f"http://{headers['Host']}":
+        origin = headers.get("origin")
+        if (origin is not None or commands) and origin != f"http://{headers['host']}":
             return "Origin: expected this page"
-        site = headers.get("Sec-Fetch-Site")
+        site = headers.get("sec-fetch-site")
         if site is not None and site not in _OWN_SITE:
             return "Sec-Fetch-Site: expected this page"
         return ""
 
     def has_token(self, headers: Mapping[str, str]) -> bool:
-        """Return whether a request carries the token."""
-        return hmac.compare_digest(headers.get(TOKEN_HEADER, "").encode(), self._token.encode())
+        """Return whether a request carries the token; ``headers`` as in `refusal`."""
+        return hmac.compare_digest(headers.get(TOKEN_HEADER.lower(), "").encode(), self._token.encode())
 
     def report_key(self, run: str) -> str:
         """Return what the address of a run's report holds in place of the token, as links carry no header.

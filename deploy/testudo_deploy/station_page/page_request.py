@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.strict_files import is_list, is_table
 
 RELEASE, GOAL, HOME = "release", "goal", "home"
 ROBOT_VERBS = ("arm", "start", "rearm", "pause")
@@ -48,7 +49,7 @@ def read_request(data: bytes, robots: tuple[str, ...], *, orders: bool) -> PageR
         raise PageRequestError(f"verb: found {verb!r}, expected one of {', '.join(VERBS)}")
     if verb == RELEASE:
         return PageRequest(RELEASE)
-    if not isinstance(names, list) or not names or not all(name in robots for name in names):
+    if not is_list(names) or not names or not all(name in robots for name in names):
         raise PageRequestError(f"robots: found {names!r}, expected some of {', '.join(robots)}")
     if len(set(names)) != len(names):
         raise PageRequestError(f"robots: found {names!r}, expected each once")
@@ -62,15 +63,15 @@ def _object(data: bytes) -> dict[str, Any]:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise PageRequestError("a request is a JSON object; this is no JSON") from error
-    if not isinstance(found, dict):
+    if not is_table(found):
         raise PageRequestError("a request is a JSON object")
-    return found
+    return dict(found)
 
 
 def _place(place: Any, names: list[str]) -> tuple[float, float]:
     if len(names) != 1:
         raise PageRequestError(f"robots: found {len(names)} with a place, expected one")
-    numbers = [value for value in place if type(value) in (int, float)] if isinstance(place, list) else []
+    numbers = [value for value in place if type(value) in (int, float)] if is_list(place) else []
     try:
         x, y = map(float, numbers)
     except (ValueError, OverflowError):

@@ -7,6 +7,7 @@ and a run with a task the last score; anything else is `not judged`, which is no
 import itertools
 import json
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ class RunList:
             if key not in self._judged:
                 self._judged[key] = _of_report(file) if file.name == REPORT_FILE else _of_bag(file, folder)
             return self._judged[key]
-        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, McapError) as error:
+        except (OSError, ValueError, KeyError, TypeError, struct.error, yaml.YAMLError, McapError) as error:
             return "doubt", f"cannot be read: {error or type(error).__name__}"
 
 
@@ -127,7 +128,11 @@ def _of_bag(file: Path, folder: Path) -> tuple[str, str]:
 
 def _newest_first(stream: Any, topic: str) -> Iterator[dict[str, Any]]:
     """Yield the last JSON objects of a topic of strings, the newest first."""
-    messages = SeekingReader(stream).iter_messages(topics=[topic], reverse=True)
+    reader = SeekingReader(stream)
+    summary = reader.get_summary()
+    if summary is None or not summary.chunk_indexes:
+        return
+    messages = reader.iter_messages(topics=[topic], reverse=True)
     for _, _, message in itertools.islice(messages, _MOST_MESSAGES):
         size = int.from_bytes(message.data[4:8], "little")  # CDR: four bytes of header, then length and characters
         yield json.loads(message.data[8 : 7 + size])

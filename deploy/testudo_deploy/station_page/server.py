@@ -143,7 +143,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride] -- it serves no other
     timeout = _REQUEST_S
     server_version, sys_version = "testudo", ""
 
@@ -181,10 +181,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, "no such request")
 
     def _refusal(self, *, commands: bool = False) -> str:
-        return self.server.access.refusal(self.headers, commands=commands)
+        return self.server.access.refusal(self._headers(), commands=commands)
+
+    def _headers(self) -> dict[str, str]:
+        """Return the headers by small names; one that comes twice is empty, which no rule accepts."""
+        found: dict[str, str] = {}
+        for name, value in self.headers.items():
+            found[name.lower()] = "" if name.lower() in found else value
+        return found
 
     def _has_token(self) -> bool:
-        return self.server.access.has_token(self.headers)
+        return self.server.access.has_token(self._headers())
 
     def _request(self) -> None:
         length = self.headers.get("Content-Length", "")
@@ -199,7 +206,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(HTTPStatus.ACCEPTED, {"number": number})
 
     def _runs(self) -> None:
-        access, found = self.server.access, []
+        access = self.server.access
+        found: list[dict[str, Any]] = []
         for run in self.server.desk.runs():
             name = run.get("report")
             link = None if name is None else f"/reports/{access.report_key(name)}/{name}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from testudo_analysis.run_page.html_markup import text
 from testudo_analysis.run_page.page_data import CANNOT_TELL, Finding, PageScene, RunPage, Severity
+from testudo_deploy.station_page.run_list import VERDICT_NAME
 from testudo_hardware.errors import TestudoError
 
 SIGNS = {Severity.BAD: "✖", Severity.DOUBT: "▲", Severity.NOTE: "●", Severity.GOOD: "✔"}
@@ -49,6 +50,7 @@ def document(page: RunPage) -> str:
     links = "".join(f'<a href="#{anchor}">{text(title)}</a>' for anchor, title, _ in sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="{VERDICT_NAME}" content="{page.severity}:{text(page.verdict)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(page.title)}</title><style>{_asset('page.css')}</style></head><body>"
         f"<header><h1>{text(page.title)}</h1><p>{text(page.subtitle)}</p></header>"

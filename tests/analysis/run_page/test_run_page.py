@@ -26,6 +26,7 @@ from testudo_analysis.run_page.margin_bars import margin_bars, margin_findings, 
 from testudo_analysis.run_page.page_data import CANNOT_TELL, Finding, RunPage, Severity, packed
 from testudo_analysis.run_page.run_events import MOMENT_S, run_events, severity_of
 from testudo_deploy.shield.velocity_projection import Arena
+from testudo_deploy.station_page.run_list import _of_report
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_runs.alignment.prepare import prepare_run
@@ -143,6 +144,11 @@ def test_the_verb_writes_one_page_that_fetches_nothing(written):
     text = (written / "run" / "report.html").read_text(encoding="utf-8")
     for anchor in ("verdict", "timeline", "margins", "model", "where", "score"):
         assert f'id="{anchor}"' in text
+    # the station page lists runs with their verdicts
+    assert (
+        _of_report(written / "run" / "report.html")
+        == re.search(r'class="badge (\w+)".*?</span>([^<]+)<', text).groups()
+    )
     # one row for each robot, one panel for each robot
     values = json.loads((written / "page.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
     assert [row["robot"] for row in values["plots"][0]["rows"]] == ["r0", "r1"]

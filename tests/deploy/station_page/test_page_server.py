@@ -13,7 +13,7 @@ from testudo_deploy.station_page.access import TOKEN_HEADER
 from testudo_deploy.station_page.server import MOST_STREAMS, PageServer
 from testudo_hardware.errors import TestudoError
 
-SECRET = "known-to-the-page"
+WORD = "known-to-the-page"
 PAUSE = json.dumps({"verb": "pause", "robots": ["r0"]}).encode()
 
 
@@ -21,14 +21,14 @@ PAUSE = json.dumps({"verb": "pause", "robots": ["r0"]}).encode()
 def running():
     """Return a desk and the port of its server."""
     desk = Desk()
-    with served(desk, SECRET) as server:
+    with served(desk, WORD) as server:
         yield desk, server._server.server_port
 
 
 def asked(port, method, path, body=None, **changed):
     """Ask as the page does, with changed headers (None leaves one out); return status, headers and body."""
     host = f"127.0.0.1:{port}"
-    headers = {"Host": host, TOKEN_HEADER: SECRET, "Origin": f"http://{host}", "Content-Type": "application/json"}
+    headers = {"Host": host, TOKEN_HEADER: WORD, "Origin": f"http://{host}", "Content-Type": "application/json"}
     headers |= {"Content-Length": str(len(body or b""))}
     headers |= {name.replace("_", "-"): value for name, value in changed.items()}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
@@ -50,6 +50,8 @@ FOREIGN = {
     "a name that was made to resolve here": {"Host": "example.org:80", "Origin": "http://example.org:80"},
     "another port of this host": {"Host": "127.0.0.1:1", "Origin": "http://127.0.0.1:1"},
     "no host": {"Host": None},
+    "two hosts": {"host": "example.org"},
+    "two tokens": {TOKEN_HEADER.lower().replace("-", "_"): "guess"},
     "another site": {"Sec_Fetch_Site": "cross-site"},
     "a wrong token": {TOKEN_HEADER.replace("-", "_"): "guess"},
     "no token": {TOKEN_HEADER.replace("-", "_"): None},
@@ -93,7 +95,7 @@ def test_pages_fetch_nothing_from_elsewhere_and_stand_in_no_frame(running):
         assert "default-src 'none'" in headers["Content-Security-Policy"]
         assert b"//" not in body.replace(b"// ", b"").replace(b"http://127.0.0.1", b"")
         assert b"innerHTML" not in body
-        assert SECRET.encode() not in body
+        assert WORD.encode() not in body
 
 
 def test_a_report_has_a_key_of_its_own_and_scripts_without_an_origin(running, tmp_path):
@@ -109,7 +111,7 @@ def test_a_report_has_a_key_of_its_own_and_scripts_without_an_origin(running, tm
         "/reports/x/a/b",
         f"/reports/{key}/a",
         f"/reports/{key}/../a/b",
-        f"/reports/{SECRET}/a/b",
+        f"/reports/{WORD}/a/b",
         "/reports/",
     ):
         assert asked(port, "GET", path, Origin=None)[0] == 404
@@ -132,14 +134,14 @@ def stream(port):
     """Return a socket that has asked for the stream."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=5)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-    connection.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{TOKEN_HEADER}: {SECRET}\r\n\r\n".encode())
+    connection.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{TOKEN_HEADER}: {WORD}\r\n\r\n".encode())
     return connection
 
 
 def test_readers_that_stop_reading_hold_up_nobody_and_are_left():
     desk = Desk(make_fleet(robots=("r0",)))
     big = "x" * 20000
-    with PageServer(desk, 0, SECRET) as server:
+    with PageServer(desk, 0, WORD) as server:
         port = server._server.server_port
         stuck = [stream(port) for _ in range(MOST_STREAMS)]
         while not all(one.recv(1) for one in stuck):  # all of them are served

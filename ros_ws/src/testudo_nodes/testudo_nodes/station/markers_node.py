@@ -82,13 +82,14 @@ class _SubscribedRobot(RobotMessages):
 
     def __init__(self, node: Node, robot: FleetRobot, now_s: Callable[[], float]) -> None:
         super().__init__(robot, partial(node.get_logger().warning, throttle_duration_sec=WARN_EVERY_S))
-        self._node = node
+        self._node, self._now_s = node, now_s
         self._subscriptions = [
-            node.create_subscription(
-                TYPES[kind], topic, lambda data, kind=kind: self.take(kind, now_s(), data), SHOWN[kind], raw=True
-            )
+            node.create_subscription(TYPES[kind], topic, partial(self._arrived, kind), SHOWN[kind], raw=True)
             for kind, topic in self.topics.items()
         ]
+
+    def _arrived(self, kind: str, data: bytes) -> None:
+        self.take(kind, self._now_s(), data)
 
     def close(self) -> None:
         """Destroy the subscriptions."""

@@ -7,7 +7,7 @@ import itertools
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -44,7 +44,7 @@ class PageDesk:
         self._fleet, self._values, self._stop_order, self._runs = fleet, values, stop_order, RunList(runs)
         self._numbers = itertools.count(1)
         self._waiting: queue.Queue[tuple[int, PageRequest]] = queue.Queue(_MOST_WAITING)
-        self._running, self._verbs = Requests(), dict[int, str]()
+        self._running, self._asked = Requests(), dict[Hashable, tuple[int, str, str]]()
         self._releases: dict[int, Future[tuple[bool, str]]] = {}
         self._releaser = ThreadPoolExecutor(1, "release")
         self._answers: deque[tuple[float, dict[str, Any]]] = deque(maxlen=_MOST_ANSWERS)
@@ -112,12 +112,12 @@ class PageDesk:
             number, found = self._waiting.get_nowait()
             try:
                 self._begin(number, found, operator, orders, heard, pose_of)
-            except TestudoError as error:
-                self._note(number, found.verb, "", False, str(error))
+            except Exception as error:  # noqa: BLE001 -- one request must not end the page with its emergency stop
+                self._note(number, found.verb, "", False, _sentence(error))
         self._running.advance()
         for key in tuple(self._running.replies):
-            (number, robot), (done, sentence) = key, self._running.replies.pop(key)
-            self._note(number, self._verbs[number], robot, done, sentence)
+            number, verb, robot = self._asked.pop(key)
+            self._note(number, verb, robot, *self._running.replies.pop(key))
         for number in [number for number, future in self._releases.items() if future.done()]:
             done, sentence = self._releases.pop(number).result()
             self._note(number, RELEASE, "", done, sentence)
@@ -131,7 +131,6 @@ class PageDesk:
         heard: OrderAnswers,
         pose_of: Any,
     ) -> None:
-        self._verbs[number] = found.verb
         if found.verb == RELEASE:
             self._releases[number] = self._releaser.submit(release_stop, self._stop_order)
             return
@@ -140,7 +139,8 @@ class PageDesk:
                 steps = _send(self._order(found, robot, pose_of), orders, heard)
             else:
                 steps = _steps(operator, found.verb, robot)
-            self._running.add((number, robot), steps)
+            self._asked[number, robot] = number, found.verb, robot
+            self._running.add((number, robot), _guarded(steps))
 
     def _order(self, found: PageRequest, robot: str, pose_of: Any) -> GoalOrder:
         """Return the order of a click; a robot in the air keeps its height.
@@ -161,6 +161,19 @@ class PageDesk:
     def _note(self, number: int, verb: str, robot: str, done: bool, sentence: str) -> None:
         values = {"number": number, "verb": verb, "robot": robot, "done": done, "sentence": sentence}
         self._answers.append((time.monotonic(), values))
+
+
+def _guarded(steps: Steps) -> Steps:
+    """Return the same request, with a failure as its answer."""
+    try:
+        return (yield from steps)
+    except Exception as error:  # noqa: BLE001 -- as above
+        return False, _sentence(error)
+
+
+def _sentence(error: Exception) -> str:
+    known = isinstance(error, TestudoError)
+    return str(error) if known else f"the station could not do it: {type(error).__name__}: {error}"
 
 
 def _steps(operator: Operator, verb: str, robot: str) -> Steps:

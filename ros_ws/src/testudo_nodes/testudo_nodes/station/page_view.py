@@ -26,7 +26,7 @@ from testudo_nodes.station.robot_messages import TYPES, RobotMessages
 
 _NEWEST, _LATCHED = SHOWN["odom"], SHOWN["mode"]
 _RESIDENT_S, _ANSWER_S = 1.0, 0.05  # how often the resident emergency stop is asked, and how long it may take
-_GOALS_OLD_S = 3.0  # the task node repeats them twice a second
+_GOALS_OLD_S = 5.0  # the task node repeats them once a second
 
 
 class PageView:

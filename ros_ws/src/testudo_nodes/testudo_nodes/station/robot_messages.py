@@ -22,7 +22,7 @@ TYPES = {"odom": Odometry, "tick": UInt8MultiArray, "peer_state": UInt8MultiArra
 class RobotMessages:
     """The newest message of each topic of one robot."""
 
-    def __init__(self, robot: FleetRobot, warn: Callable[[str], None]) -> None:
+    def __init__(self, robot: FleetRobot, warn: Callable[[str], object]) -> None:
         """Begin without any; ``warn`` takes a sentence about a message that cannot be used."""
         self._robot, self._warn = robot, warn
         self._newest: dict[str, tuple[float, bytes]] = {}
