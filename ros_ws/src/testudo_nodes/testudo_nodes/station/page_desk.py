@@ -6,6 +6,7 @@ Requests arrive in threads of the server. They are read there, and carried out i
 import itertools
 import queue
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,11 +16,12 @@ from typing import Any
 
 from testudo_deploy.contract.goal_order import GoalOrder
 from testudo_deploy.fleet.fleet import Fleet
+from testudo_deploy.station.order_words import Wants, order_of
 from testudo_deploy.station_page.board import Board
 from testudo_deploy.station_page.page_request import GOAL, HOME, RELEASE, PageRequest, read_request
 from testudo_deploy.station_page.run_list import RunList
 from testudo_hardware.errors import TestudoError
-from testudo_nodes.station.goal import OrderAnswers, orders_of, unanswered_text
+from testudo_nodes.station.goal import OrderAnswers, unanswered_text
 from testudo_nodes.station.operator_requests import Operator, Requests, Steps
 from testudo_nodes.station.page_stop import press_stop, release_stop
 from testudo_nodes.station.quick_stop import StopOrder
@@ -149,14 +151,14 @@ class PageDesk:
             TestudoError: the height is not known.
         """
         if found.place_world is None:
-            return orders_of(self._fleet, robot, (), home=True)[0]
+            return order_of(self._fleet, robot, (), Wants(home=True), uuid.uuid4().hex)
         height: tuple[float, ...] = ()
         if self._fleet.robot(robot).spec.dimension == 3:
             pose = pose_of(robot)
             if pose is None:
                 raise TestudoError(f"{robot}: its height is not known, and a click gives none")
             height = tuple(pose[2:])
-        return orders_of(self._fleet, robot, (*found.place_world, *height), home=False)[0]
+        return order_of(self._fleet, robot, (*found.place_world, *height), Wants(), uuid.uuid4().hex)
 
     def _note(self, number: int, verb: str, robot: str, done: bool, sentence: str) -> None:
         values = {"number": number, "verb": verb, "robot": robot, "done": done, "sentence": sentence}
@@ -193,4 +195,4 @@ def _send(order: GoalOrder, publish: Callable[[GoalOrder], None] | None, heard: 
         publish(order)
         yield time.monotonic() + _REPEAT_S, lambda: order.order in heard.found
     answer = heard.found.pop(order.order, None)
-    return (False, unanswered_text(order)) if answer is None else (answer.accepted, answer.sentence)
+    return (False, unanswered_text(order)) if answer is None else (answer.accepted, " ".join(answer.sentences))
