@@ -58,6 +58,15 @@ class TrainConfig:
     `--role` alone does, and becomes the best response to it."""
     role: str = field(default="", metadata=OPTIONAL)
     """With `--against`: the role that learns, such as `prey`."""
+    teacher: str = field(default="", metadata=OPTIONAL)
+    """With `mappo` or `ippo`: run folder, or policy.onnx in one, of a policy that the student imitates first. It may be
+    of another scenario of the same task, which sees more of it. A run keeps its teacher's policy and configuration."""
+    imitation: float = field(default=0.5, metadata=OPTIONAL)
+    """With `--teacher`: share of the run, from its begin on, in which the student only imitates (DAgger); then it
+    learns from the reward as well."""
+    divergence: float = field(default=1.0, metadata=OPTIONAL)
+    """With `--teacher`: weight of the divergence from the teacher while the student imitates; from there on it falls
+    linearly, to zero at the end of the run."""
     physics: Tier = "kinematic"
     """`kinematic` is fast and has no contact forces; `mjx` is MuJoCo under JAX; `mujoco` is C MuJoCo, the reference."""
     form: Form = "wheels"
@@ -221,6 +230,7 @@ def for_fine_tuning(config: TrainConfig) -> TrainConfig:
         self_play=0,
         against="",
         role="",
+        teacher="",
     )
     others = [name for name in ALGORITHMS.get(config.algorithm, {}) if name not in ("command", "memory")]
     return replace(config, **{name: getattr(TrainConfig, name) for name in (*others, *["algorithm"] * bool(others))})

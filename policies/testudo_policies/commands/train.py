@@ -8,16 +8,19 @@ import jax
 import tyro
 from rich.console import Console
 
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.files.atomic_files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_policies.brax.trainers import prepared, train_run_with_brax
 from testudo_policies.distributed import first, join
-from testudo_policies.learning.builder import TrainingComponents
+from testudo_policies.improve.initial_policy import matches
+from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.learning.checkpoints import load_config, read_config_file, shared_config
 from testudo_policies.learning.progress import TrainingDisplay
 from testudo_policies.learning.seeds import seed_folders
 from testudo_policies.learning.shared_trunk import SharedComponents, build_run
-from testudo_policies.learning.training_run import train_run, train_seeds, train_shared
+from testudo_policies.learning.teacher import teacher_text
+from testudo_policies.learning.training_run import load_parameters, train_run, train_seeds, train_shared
 from testudo_policies.learning.wandb_run import ask_for_wandb
 from testudo_policies.learning.world_count import sized
 from testudo_policies.train_config import TrainConfig, suggested
@@ -55,6 +58,7 @@ def train(
         testudo train discovery --sharing role --network attention     (parameters of each role, attention)
         testudo train chase --self-play 8 --run runs/play     (roles against each other and against earlier policies)
         testudo train chase --against runs/play --role prey     (a best response to the policy of a run)
+        testudo train unmapped --teacher runs/teacher --run runs/student     (imitates, then learns from the reward)
         testudo train navigation --starts incident.yaml     (half of the worlds start at an incident of a real run)
         testudo train navigation --run runs/mine --wandb teams     (curves in Weights & Biases)
         testudo train --like runs/sweep/best.json --seeds 5     (options of a sweep or of another run)
@@ -77,7 +81,7 @@ def train(
     console = Console(quiet=not first())
     console.print(devices().text)
     text = "" if starts is None else starts_text(load_starts(starts))
-    requested = replace(config, scenario=scenario, starts=text)
+    requested = replace(config, scenario=scenario, starts=text, teacher=_teacher_text(config.teacher))
     completed, hint = suggested(requested) if like is None else (_like(read_config_file(like), requested), "")
     chosen, seeds = _configuration(run, completed, hint, seeds, console)
     folder = run or dated_folder("runs", chosen.scenario)
@@ -117,6 +121,27 @@ def _train(components: TrainingComponents | SharedComponents, folder: Path, seed
     whole = folder if isinstance(components, SharedComponents) else best
     console.print(f"next: testudo evaluate {best}   testudo export {whole}")
     return 0 if result.finished else _STOPPED
+
+
+def _teacher_text(given: str) -> str:
+    """Return `TrainConfig.teacher` of a run for a run folder, or for a policy file in the folder of its run.
+
+    Raises:
+        TestudoError: there is no run with a checkpoint, or the file holds another policy than its folder.
+    """
+    if not given:
+        return ""
+    path = Path(given)
+    folder = path if path.is_dir() else path.parent
+    theirs = load_config(folder)
+    components = build(theirs)
+    parameters = load_parameters(components, folder)
+    if path.is_file() and not matches(components.agent, parameters, PolicyArtefact.load(path).contract):
+        raise TestudoError(
+            f"--teacher {path}: found another policy than the newest one of the run {folder}; expected the file that "
+            f"`testudo export {folder}` writes; export again, or give the run folder"
+        )
+    return teacher_text(folder.resolve(), theirs)
 
 
 def _like(config: TrainConfig, requested: TrainConfig) -> TrainConfig:

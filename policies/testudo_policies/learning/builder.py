@@ -22,6 +22,7 @@ from testudo_policies.learning.learners import CONTINUOUS, LEARNERS, VALUES_OF_W
 from testudo_policies.learning.ppo import PPO
 from testudo_policies.learning.self_play import SelfPlay, check_play
 from testudo_policies.learning.sharing import check_sharing, parameter_groups
+from testudo_policies.learning.teacher import TeacherEntry, make_student
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_policies.train_config import Commanded, Encoder, TrainConfig
@@ -41,9 +42,9 @@ _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
     (("memory", "critic_memory", "most_neighbours"), 0, math.inf),
     (("message",), 0, MOST_NUMBERS),
     (("seed",), 0, 2**31 - 1),
-    (("discount", "trace", "starts_share", "failures", "drop_out"), 0, 1),
+    (("discount", "trace", "starts_share", "failures", "drop_out", "imitation"), 0, 1),
     (("learning_rate", "clip", "max_gradient"), 1e-9, 1e9),
-    (("entropy", "value_weight", "change_price", "facing_price"), 0, 1e9),
+    (("entropy", "value_weight", "change_price", "facing_price", "divergence"), 0, 1e9),
 )
 """Options with their lower and upper bound."""
 
@@ -66,6 +67,9 @@ class TrainingComponents:
     @cached_property
     def learner(self) -> Learner:
         """The learner; cached, so that its compiled programs are reused."""
+        if self.config.teacher:
+            theirs = build(TeacherEntry.read(self.config.teacher).config)
+            return cast(Learner, make_student(self.config, self.agent, self.environment, theirs))
         plays = self.config.self_play or self.config.against
         kind = SelfPlay if plays else LEARNERS[self.config.algorithm]
         return cast(Learner, kind(self.config, self.agent, self.environment))

@@ -43,6 +43,7 @@ class Batch:
     memory: jax.Array | None = None  # (T, B, M): the actor's memory before the step, for replay; None: not kept
     after: Features | None = None  # (T, B, ...): inputs of the critic after the step, before any reset; None: not kept
     mapped: Seen | None = None  # the same steps of mapped worlds, see `WorldMap`; None: not kept
+    label: jax.Array | None = None  # (T, B, 2A): parameters of a teacher's distribution at each step; None without one
 
     @property
     def weight(self) -> jax.Array:
@@ -133,6 +134,8 @@ def ppo_loss(
     advantage: jax.Array,
     key: jax.Array,
     critic_hidden: jax.Array | None = None,
+    *,
+    weights: tuple[jax.Array, jax.Array] | None = None,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Return the loss and its parts; ``advantage`` (T, B) is weighted by trust but not normalised.
 
@@ -142,6 +145,9 @@ def ppo_loss(
 
     The critic learns returns in units of their deviation (Yu et al., 2022), so that its loss has the same scale in all
     tasks.
+
+    With the labels of a teacher, ``weights`` are those of the actor's part and of the divergence
+    KL(teacher || student), which is added: that of the Gaussians before the tanh, which the tanh does not change.
     """
     logits, _ = agent.act(parameters, batch.features, hidden, batch.fresh)
     distribution = agent.distribution
@@ -161,8 +167,14 @@ def ppo_loss(
     target, scale = batch.value + advantage, agent.value_scale(parameters)
     value_loss = _mean(((value - target) / scale) ** 2, counted)
     entropy = _mean(distribution.entropy(logits, key), counted)
-    total = actor_loss + config.value_weight * value_loss - config.entropy * entropy
+    rest = config.value_weight * value_loss - config.entropy * entropy
+    total, taught = actor_loss + rest, {}
+    if weights is not None:
+        own, theirs = distribution.create_dist(logits), distribution.create_dist(batch.label)
+        divergence = _mean(own.kl_divergence(theirs), counted)
+        total, taught = weights[0] * actor_loss + rest + weights[1] * divergence, {"loss/divergence": divergence}
     return total, {
+        **taught,
         "loss/actor": actor_loss,
         "loss/value": value_loss,
         "loss/entropy": entropy,

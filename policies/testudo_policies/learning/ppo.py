@@ -13,7 +13,7 @@ import optax
 from testudo_policies.distributed import split
 from testudo_policies.learning.losses import Batch, advantages, ppo_loss
 from testudo_policies.learning.other_views import shared_experience, with_mapped
-from testudo_policies.learning.rollout import RolloutState, begin
+from testudo_policies.learning.rollout import Kept, RolloutState, begin
 from testudo_policies.learning.run_learner import RunLearner
 from testudo_policies.learning.sharing import for_each_group, whole_worlds
 from testudo_policies.learning.train_state import Metrics, TrainState, first_features, gradient_step, report, typed
@@ -30,11 +30,14 @@ class Lesson:
     batch: Batch
     advantage: jax.Array  # (T, B), weighted by trust, not normalised
     hidden: tuple[jax.Array, jax.Array]  # (B, M) and (B, C): memory of actor and critic before the rollout
+    weights: tuple[jax.Array, jax.Array] | None = None  # of reward and divergence for a student; None without a teacher
 
 
 @dataclass(frozen=True)
 class PPO(RunLearner):
     """The learner of one run."""
+
+    label = None  # what a teacher says of each step of a rollout, see `teacher.Student`
 
     def init(self, key: jax.Array) -> TrainState:
         """Return the state before the first update."""
@@ -58,8 +61,8 @@ class PPO(RunLearner):
         """Run one rollout; return what is to be learned from it, the worlds after it, and its figures."""
         hidden = (state.rollout.hidden, state.rollout.critic_hidden)
         mapping = self._mapping(jax.random.fold_in(rollout_key, 1))
-        keep_after = self.config.shared_experience or self.config.symmetry
-        rollout, batch, figures = self.collect(state, rollout_key, keep_after=keep_after, mapping=mapping)
+        kept = Kept(self.config.shared_experience or self.config.symmetry, mapping, self.label)
+        rollout, batch, figures = self.collect(state, rollout_key, kept=kept)
         parameters = self.agent.observe(state.parameters, batch.features, batch.counted)
         summary = report(batch, figures, self.environment, rollout, {})
         lived = batch
@@ -96,11 +99,16 @@ class PPO(RunLearner):
         self, trial: AgentParameters, lesson: Lesson, columns: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, Metrics]:
         """Return the loss of a minibatch, columns (K,) of `shuffled`, and its parts."""
+        part, memory, after, critic_memory = self.minibatch(lesson, columns)
+        return ppo_loss(trial, self.agent, self.config, part, memory, after, key, critic_memory)
+
+    def minibatch(self, lesson: Lesson, columns: jax.Array) -> tuple[Batch, jax.Array, jax.Array, jax.Array]:
+        """Return steps (T, K, ...), memory of the actor, advantages, and memory of the critic of columns (K,)."""
         chosen = (columns[:, None] * self._span + jnp.arange(self._span)).reshape(-1)
         # the shuffle is over all worlds, as on one device; its result is sharded again
         part, after = split(jax.tree.map(lambda x: x[:, chosen], (lesson.batch, lesson.advantage)), self.mesh, axis=1)
         memory, critic_memory = split(jax.tree.map(lambda x: x[chosen], lesson.hidden), self.mesh, axis=0)
-        return ppo_loss(trial, self.agent, self.config, part, memory, after, key, critic_memory)
+        return part, memory, after, critic_memory
 
     @property
     def optimiser(self) -> optax.GradientTransformation:

@@ -26,6 +26,7 @@ class RolloutState:
     fresh: jax.Array  # (E,) bool: worlds at the start of an episode
     critic_hidden: jax.Array  # (B, C)
     league: Any = None  # of self-play; None without
+    taught: Any = None  # the teacher of a student and its memory, see `teacher`; None without
 
 
 @jax.tree_util.register_dataclass
@@ -41,6 +42,22 @@ class StepFigures:
     def of(cls, step: StepResult) -> Self:
         """Return the figures of one decision (no axis of time)."""
         return cls(step.metrics, _means(step.terms), _means(step.counts))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the batch of a rollout has besides."""
+
+    after: bool = False  # what critics read after each step
+    mapping: WorldMap | None = None  # what networks read of worlds mapped by it
+    label: Callable[..., tuple[jax.Array, jax.Array]] | None = None  # `Teacher.label`, for the state's ``taught``
+
+    def labels(self, environment: Environment, state: RolloutState, fresh: jax.Array) -> tuple[jax.Array | None, Any]:
+        """Return the labels (B, 2A) of a step, and the teacher after it; None without one."""
+        if self.label is None:
+            return None, state.taught
+        labels, memory = self.label(environment, state.taught, state.worlds, fresh)
+        return labels, replace(state.taught, hidden=memory)
 
 
 def begin(agent: Agent, environment: Environment, key: jax.Array, worlds: int) -> RolloutState:
@@ -61,14 +78,13 @@ def collect_rollout(
     explore: Callable[[jax.Array, jax.Array], jax.Array] | None = None,
     *,
     act: Callable[..., tuple[jax.Array, jax.Array]] | None = None,
-    keep_after: bool = False,
-    mapping: WorldMap | None = None,
+    kept: Kept = Kept(),
 ) -> tuple[RolloutState, Batch, StepFigures]:
     """Run ``length`` decisions; return the new state, the batch, and the figures of every decision.
 
     Actions are drawn from the distribution, or by ``explore`` from its parameters (B, ...) and a key: then there is no
     critic of states, log-probabilities and values are 0, and the batch has the memory. ``act`` replaces `Agent.act`;
-    ``keep_after`` adds what critics read after each step, and a ``mapping`` what networks read of mapped worlds.
+    ``kept`` says what the batch has besides.
     """
     team, worlds_count = environment.team.size, state.fresh.shape[0]
 
@@ -79,16 +95,15 @@ def collect_rollout(
         logits, hidden = (act or agent.act)(parameters, _now(features), carry.hidden, fresh[None])
         action = (explore or agent.distribution.sample_no_postprocessing)(logits[0], action_key)
         command = agent.command(features, agent.distribution.postprocess(action))
-        nominal = command.reshape(-1, team, command.shape[-1])
-        worlds, result = environment.step(carry.worlds, nominal, world_key)
+        worlds, result = environment.step(carry.worlds, command.reshape(-1, team, command.shape[-1]), world_key)
         zero = jnp.zeros(fresh.shape)
         log_probability, value, next_value, after, critic_hidden = zero, zero, zero, None, carry.critic_hidden
         if explore is None:
             _, after = looked_at(agent, environment, parameters, result.last)
             log_probability = agent.distribution.log_prob(logits[0], action)
-            now, critic_hidden = agent.values(parameters, _now(central), carry.critic_hidden, fresh[None])
-            later, _ = agent.values(parameters, _now(after), critic_hidden, jnp.zeros_like(fresh[None]))
-            value, next_value = now[0], later[0]
+            (value,), critic_hidden = agent.values(parameters, _now(central), carry.critic_hidden, fresh[None])
+            (next_value,), _ = agent.values(parameters, _now(after), critic_hidden, jnp.zeros_like(fresh[None]))
+        labels, taught = kept.labels(environment, carry, fresh)
         done, look = result.terminated | result.truncated, partial(looked_at, agent, environment, parameters)
         batch = Batch(
             features,
@@ -104,10 +119,12 @@ def collect_rollout(
             ~_where(result.stood, worlds_count * team),
             _where(result.left, worlds_count * team),
             memory=carry.hidden if explore else None,
-            after=after if keep_after else None,
-            mapped=None if mapping is None else _seen(look, (carry.worlds, result.last), drop_key, mapping),
+            after=after if kept.after else None,
+            mapped=None if not kept.mapping else _seen(look, (carry.worlds, result.last), drop_key, kept.mapping),
+            label=labels,
         )
-        return RolloutState(worlds, hidden, done, critic_hidden), (finite(batch, team), StepFigures.of(result))
+        ends = RolloutState(worlds, hidden, done, critic_hidden, taught=taught)
+        return ends, (finite(batch, team), StepFigures.of(result))
 
     state, (batch, figures) = jax.lax.scan(step, state, jax.random.split(key, length))
     return state, batch, figures

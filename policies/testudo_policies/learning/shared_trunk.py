@@ -210,6 +210,7 @@ def build_run(config: TrainConfig) -> TrainingComponents | SharedComponents:
         ("--trainer", config.trainer, ("testudo",)),
         ("--algorithm", config.algorithm, ("mappo", "ippo")),
         ("--sharing", config.sharing, ("shared",)),
+        ("--teacher", "one" if config.teacher else "none", ("none",)),
     ):
         if found not in expected:
             raise TestudoError(f"{option}: found {found} for several scenarios, expected {' or '.join(expected)}")

@@ -59,6 +59,7 @@ def check_sharing(config: TrainConfig) -> None:
         "--critic-memory": config.critic_memory > 0,
         "--self-play": config.self_play > 0,
         "--against": bool(config.against),
+        "--teacher": bool(config.teacher),
     }
     for option in (option for option, found in used.items() if found):
         if config.trainer != "testudo":
@@ -84,6 +85,14 @@ _NEEDS: Mapping[str, tuple[tuple[str, tuple[Any, ...], str], ...]] = {
     "--critic-memory": (("algorithm", ("mappo",), "mappo"), ("sharing", ("shared",), "shared")),
     "--self-play": (_PPO, ("sharing", ("role",), "role"), ("against", ("",), "none"), ("role", ("",), "none")),
     "--against": (_PPO, ("sharing", ("role",), "role")),
+    "--teacher": (
+        _PPO,
+        ("command", ("velocity", "velocity_yaw_rate"), "velocity or velocity_yaw_rate"),
+        ("shared_experience", (False,), "none"),
+        ("symmetry", (False,), "none"),
+        ("self_play", (0,), "0"),
+        ("against", ("",), "none"),
+    ),
 }
 """What an option needs of others: their values, and these in words."""
 

@@ -24,6 +24,7 @@ from testudo_policies.learning.run_files import RunFiles
 from testudo_policies.learning.seeds import SeveralFiles, SeveralReports, SeveralSeeds, seed_folders
 from testudo_policies.learning.self_play import with_opponent
 from testudo_policies.learning.shared_trunk import SharedComponents, build_run
+from testudo_policies.learning.teacher import TeacherEntry, with_teacher
 from testudo_policies.learning.train_state import TrainState
 from testudo_policies.learning.trunk_files import TrunkFiles, TrunkReports
 from testudo_policies.learning.world_count import explain_out_of_memory
@@ -132,6 +133,8 @@ def _trained(
         state = placement.start(learner)
         if config.against:
             state = with_opponent(state, load_opponent(config))
+        if config.teacher:
+            state = with_teacher(state, load_teacher(config))
     start_update = _done(state)
     update = _compiled(learner.update, state, placement) if start_update < config.updates else learner.update
     compile_s = time.perf_counter() - begin
@@ -240,6 +243,20 @@ def _newest(learner: Any, folder: Path) -> TrainState:
     if state is None:
         raise CheckpointError(f"{folder}: no checkpoint yet; run `testudo train --run {folder}` first")
     return cast(TrainState, state)
+
+
+def load_teacher(config: TrainConfig) -> AgentParameters:
+    """Return the newest parameters of the run that a configuration names as its teacher.
+
+    Raises:
+        TestudoError: there is no such run any more, or it is another one by now.
+    """
+    entry = TeacherEntry.read(config.teacher)
+    folder = Path(entry.run)
+    theirs = load_config(folder)
+    if replace(theirs, teacher="") != entry.config:
+        raise TestudoError(f"--teacher {folder}: found a run of another configuration than when this one was begun")
+    return load_parameters(build(theirs), folder)
 
 
 _SHAPED_BY = (

@@ -11,7 +11,7 @@ from tests.policies.quick import TINY
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.losses import ppo_loss
 from testudo_policies.learning.other_views import shared_experience
-from testudo_policies.learning.rollout import collect_rollout
+from testudo_policies.learning.rollout import Kept, collect_rollout
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -29,7 +29,7 @@ def lived(quick):
         bias = parameters.actor["params"]["mean"]["bias"] + jnp.array([[0.3, 0.0], [-0.3, 0.2]])
         mean = {**parameters.actor["params"]["mean"], "bias": bias}
         parameters = replace(parameters, actor={"params": {**parameters.actor["params"], "mean": mean}})
-        _, batch, _ = collect_rollout(agent, environment, parameters, state.rollout, key, 4, keep_after=True)
+        _, batch, _ = collect_rollout(agent, environment, parameters, state.rollout, key, 4, kept=Kept(after=True))
         return parameters, batch, shared_experience(agent, parameters, batch, 2)
 
     return components, *run(jax.random.key(0))

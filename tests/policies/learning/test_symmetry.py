@@ -13,7 +13,7 @@ from tests.policies.quick import TINY
 from testudo_hardware.errors import TestudoError
 from testudo_policies.learning.builder import build
 from testudo_policies.learning.other_views import with_mapped
-from testudo_policies.learning.rollout import collect_rollout
+from testudo_policies.learning.rollout import Kept, collect_rollout
 from testudo_sim.scenarios.symmetry import WorldMap
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -33,7 +33,7 @@ def test_commands_of_mapped_worlds_are_the_mapped_commands(changes):
         state = components.learner.init(key)
         mapping = WorldMap.drawn(environment.scenario.symmetries, key, TINY.worlds)
         _, batch, _ = collect_rollout(
-            agent, environment, state.parameters, state.rollout, key, 4, keep_after=True, mapping=mapping
+            agent, environment, state.parameters, state.rollout, key, 4, kept=Kept(True, mapping)
         )
         whole = with_mapped(agent, state.parameters, batch, mapping)
         commands = agent.command(whole.features, agent.distribution.postprocess(whole.action))
