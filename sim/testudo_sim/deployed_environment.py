@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import ShieldResult
@@ -105,10 +106,15 @@ class DeployedEnvironment(Environment):
         return replace(self.world(keys, state, begin.task), difficulty=difficulty)
 
     def tick(
-        self, state: Any, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None
+        self,
+        state: Any,
+        nominal_world: jax.Array,
+        key: jax.Array,
+        standing: jax.Array | None = None,
+        bodies: SensedBodies | None = None,
     ) -> tuple[DeployedTeamState, ShieldResult]:
         """See `Environment.tick`; one simulation step, at which a part of the robots ticks."""
-        return tick_deployed(self.team, self.deployment, state, nominal_world, key, standing)
+        return tick_deployed(self.team, self.deployment, state, nominal_world, key, standing, bodies)
 
     def _faults(self, keys: jax.Array, parameters: WorldParameters) -> Faults:
         """Return asynchronous ticks, and messages that take up to the longest time of their world."""

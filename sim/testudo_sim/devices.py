@@ -17,6 +17,7 @@ from testudo_deploy.shield.deadlock_resolution import DeadlockState, ResolvedVel
 from testudo_deploy.shield.passage_order import PassageState
 from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace
 from testudo_deploy.shield.right_of_way import RightOfWay
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint
 
@@ -101,5 +102,6 @@ for _type in (
     StoppingPoint,
     RightOfWay,
     PassageState,
+    SensedBodies,
 ):
     jax.tree_util.register_dataclass(_type)

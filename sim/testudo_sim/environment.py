@@ -12,11 +12,21 @@ import jax.numpy as jnp
 
 from testudo_deploy.contract.contract import policy_signals
 from testudo_deploy.control.task_receiver import oldest_task_s
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.velocity_projection import ShieldResult, ShieldStatus
 from testudo_sim import devices  # noqa: F401  (sets the precision of matrix products)
 from testudo_sim.physics.scene import Scene
 from testudo_sim.physics.world_parameters import WorldParameters, draw_parameters
-from testudo_sim.scenarios.scenario import PEER, Scenario, StartState, TaskScore, TaskScoring, absent_robots, either
+from testudo_sim.scenarios.scenario import (
+    PEER,
+    Scenario,
+    StartState,
+    TaskScore,
+    TaskScoring,
+    absent_robots,
+    either,
+    sensed,
+)
 from testudo_sim.team.crowd_links import CrowdLinks
 from testudo_sim.team.residual_motion import begin_residual
 from testudo_sim.team.robot_failures import RobotFailures, draw_failures
@@ -282,22 +292,31 @@ class Environment:
         return replace(ended, task=score.task, told=self._told(state, *scenes, own)), score
 
     def tick(
-        self, state: Any, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None
+        self,
+        state: Any,
+        nominal_world: jax.Array,
+        key: jax.Array,
+        standing: jax.Array | None = None,
+        bodies: SensedBodies | None = None,
     ) -> tuple[Any, ShieldResult]:
-        """Return the team one simulation step later, and the result of the shield; robots ``standing`` (N, E) brake."""
-        return tick(self.team, state, nominal_world, key, standing)
+        """Return the team one simulation step later, and the result of the shield.
+
+        Robots ``standing`` (N, E) brake; ``bodies`` (2, R, N, E) are those that the ranges of the robots see.
+        """
+        return tick(self.team, state, nominal_world, key, standing, bodies)
 
     def run_ticks(self, state: WorldState, nominal_world: jax.Array, key: jax.Array) -> tuple[Any, StepMetrics]:
         """Run the ticks of one decision for nominal velocities (D, N, E) [m/s]; return the team after them."""
-        team, standing = self.team, self.standing(state)
+        team, standing, seen = self.team, self.standing(state), sensed(self.scenario, state.task, self.scene(state))
         acting = jnp.ones(nominal_world.shape[1:], bool) if standing is None else ~standing
 
         def share(robots: jax.Array) -> jax.Array:
             return jnp.sum(robots & acting, axis=0) / jnp.maximum(jnp.sum(acting, axis=0), 1)
 
-        def body(carry: tuple[Any, StepMetrics], tick_key: jax.Array) -> tuple[Any, None]:
-            current, total = carry
-            current, result = self.tick(current, nominal_world, tick_key, standing)
+        def body(carry: tuple[Any, StepMetrics], step: tuple[jax.Array, jax.Array]) -> tuple[Any, None]:
+            (current, total), (tick_key, number) = carry, step
+            bodies = None if seen is None else replace(seen, age_s=number * team.model.spec.control_period_s)
+            current, result = self.tick(current, nominal_world, tick_key, standing, bodies)
             watch = team.physics.watch(current.physics)
             passed = (result.status == int(ShieldStatus.PASSED)) | (result.status == int(ShieldStatus.BRAKED))
             return (
@@ -330,7 +349,7 @@ class Environment:
         )
         ticks = self.scenario.decision_ticks
         steps = ticks * self.steps_per_tick
-        (after, total), _ = jax.lax.scan(body, (state.team, empty), jax.random.split(key, steps))
+        (after, total), _ = jax.lax.scan(body, (state.team, empty), (jax.random.split(key, steps), jnp.arange(steps)))
         places = [team.physics.scene(s.physics).robots.position_world for s in (state.team, after)]
         moved = jnp.sqrt(jnp.sum((places[1] - places[0]) ** 2, axis=0))
         return after, replace(

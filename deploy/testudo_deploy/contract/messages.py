@@ -191,7 +191,15 @@ class TickRecord(Envelope):
 
     SCHEMA = "testudo/tick/7"
     OLDER = {"testudo/tick/2": _RENAMED, **{f"testudo/tick/{version}": {} for version in range(3, 7)}}  # noqa: RUF012
-    LEFT_OUT = ("message", "neighbour_message", "sensed_age_s", "holds")
+    LEFT_OUT = (
+        "message",
+        "neighbour_message",
+        "sensed_age_s",
+        "holds",
+        "body_points_world",
+        "scan_age_s",
+        "body_speed_m_s",
+    )
 
     robot: str
     sequence: int
@@ -261,3 +269,7 @@ class TickRecord(Envelope):
     holds: str = ""
     """Why the robot stands, `arrived`, `paused`, or `gives_way` where it would; it then wants no speed (`caution`),
     and its nominal velocity counts for nothing. Empty where its policy drives it."""
+    body_points_world: tuple[Vector, ...] = ()
+    """(R, 2) [m]: nearest places of unknown bodies that the robot's scanner saw, see `SensedBodies`."""
+    scan_age_s: float = 0.0  # of that scan; 0 without a scanner in the shield
+    body_speed_m_s: float = 0.0  # highest speed of a body

@@ -29,6 +29,7 @@ from testudo_deploy.control.goal_hold import GoalHold, standing
 from testudo_deploy.control.peer_tracker import PeerMeasurement, PeerTracker
 from testudo_deploy.control.policy_decisions import PolicyDecisions, PolicyFault
 from testudo_deploy.control.pose_validator import MotionMonitor, PoseValidator
+from testudo_deploy.control.scan_receiver import ScanReceiver
 from testudo_deploy.control.segment_position import off_segment, off_segment_text
 from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
 from testudo_deploy.control.task_receiver import TaskReceiver
@@ -45,6 +46,7 @@ from testudo_deploy.shield.reservations import (
     PeerReservations,
     ReservedSpace,
     ShieldInputs,
+    conflicting_peers,
     conflicts,
     kept_at_rest,
     reserved_at_rest,
@@ -89,6 +91,7 @@ class ControlLoop:
         self._contract_hash = contract.contract_hash
         self.task = TaskReceiver((), contract.task_hash, robot=robot, epoch=epoch, peers=peers)
         """Of a task of goals, it takes no messages; replaced by `TaskReceiver.of` where a task node sends signals."""
+        self.scans: ScanReceiver | None = None  # set where the shield has rows for what the robot's scanner sees
         says = contract.command.message_size
         self._peers = PeerTracker(robot, epoch, peers, self._contract_hash, spec.dimension, tuple(stated), says)
         self._sent = PendingCommands(spec.command_delay_s, spec.dead_man_s)
@@ -155,6 +158,8 @@ class ControlLoop:
         elif before is not None and self._pose_validator.anchor is not None:
             self.motion.follow(self._pose_validator.anchor, self.located, before.stamp_s, stamp_s, received_s)
         self.pose = PoseSample(stamp_s, tuple(position_world), yaw, tuple(velocity))
+        if self.scans is not None and self.located:
+            self.scans.hear_pose(stamp_s, tuple(position_world), yaw)
         return True
 
     def on_guard(self, *, passes: bool, received_s: float) -> None:
@@ -271,13 +276,14 @@ class ControlLoop:
             raise BrakeReason("pose_restless")
         own_space, table, peers = self._check_peers(tick, pose)
         if landing is None:
-            if fault := self.task.fault(tick.now_s) or order:
+            if fault := self.task.fault(tick.now_s) or (self.scans and self.scans.fault(tick.now_s)) or order:
                 raise BrakeReason(fault)
             self._decide(tick, estimate, stop, table)
             self._policy.track(np.asarray(stop.position_world))
         else:
             self._policy.replace(np.array(landing, float))
-        inputs = ShieldInputs(np.array(pose.position_world, float), estimate, stop, table, peers)
+        tick.bodies = None if self.scans is None else self.scans.bodies(tick.now_s, peers)
+        inputs = ShieldInputs(np.array(pose.position_world, float), estimate, stop, table, peers, tick.bodies)
         self._check_command(tick, inputs, own_space, self._shield if landing is None else self._landing)
 
     def _locate(self, tick: Tick) -> tuple[PoseSample, MotionState, StoppingPoint]:
@@ -307,11 +313,10 @@ class ControlLoop:
             return
         if now_s > self._behind_s:
             self.pose = None
-            self._announcer.forget()
-            self._pose_validator.forget()
+            for memory in (self._announcer, self._pose_validator, self._peers, self.task, self.scans):
+                if memory is not None:
+                    memory.forget()
             self._sent.clear()
-            self._peers.forget()
-            self.task.forget()
             self._last_now_s, self._behind_s = -math.inf, math.inf
         elif now_s < math.inf:
             self._behind_s = now_s
@@ -350,22 +355,16 @@ class ControlLoop:
 
     def _first_space(self, own: ReservedSpace, peers: PeerReservations, table: PeerTable) -> ReservedSpace:
         """Return what the robot reserves at the start; brake if its place or its column is not clear of the peers."""
-        self._reject_peers("too_close", self._conflicting(own, peers))
+        self._reject_peers("too_close", conflicting_peers(own, peers, self._shield.space))
         aware = (peers.acknowledged >= self._known_since) | peers.excused
         self._reject_peers("peer_unaware", ~aware & peers.reserves)
         if self._flight.take_off_to_m is None:
             return own
         column = column_below(own, self._flight.take_off_to_m)
-        self._reject_peers("column_taken", self._conflicting(column, peers))
+        self._reject_peers("column_taken", conflicting_peers(column, peers, self._shield.space))
         unknown = unknown_robots_near(self._spec, self._shield.space, column.owned_world, table)
         self._reject_peers("column_taken", unknown)
         return column
-
-    def _conflicting(self, own: ReservedSpace, peers: PeerReservations) -> np.ndarray:
-        """Return which peers (K,) reserve or request a segment too close to the reserved one."""
-        space = self._shield.space
-        hits = conflicts(own.owned_world[:, :, None], peers, space.clearance_m, space.height_ratio)
-        return np.any(hits, axis=(0, 2)) & peers.reserves
 
     def _reject_peers(self, code: str, which: np.ndarray) -> None:
         names = [name for name, is_meant in zip(self._peers.peers, which, strict=True) if is_meant]

@@ -10,6 +10,7 @@ from testudo_deploy.contract.messages import Echo, PeerMessage, SegmentEnds, Sus
 from testudo_deploy.control.goal_hold import YIELDS
 from testudo_deploy.control.task_receiver import TaskReading
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_hardware.motion import MotionState, StoppingPoint
 
@@ -68,6 +69,7 @@ class Tick:
     stop: StoppingPoint | None = None
     table: PeerTable | None = None
     peers: PeerReservations | None = None
+    bodies: SensedBodies | None = None  # what the robot's scanner sees that neither map nor peer explains
     space: ReservedSpace | None = None  # what the robot had reserved when the tick began
     decided: bool = False
     result: ShieldResult | None = None
@@ -140,6 +142,7 @@ def tick_record(
         waypoint_world=() if tick.waypoint_world is None else floats(tick.waypoint_world),
         message=() if tick.message is None else floats(tick.message),
         **_task(tick),
+        **_bodies(tick.bodies),
     )
 
 
@@ -148,6 +151,17 @@ def _holds(tick: Tick) -> str:
     if tick.reason or not tick.holds or tick.pose is None:
         return ""
     return YIELDS if any(tick.deadlock_memory[-len(tick.pose.position_world) :]) else tick.holds
+
+
+def _bodies(bodies: SensedBodies | None) -> dict[str, Any]:
+    if bodies is None:
+        return {}
+    speed_m_s = float(bodies.speed_m_s)
+    return {
+        "body_points_world": _rows(bodies.point_world),
+        "scan_age_s": float(bodies.age_s),
+        "body_speed_m_s": speed_m_s,
+    }
 
 
 def _task(tick: Tick) -> dict[str, Any]:

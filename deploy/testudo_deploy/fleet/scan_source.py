@@ -1,4 +1,4 @@
-"""The laser scanner of a robot in the fleet file, `scan`: with it the guard keeps a distance from people."""
+"""The laser scanner of a robot in the fleet file, `scan`: for the zones of its guard, and rows of its shield."""
 
 import math
 import re
@@ -20,6 +20,7 @@ class ScanSource:
 
     topic: str  # of `sensor_msgs/LaserScan`; relative to the robot's namespace unless it begins with a slash
     scanner: ScannerParameters
+    rows: bool = False  # the shield has rows for what the scanner sees, beside the guard's zones
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class ScanEntry:
     mount: tuple[float, ...] = field(default=(0.0, 0.0, 0.0), metadata=OPTIONAL)
     human_speed: float = field(default=HUMAN_SPEED_M_S, metadata=OPTIONAL)
     intrusion: float | None = field(default=None, metadata=OPTIONAL)
+    rows: bool = field(default=False, metadata=OPTIONAL)
 
 
 def scan_source(entry: ScanEntry | None, spec: RobotSpec, where: str) -> ScanSource | None:
@@ -65,6 +67,7 @@ def scan_source(entry: ScanEntry | None, spec: RobotSpec, where: str) -> ScanSou
     return ScanSource(
         entry.topic,
         ScannerParameters(entry.period, entry.error, entry.height, mount, entry.human_speed, entry.intrusion),
+        entry.rows,
     )
 
 
@@ -81,4 +84,5 @@ def scan_tables(source: ScanSource | None) -> dict[str, Any]:
         "mount": [float(value) for value in scanner.mount],
         "human_speed": float(scanner.human_speed_m_s),
     }
-    return {"scan": values | ({} if scanner.intrusion_m is None else {"intrusion": float(scanner.intrusion_m)})}
+    values |= {} if scanner.intrusion_m is None else {"intrusion": float(scanner.intrusion_m)}
+    return {"scan": values | ({"rows": True} if source.rows else {})}

@@ -71,6 +71,15 @@ class Scan:
         """Return whether the last beam is beside the first."""
         return len(self.ranges_m) * abs(self.angle_increment) >= 2 * math.pi - 1.5 * abs(self.angle_increment)
 
+    @property
+    def longest_unknown(self) -> int:
+        """Return the most beams side by side without a known range; of a circle also over its seam."""
+        count, longest, run = len(self.ranges_m), 0, 0
+        for k in range(2 * count if self.is_circle else count):
+            run = 0 if self.is_known(self.ranges_m[k % count]) else run + 1
+            longest = max(longest, run)
+        return longest
+
     def is_known(self, range_m: float) -> bool:
         """Return whether a range says something: infinite, or within the limits of the scanner."""
         return abs(range_m) == math.inf or self.range_min_m <= range_m <= self.range_max_m
@@ -179,14 +188,7 @@ class SeparationZones:
     def _hides_a_leg(self, scan: Scan) -> bool:
         """Return whether beams side by side without a known range leave room for a leg at the protective distance."""
         width_m = self.protective_distance_m(0.0) * abs(scan.angle_increment)
-        most = math.floor(LEG_M / width_m)
-        count = len(scan.ranges_m)
-        run = 0
-        for k in range(2 * count if scan.is_circle else count):
-            run = 0 if scan.is_known(scan.ranges_m[k % count]) else run + 1
-            if run > most:
-                return True
-        return False
+        return scan.longest_unknown > math.floor(LEG_M / width_m)
 
 
 def _stop(speed_m_s: float, lag_s: float, limit_m_s2: float) -> tuple[float, float]:

@@ -247,6 +247,9 @@ def _policy(fleet: Fleet, robot: str) -> Interfaces:
     flies = fleet.robot(robot).has_flight_phases
     subscribed = [topic.absolute for topic in sensor.topics]
     sensed = [wire.absolute for wire in signal_wires(fleet.robot(robot))]
+    scan = fleet.robot(robot).scan
+    if scan is not None and scan.rows:
+        subscribed.append(absolute(scan.topic, robot))
     if sensor.transform_topic:
         subscribed.append(absolute(sensor.transform_topic, robot))
     subscribed += [f"/{robot}/guard_status", *(f"/{peer}/peer_state" for peer in peers)]

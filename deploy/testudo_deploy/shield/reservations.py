@@ -16,10 +16,12 @@ from testudo_deploy.shield.geometry import (
     segment_distance,
     z_scaled,
 )
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.stop_tube_check import (
     FACTORS,
     CommandCandidates,
+    clear_of_bodies,
     clear_of_untrusted,
     command_candidates,
     within_segment,
@@ -150,6 +152,12 @@ def conflicts(
     return hits[0, ...], hits[1, ...]
 
 
+def conflicting_peers(own: ReservedSpace, peers: PeerReservations, space: StopTubeParameters) -> Array:
+    """Return which peers (K,) reserve or request a segment too close to the reserved one of a robot."""
+    hits = conflicts(own.owned_world[:, :, None], peers, space.clearance_m, space.height_ratio)
+    return any_of(any_of(stacked(*hits), axis=0), axis=1) & peers.reserves
+
+
 @dataclass(frozen=True)
 class StopTubeCheckResult:
     """The command that passes the stop-tube check; batch (...)."""
@@ -170,6 +178,7 @@ class ShieldInputs:
     stop: StoppingPoint
     table: PeerTable
     peers: PeerReservations
+    bodies: SensedBodies | None = None  # that ranges see and no map knows; None for a robot without ranges
 
 
 def apply_stop_tube_check(
@@ -194,6 +203,8 @@ def apply_stop_tube_check(
     clear = within_walls_or_away(tried.tube_world, arena, space.wall_m) & clear_of_untrusted(
         model, space, tried.tube_world, tried.velocity_world, inputs.estimate, inputs.table
     )
+    if inputs.bodies is not None:
+        clear = clear & clear_of_bodies(model, space, tried, inputs.estimate, inputs.bodies)
     segments = xp.concat([own.owned_world[:, :, None, ...], own.announced_world[:, :, None, ...]], axis=2)
     within = within_segment(tried.tube_world[:, :, :, None, ...], segments, space.lane_m, space.height_ratio)
     owned, asked = within[:, 0, ...], within[:, 1, ...]

@@ -9,6 +9,7 @@ from testudo_deploy.shield.reservations import (
     apply_stop_tube_check,
     farthest_peer_position,
 )
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.stop_tube import StopTubeParameters
 from testudo_deploy.shield.velocity_projection import Arena, PeerTable, ShieldResult, ShieldStatus, project_velocity
 from testudo_hardware.arrays import Array, all_of, any_of, array_namespace, known_false
@@ -57,7 +58,7 @@ class Shield:
                 ),
             )
         first = (
-            self.layer1(inputs.stop, table, nominal_world)
+            self.layer1(inputs.stop, table, nominal_world, inputs.bodies)
             if self.project
             else self._unchecked(inputs.stop, nominal_world)
         )
@@ -73,9 +74,11 @@ class Shield:
             first, checked.velocity_world, command, checked.factor, checked.clear, nominal_world
         ), checked.space
 
-    def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: Array) -> ShieldResult:
+    def layer1(
+        self, stop: StoppingPoint, table: PeerTable, nominal_world: Array, bodies: SensedBodies | None = None
+    ) -> ShieldResult:
         """Return the result of layer 1 alone; see `project_velocity`, which training calls with the same numbers."""
-        return project_velocity(self.model, self.parameters, self.arena, stop, table, nominal_world)
+        return project_velocity(self.model, self.parameters, self.arena, stop, table, nominal_world, bodies)
 
     def _unchecked(self, stop: StoppingPoint, nominal_world: Array) -> ShieldResult:
         xp = array_namespace(nominal_world)

@@ -6,6 +6,7 @@ import numpy as np
 
 from testudo_deploy.shield.arena import Arena, clearances, hull_clearances
 from testudo_deploy.shield.geometry import point_distance, z_scaled
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, tube_segments
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, all_of, any_of, array_namespace, is_numpy, known_false, min_of, stacked
@@ -142,16 +143,46 @@ def clear_of_untrusted(
     xp = array_namespace(tube_world)
     if table.untrusted is None or known_false(table.untrusted):
         return all_of(tube_world[0, ...] < xp.inf, axis=0)
-    spec = model.spec
-    brake_s = _brake_time_s(spec, xp.maximum(length(velocity_world), _speed(spec, estimate)[None, ...]))
-    ahead_s = spec.command_delay_s + spec.hold_s + spec.coast_s
-    reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + ahead_s + brake_s)
+    reach = space.untrusted_speed_m_s * (table.age_s[:, None, ...] + _rest_s(model.spec, velocity_world, estimate))
     # distance to the lines of the tube: its points can be far apart
     starts, ends = tube_segments(z_scaled(tube_world, space.height_ratio), space.hold_ticks)
     seen = z_scaled(table.control_point_world, space.height_ratio)[:, :, None, None, ...]
     distance = point_distance(seen, starts[:, None, ...], ends[:, None, ...])
     near = ~(min_of(distance, axis=1) >= space.untrusted_m + reach)
     return ~any_of(near & table.untrusted[:, None, ...], axis=0)
+
+
+def clear_of_bodies(
+    model: MotionModel, space: StopTubeParameters, tried: CommandCandidates, estimate: MotionState, bodies: SensedBodies
+) -> Array:
+    """Return whether the robot rests before a body that ranges see, and no map knows, can touch it: (C, ...).
+
+    As rule R5, for points of a surface in place of the middle of a body: the margin is that of an obstacle. Among
+    bodies that stand still a robot that is too near by noise may leave, as in `within_walls_or_away`.
+    """
+    xp = array_namespace(tried.tube_world)
+    age_s = xp.broadcast_to(bodies.age_s, bodies.there.shape)[:, None, ...]
+    reach = bodies.speed_m_s * (age_s + _rest_s(model.spec, tried.velocity_world, estimate))
+    starts, ends = tube_segments(tried.tube_world, space.hold_ticks)
+    seen = bodies.point_world[:, :, None, None, ...]
+    distance = min_of(point_distance(seen, starts[:, None, ...], ends[:, None, ...]), axis=1)
+    rest = tried.tube_world[:, -1, ...]
+    left = length(rest[:, None, ...] - bodies.point_world[:, :, None, ...])
+    farther = left - left[:, -1:, ...] >= (_AWAY * length(rest - rest[:, -1:, ...]))[None, ...]
+    away = (distance >= distance[:, -1:, ...]) & farther & (bodies.speed_m_s <= 0)
+    near = ~((distance >= space.wall_m + reach) | away)
+    return ~any_of(near & bodies.there[:, None, ...], axis=0)
+
+
+def _rest_s(spec: RobotSpec, velocity_world: Array, estimate: MotionState) -> Array:
+    """Return how long from now until a robot rests that gets commands (D, C, ...) [m/s]: (1, C, ...)."""
+    xp = array_namespace(velocity_world)
+    return rest_time_s(spec, xp.maximum(length(velocity_world), _speed(spec, estimate)[None, ...]))[None, ...]
+
+
+def rest_time_s(spec: RobotSpec, speed_m_s: Array) -> Array:
+    """Return how long from now until a robot rests, below 1 cm/s, that gets commands of a speed (...) [m/s]."""
+    return spec.command_delay_s + spec.hold_s + spec.coast_s + _brake_time_s(spec, speed_m_s)
 
 
 def _speed(spec: RobotSpec, state: MotionState) -> Array:
@@ -162,9 +193,9 @@ def _speed(spec: RobotSpec, state: MotionState) -> Array:
 
 
 def _brake_time_s(spec: RobotSpec, speed: Array) -> Array:
-    """Return how long a robot needs after a hold from a speed (C, ...) [m/s] to rest, below 1 cm/s: (1, C, ...)."""
+    """Return how long a robot needs after a hold from a speed (...) [m/s] to rest, below 1 cm/s: (...)."""
     xp = array_namespace(speed)
     lag = spec.quantities["dynamics.velocity_lag"].high
     # the lag's tail: ln(v / 1 cm/s) time constants; and the part at the limit of deceleration
     tail = lag * xp.log(xp.maximum(speed / 0.01, xp.ones_like(speed)))
-    return (tail + speed / spec.acceleration_limit_m_s2)[None, ...]
+    return tail + speed / spec.acceleration_limit_m_s2

@@ -11,6 +11,7 @@ from enum import IntEnum
 from testudo_deploy.shield.arena import Arena, nearest_rows, obstacle_rows, wall_rows
 from testudo_deploy.shield.geometry import project_onto_halfspaces, z_scaled
 from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.sensed_bodies import SensedBodies, body_rows
 from testudo_hardware.arrays import Array, all_of, array_namespace, known_false, min_of
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command
@@ -102,11 +103,12 @@ def project_velocity(
     stop: StoppingPoint,
     neighbours: PeerTable,
     nominal_world: Array,
+    bodies: SensedBodies | None = None,
 ) -> ShieldResult:
     """Return the shielded command.
 
     The stopping point includes pending commands, arrays (D, ...); slots of the table are (K, ...); ``nominal_world`` is
-    the nominal velocity of the control point (D, ...) [m/s].
+    the nominal velocity of the control point (D, ...) [m/s]; ``bodies`` are those that ranges see and no map knows.
     """
     xp = array_namespace(nominal_world)
     table_rows, cap, uncertainty = pair_rows(parameters, stop, neighbours)
@@ -116,7 +118,8 @@ def project_velocity(
     firm: list[Array] = []
     among = obstacle_rows(parameters, arena, stop)
     obstacles, obstacle_cap = (None, None) if among is None else nearest_rows(among)
-    for rows in (table_rows, wall_rows(parameters, arena, stop), obstacles):
+    unknown, unknown_cap = (None, None) if bodies is None else nearest_rows(body_rows(parameters, stop, bodies))
+    for rows in (table_rows, wall_rows(parameters, arena, stop), obstacles, unknown):
         if rows is not None:
             normals.append(rows[0])
             bounds.append(xp.maximum(rows[1], retreat))
@@ -131,7 +134,7 @@ def project_velocity(
     target = _slow_while_retreating(target, bounds[0] * uncertainty.share, uncertainty)
     velocity, _ = project_onto_halfspaces(target, all_normals, all_bounds)  # zero if the retreats contradict each other
     velocity = _within_uncertainty(velocity, table_rows[0], uncertainty)
-    velocity = _scaled_back(model, stop, velocity, (cap, obstacle_cap))
+    velocity = _scaled_back(model, stop, velocity, (cap, obstacle_cap, unknown_cap))
     values = sum_terms([all_normals[d, ...] * velocity[d, ...] for d in range(velocity.shape[0])])
     kept = all_of(values <= xp.concat(firm, axis=0) + _VIOLATION_M_S, axis=0)
     command = actuator_command(model, stop, velocity)
@@ -266,9 +269,7 @@ def _within_uncertainty(velocity: Array, towards_peer: Array, uncertainty: PeerU
     return velocity * min_of(share, axis=0)
 
 
-def _scaled_back(
-    model: MotionModel, stop: StoppingPoint, velocity: Array, caps: tuple[Array | None, Array | None]
-) -> Array:
+def _scaled_back(model: MotionModel, stop: StoppingPoint, velocity: Array, caps: tuple[Array | None, ...]) -> Array:
     """Shorten ``velocity`` to the caps and to what the acceleration allows; shorter keeps every row."""
     for cap in caps:
         if cap is not None:

@@ -14,6 +14,7 @@ from testudo_deploy.control.body_contact import BodyContact
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.control_tick import FOLLOWS_COMMANDS, FlightPhase, TickPacer
 from testudo_deploy.control.goal_hold import GOAL_TOLERANCE_M, HOLD_SENTENCES
+from testudo_deploy.control.scan_receiver import ScanReceiver
 from testudo_deploy.control.task_receiver import TaskReceiver
 from testudo_deploy.fleet.crazyswarm2_import import check_driver
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
@@ -23,6 +24,7 @@ from testudo_deploy.guard.speed_cap import cap_sentence, speed_cap_m_s
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_deploy.shield.caution import Caution
 from testudo_deploy.shield.flight_column import ClimbLimits
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.supervision.flight_phases import BatteryLimits, FlightIntent, FlightSupervisor
 from testudo_deploy.supervision.modes import RESTING, Event, Mode, VehicleKind, code_of
 from testudo_deploy.supervision.supervisor import GuardReport, RequestReply, Supervisor
@@ -99,6 +101,9 @@ class Robot:
             task = TaskReceiver(signals, contract.task_hash, robot=name, epoch=epoch, peers=peers, sensed=sensed)
             self.loop.task = task
         self.loop.hold.within_m = _hold_within_m(fleet, robot, artefact)
+        if robot.scan is not None and robot.scan.rows:
+            space = stop_tube_parameters(robot.spec)
+            self.loop.scans = ScanReceiver(robot.spec, robot.scan.scanner, contract.arena, space)
         if fleet.bodies:
             self.loop.motion.touches = BodyContact(fleet.bodies, robot.spec, lambda: self.loop.task.reading)
         self.supervisor = Supervisor(

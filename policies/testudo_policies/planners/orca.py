@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from testudo_deploy.shield.arena import obstacle_rows, wall_rows
 from testudo_deploy.shield.geometry import project_onto_halfspaces
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult
 from testudo_hardware.motion import StoppingPoint
 from testudo_hardware.motion.motion_state import TINY, length, matrix_vector, shorten
@@ -102,9 +103,14 @@ class OrcaEnvironment(Environment):
         return cls(environment.scenario, team, environment.spread, failures=environment.failures)
 
     def tick(
-        self, state: Any, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None
+        self,
+        state: Any,
+        nominal_world: jax.Array,
+        key: jax.Array,
+        standing: jax.Array | None = None,
+        bodies: SensedBodies | None = None,
     ) -> tuple[Any, ShieldResult]:
-        """See `Environment.tick`."""
+        """See `Environment.tick`; ORCA does not know what ranges see."""
         team, spec = self.team, self.team.model.spec
         stop = team.model.stopping_point(state.estimate)
         separation_m, speed_m_s = team.shield.separation_m, spec.control_point_speed_m_s

@@ -14,6 +14,7 @@ from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.shield.caution import Caution, wider
 from testudo_deploy.shield.reservations import NOTHING_HEARD, PeerReservations, ReservedSpace, ShieldInputs
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import with_untrusted_speed
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldStatus
@@ -150,7 +151,7 @@ def shield_again(model: MotionModel, ticks: Sequence[ShieldTick]) -> ShieldBatch
     estimate = _state((r.estimate_position_world, r.estimate_yaw, r.estimate_velocity) for r in records)
     measured = _stacked([record.measured_position_world for record in records], 1)
     own, peers = _spaces(records)
-    inputs = ShieldInputs(measured, estimate, model.stopping_point(estimate), _table(records), peers)
+    inputs = ShieldInputs(measured, estimate, model.stopping_point(estimate), _table(records), peers, _bodies(records))
     wanted = _stacked([tick.wanted_world for tick in ticks], 1)
     numbers = np.array([float(record.sequence + 1) for record in records])
     result = shield.step(inputs, own, wanted, numbers)[0]
@@ -161,7 +162,8 @@ def shield_again(model: MotionModel, ticks: Sequence[ShieldTick]) -> ShieldBatch
 def _settings(tick: ShieldTick) -> Hashable:
     """Return what the ticks of a batch have in common."""
     record = tick.record
-    return id(tick.shield), record.caution, record.untrusted_speed_m_s, _neighbours(record)
+    scan = len(record.body_points_world), record.body_speed_m_s
+    return id(tick.shield), record.caution, record.untrusted_speed_m_s, _neighbours(record), scan
 
 
 def _neighbours(record: TickRecord) -> Hashable:
@@ -229,6 +231,17 @@ def _table(records: Sequence[TickRecord]) -> PeerTable:
         if first.neighbour_wanted_world
         else None,
     )
+
+
+def _bodies(records: Sequence[TickRecord]) -> SensedBodies | None:
+    """Return what the robot's scanner saw (2, R, T); None where it saw nothing unknown, or there is none."""
+    count = len(records[0].body_points_world)
+    if not count:
+        return None
+    points = np.array([record.body_points_world for record in records], float).reshape(len(records), count, 2)
+    age_s = np.array([record.scan_age_s for record in records])
+    there, speed_m_s = np.ones((count, len(records)), bool), np.array(records[0].body_speed_m_s)
+    return SensedBodies(points.transpose(2, 1, 0), there, age_s, speed_m_s)
 
 
 def lower_priority(record: TickRecord) -> np.ndarray:

@@ -53,7 +53,19 @@ def ray_ranges(arena: Arena, place_world: jax.Array, heading: jax.Array, rays: i
     return reach
 
 
-def _least(range_to: Callable[[jax.Array], jax.Array], shapes: np.ndarray, reach: jax.Array) -> jax.Array:
+def ranges_to_discs(
+    place_world: jax.Array, heading: jax.Array, rays: int, limit_m: float, discs: jax.Array
+) -> jax.Array:
+    """Return how far it is to discs along the rays of `ray_ranges`, (M, N, E) [m], at most ``limit_m``.
+
+    ``discs`` (S, 3, N or 1, E) are x, y and radius [m] of what each robot sees, which may be different discs.
+    """
+    turn = heading + 2 * math.pi / rays * jnp.arange(rays).reshape(rays, *(1 for _ in heading.shape))
+    along = jnp.stack([jnp.cos(turn), jnp.sin(turn)])
+    return _least(lambda disc: _to_disc(disc, place_world[:, None], along), discs, jnp.full_like(turn, limit_m))
+
+
+def _least(range_to: Callable[[jax.Array], jax.Array], shapes: np.ndarray | jax.Array, reach: jax.Array) -> jax.Array:
     """Return the least of ranges and those to some shapes (S, numbers)."""
 
     def nearer(least: jax.Array, shape: jax.Array) -> tuple[jax.Array, None]:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from testudo_deploy.contract.contract import Signal
 from testudo_deploy.shield.arena import Arena, Obstacle
 from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
@@ -55,6 +56,15 @@ def absent_robots(scenario: "Scenario", task: Any) -> jax.Array | None:
     robot stands, as a body for the others, and has no reward; one that joins later waits at its start.
     """
     return cast(Any, scenario).absent(task) if hasattr(scenario, "absent") else None
+
+
+def sensed(scenario: "Scenario", task: Any, scene: Scene) -> SensedBodies | None:
+    """Return what the robots' ranges see that no map knows, (2, R, N, E), for their shield; None without ranges.
+
+    A scenario whose robots have ranges, and in which there are bodies that are not in its arena, has a method
+    ``sensed(task, scene)`` that returns it. It is asked at the begin of each decision: that is the time of a scan.
+    """
+    return cast(Any, scenario).sensed(task, scene) if hasattr(scenario, "sensed") else None
 
 
 GOAL = "goal_world"

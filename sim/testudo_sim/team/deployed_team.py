@@ -23,6 +23,7 @@ from testudo_deploy.shield.deadlock_resolution import (
 )
 from testudo_deploy.shield.passages import passages
 from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs, reserved_at_rest
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
 from testudo_hardware.errors import TestudoError
@@ -186,6 +187,7 @@ def tick_deployed(
     nominal_world: jax.Array,
     key: jax.Array,
     standing: jax.Array | None = None,
+    bodies: SensedBodies | None = None,
 ) -> tuple[DeployedTeamState, ShieldResult]:
     """Return the state one tick later and the result of the shield; arguments as for `team_tick.tick`."""
     late_key, noise_key, radio_key = jax.random.split(key, 3)
@@ -196,7 +198,7 @@ def tick_deployed(
     nominal, deadlock = _nominal(team, state, stop, nominal_world)
     stands = jnp.zeros_like(runs) if standing is None else standing  # wants nothing, and so reserves no way ahead
     nominal = jax.tree.map(lambda x: jnp.where(stands, 0.0, x), nominal)
-    result, space = _shielded(team, deployment, state, stop, nominal.velocity_world)
+    result, space = _shielded(team, deployment, state, stop, nominal.velocity_world, bodies)
     result = braked(result, standing)
     sound = runs & state.located & ~state.weak
     effective = jnp.where(sound, effective_command(team.model, result.command), 0.0)
@@ -298,7 +300,12 @@ def _moved(
 
 
 def _shielded(
-    team: SimulatedTeam, deployment: DeployedTeam, state: DeployedTeamState, stop: Any, nominal_world: jax.Array
+    team: SimulatedTeam,
+    deployment: DeployedTeam,
+    state: DeployedTeamState,
+    stop: Any,
+    nominal_world: jax.Array,
+    bodies: SensedBodies | None,
 ) -> tuple[ShieldResult, ReservedSpace]:
     """Return the result of the active layers for the nominal velocity, and the reserved space."""
     zero = jnp.zeros(nominal_world.shape[1:])
@@ -308,11 +315,11 @@ def _shielded(
     if deployment.gate:
         peers = peer_spaces(state.radio, _silent_ticks(deployment, team.model.spec), ~state.flagged)
         peers = replace(peers, acknowledged=jnp.where(state.faults.blind_take, 1e6, peers.acknowledged))
-        inputs = ShieldInputs(state.measured.position_world, state.estimate, stop, state.table, peers)
+        inputs = ShieldInputs(state.measured.position_world, state.estimate, stop, state.table, peers, bodies)
         number = jnp.broadcast_to(state.number.astype(jnp.float32), zero.shape)
         result, space = deployment.shield.step(inputs, state.space, nominal_world, number)
     elif team.shielded:
-        result = deployment.shield.layer1(stop, state.table, nominal_world)
+        result = deployment.shield.layer1(stop, state.table, nominal_world, bodies)
         space = state.space
     else:
         return unshielded, state.space

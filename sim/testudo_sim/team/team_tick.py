@@ -15,6 +15,7 @@ from testudo_deploy.contract.waypoint_tracking import WaypointTracking
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.reservations import ReservedSpace
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.velocity_projection import (
     Arena,
     PeerTable,
@@ -232,18 +233,24 @@ def turned_on(turns: jax.Array | None, yaw_rate: jax.Array | None, braked: jax.A
 
 
 def tick(
-    team: SimulatedTeam, state: TeamState, nominal_world: jax.Array, key: jax.Array, standing: jax.Array | None = None
+    team: SimulatedTeam,
+    state: TeamState,
+    nominal_world: jax.Array,
+    key: jax.Array,
+    standing: jax.Array | None = None,
+    bodies: SensedBodies | None = None,
 ) -> tuple[TeamState, ShieldResult]:
     """Return the state one control period later and the result of the shield.
 
     ``nominal_world`` (D, N, E) [m/s] are nominal control-point velocities, with a yaw rate [rad/s] as last number where
     the team turns, or way-points [m] where it tracks them, and the learned message after them where it has one; ``key``
-    is the randomness of noise and loss. Robots that are ``standing`` (N, E) brake.
+    is the randomness of noise and loss. Robots that are ``standing`` (N, E) brake. ``bodies`` (2, R, N, E) are those
+    that the ranges of the robots see.
     """
     stop = team.model.stopping_point(state.estimate)
     nominal_world, message = split_message(team, nominal_world)
     nominal_world, yaw_rate = split_command(team, nominal_world, stop)
-    result = braked(layer1(team, stop, state.table, nominal_world), standing)
+    result = braked(layer1(team, stop, state.table, nominal_world, bodies), standing)
     effective = effective_command(team.model, result.command)
     sent = jnp.concatenate([effective[None], state.sent[:-1]])
     has_braked = result.status == int(ShieldStatus.BRAKED)
@@ -281,10 +288,16 @@ def advanced(
     return team.physics.advance(physics, sent, parameters, turns)
 
 
-def layer1(team: SimulatedTeam, stop: StoppingPoint, table: PeerTable, nominal_world: jax.Array) -> ShieldResult:
+def layer1(
+    team: SimulatedTeam,
+    stop: StoppingPoint,
+    table: PeerTable,
+    nominal_world: jax.Array,
+    bodies: SensedBodies | None = None,
+) -> ShieldResult:
     """Return the result of layer 1 in training: the call that `Shield.layer1` makes on the robot, or no shield."""
     if team.shielded:
-        return project_velocity(team.model, team.shield, team.arena, stop, table, nominal_world)
+        return project_velocity(team.model, team.shield, team.arena, stop, table, nominal_world, bodies)
     zero = jnp.zeros(nominal_world.shape[1:])
     command = actuator_command(team.model, stop, nominal_world)
     return ShieldResult(command, nominal_world, zero, zero.astype(jnp.int32))

@@ -73,10 +73,11 @@ def test_what_is_saved_is_read_again(tmp_path, robot):
 
 def test_a_scanner_is_read_and_saved(tmp_path):
     values = tables()
-    values["robots"]["r0"]["scan"] = {**SCAN, "mount": [0.05, 0.0, 3.14], "intrusion": 0.0}
+    values["robots"]["r0"]["scan"] = {**SCAN, "mount": [0.05, 0.0, 3.14], "intrusion": 0.0, "rows": True}
     fleet = load(tmp_path, values)
     assert fleet.robot("r1").scan is None
     scanner = fleet.robot("r0").scan.scanner
+    assert fleet.robot("r0").scan.rows
     assert (scanner.period_s, scanner.mount, scanner.reach_over_m) == (0.1, (0.05, 0.0, 3.14), 0.0)
     save_fleet(fleet, tmp_path / "copy.yaml")
     assert load_fleet(tmp_path / "copy.yaml").robot("r0").scan == fleet.robot("r0").scan

@@ -217,7 +217,7 @@ class PolicyNode(LifecycleNode):
         self._connections.subscribe(DiagnosticStatus, "guard_status", self._on_guard)
         if not self._node_clock.in_lock_step:
             subscribe_lost(self._connections, robot.loop.declare_lost, self._refuse)
-        subscribe_task(self._connections, robot.loop.task, self._node_clock, fleet.robot(robot.name), self._refuse)
+        subscribe_task(self._connections, robot.loop, self._node_clock, fleet.robot(robot.name), self._refuse)
         peers = fleet.peers(robot.name)
         for peer in peers:
             self._connections.subscribe(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)

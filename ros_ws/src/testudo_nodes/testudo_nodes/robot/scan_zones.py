@@ -17,6 +17,20 @@ from testudo_nodes.common.clock import NodeClock
 from testudo_nodes.common.qos import REQUESTED
 
 
+def read_scan(message: LaserScan, clock: NodeClock) -> tuple[Scan, float]:
+    """Return a scan on the steady clock of a node, and the time [s]."""
+    ros_now_s, now_s = clock.clocks()
+    scan = Scan(
+        convert_clock_s(read_stamp(message.header.stamp), ros_now_s, now_s),
+        message.angle_min,
+        message.angle_increment,
+        message.range_min,
+        message.range_max,
+        message.ranges,
+    )
+    return scan, now_s
+
+
 class GuardScan:
     """The zones around one robot, without a scanner in the fleet file none, and its highest speed."""
 
@@ -57,15 +71,7 @@ class GuardScan:
         return replace(reading, command=tuple(self.share * value for value in reading.command))
 
     def _take(self, message: LaserScan) -> None:
-        ros_now_s, now_s = self._clock.clocks()
-        scan = Scan(
-            convert_clock_s(read_stamp(message.header.stamp), ros_now_s, now_s),
-            message.angle_min,
-            message.angle_increment,
-            message.range_min,
-            message.range_max,
-            message.ranges,
-        )
+        scan, now_s = read_scan(message, self._clock)
         if self._zones is not None:
             self._zones.hear_scan(scan, now_s)
         self._on_scan()

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from sensor_msgs.msg import LaserScan
 from std_msgs.msg import UInt8MultiArray
 
 from testudo_deploy.contract.messages import EnvelopeError, TaskMessage
+from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.task_receiver import TaskReceiver
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.pose_source import signal_wires
@@ -13,21 +15,22 @@ from testudo_hardware.links.signal_wire import SignalWire
 from testudo_nodes.common.clock import NodeClock
 from testudo_nodes.common.messages import message_class, raw_envelope_bytes
 from testudo_nodes.common.qos import REQUESTED
+from testudo_nodes.robot.scan_zones import read_scan
 from testudo_nodes.robot.subscriptions import Connections
 
 
 def subscribe_task(
     connections: Connections,
-    task: TaskReceiver,
+    loop: ControlLoop,
     clock: NodeClock,
     robot: FleetRobot,
     refuse: Callable[[Exception], None],
 ) -> None:
-    """Subscribe to the task's messages for this robot, and to its sensors, if its policy reads signals of them.
+    """Subscribe to the task's messages for this robot, and to its sensors, if its policy or shield reads them.
 
     Args:
         connections: of the configuration of the policy's node.
-        task: takes the messages.
+        loop: takes the messages.
         clock: of the node.
         robot: whose link names the sensors.
         refuse: receives the error of each message of the task that cannot be read.
@@ -35,6 +38,7 @@ def subscribe_task(
     Raises:
         TestudoError: the type of a sensor's messages is not installed.
     """
+    task, scans = loop.task, loop.scans
 
     def on_task(data: bytes) -> None:
         try:
@@ -50,6 +54,13 @@ def subscribe_task(
             # its driver is not ours: in lock-step nobody counts its messages
             subscription = clock.subscribe_outside(kind, wire.absolute, callback, REQUESTED["signal"])
             connections.on_close(lambda subscription=subscription: clock.destroy(subscription))
+    if scans is not None and robot.scan is not None:
+
+        def on_scan(message: LaserScan) -> None:
+            scans.hear(*read_scan(message, clock))
+
+        heard = clock.subscribe_outside(LaserScan, robot.scan.topic, on_scan, REQUESTED["scan"])
+        connections.on_close(lambda: clock.destroy(heard))
 
 
 def _sensor_callback(wire: SignalWire, clock: NodeClock, task: TaskReceiver) -> Callable[[Any], None]:
