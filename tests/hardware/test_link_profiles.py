@@ -30,6 +30,7 @@ def test_every_shipped_profile_is_read_under_its_own_name():
         "crazyswarm2",
         "crazyswarm2_logged",
         "generic_twist",
+        "robotarium",
         "testudo",
         "testudo_flight",
         "turtlebot3",
@@ -111,3 +112,29 @@ def test_unknown_and_unreadable_profiles_are_named(tmp_path):
     (tmp_path / "bad.toml").write_text("schema = ")
     with pytest.raises(LinkError, match="not a TOML file"):
         load_link(tmp_path / "bad.toml")
+
+
+def test_the_emulation_of_a_turtlebot4_has_what_its_base_and_its_joystick_do():
+    found = load_link("turtlebot4").emulation
+    assert (found.dead_man.value, found.joystick_rate.value, found.reverse_way) == (0.5, 0.0, None)
+    assert found.position_noise.value == 0.05
+
+
+@pytest.mark.parametrize(
+    ("key", "number", "said"),
+    [
+        ("latency_low", {"value": 0.1, "unit": "ms", "source": "x"}, "latency_low: found 0.1 ms, expected 0 to 1 s"),
+        ("position_noise", {"value": -0.1, "unit": "m", "source": "x"}, "position_noise: found -0.1 m"),
+        (
+            "latency_high",
+            {"value": 0.001, "unit": "s", "source": "x"},
+            "latency_high: found 0.001 s, expected at least",
+        ),
+        ("yaw_noise", {"value": 0.1, "unit": "rad", "source": ""}, "yaw_noise.source: found an empty text"),
+        ("wind", {"value": 0.1, "unit": "m", "source": "x"}, "wind: unknown key"),
+        ("position_noise", None, "position_noise: missing"),
+    ],
+)
+def test_numbers_of_an_emulation_that_do_not_hold_are_refused_by_name(key, number, said):
+    with pytest.raises(LinkError, match=f"mine.toml: link.emulation.{said}"):
+        parse_link(changed(["emulation", key], number), "mine.toml")

@@ -23,6 +23,7 @@ from testudo_deploy.launch.launch_plan import (
     DEFAULT_DURATION_S,
     ProcessPlan,
     with_button,
+    with_emulation,
     with_hold_to_run,
     with_until,
 )
@@ -37,7 +38,7 @@ _PLAIN_PERIOD_S = 5.0
 
 @dataclass(frozen=True)
 class BesideFleet:
-    """Further nodes and devices of the station, and when a fleet that takes orders has done its job."""
+    """Further nodes and devices of the station, what the plant does in place of robots, and when a job is done."""
 
     watch: tuple[Literal["task", "markers"], ...] = ()
     """Also start the node that scores the task, or the one that draws for RViz and Foxglove."""
@@ -49,6 +50,8 @@ class BesideFleet:
     until: Literal["", "arrived"] = ""
     """`arrived`: a fleet with `orders: true` ends once every robot is at the last of its goals; by default it goes on
     to the time-out."""
+    emulate: bool = False
+    """Give the plant the noise, ages, time-outs and quirks that the link profiles state of real robots."""
 
 
 _NOTHING_BESIDE = BesideFleet()
@@ -118,7 +121,7 @@ def up(
 
 def _with(plan: Sequence[ProcessPlan], fleet: Fleet, beside: BesideFleet) -> tuple[ProcessPlan, ...]:
     held = with_hold_to_run(with_button(plan, beside.button), beside.hold_to_run)
-    return with_until(held, beside.until, orders=fleet.orders)
+    return with_until(with_emulation(held, emulates=beside.emulate), beside.until, orders=fleet.orders)
 
 
 def _fleet(file: Path | None, policy: Path | None) -> Fleet:

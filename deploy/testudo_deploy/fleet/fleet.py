@@ -240,7 +240,7 @@ def parse_fleet(text: str, file: Path) -> Fleet:
     check_radios({robot.name: (robot.host, robot.link) for robot in robots}, file)
     check_topics({robot.name: (robot.link, robot.pose) for robot in robots}, file)
     if entry.tracking:
-        check_tracking({robot.name: robot.pose.source for robot in robots}, file)
+        check_tracking({robot.name: robot.pose for robot in robots}, file)
     fleet = Fleet(
         file,
         (file.parent / entry.policy).absolute(),

@@ -12,15 +12,13 @@ from itertools import pairwise
 from typing import Protocol
 
 from testudo_deploy.fleet.fleet import FleetRobot
+from testudo_deploy.fleet.pose_fusion import AHEAD_S, TRANSFORM_MAX_AGE_S, FusedOdometry, FusionNoise
 from testudo_deploy.fleet.pose_velocity import FilteredPose, VelocityFilter, filter_window_s
 from testudo_hardware.frames import PlanarTransform, turned, wrapped
 from testudo_hardware.links.wire import Measurement, OdometryReading, PoseReading, TransformReading
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
-TRANSFORM_MAX_AGE_S = 1.0  # largest age of a transform; localisations repeat it
-AHEAD_S = 1.0
-"""A localisation may stamp a correction ahead by its tolerance (amcl: 1 s); further ahead its clock is wrong."""
 UNCORRECTED_WAY_M = 1.0
 """Longest distance on odometry alone after an `amcl_pose`, which nav2 sends every 0.25 m by default."""
 _HISTORY_S = 2.0
@@ -41,6 +39,9 @@ class Localiser(Protocol):
 def localiser(robot: FleetRobot) -> Localiser:
     """Return the localiser of a robot by its `pose` and `link`."""
     source, profile = robot.pose.source, robot.link.profile
+    if robot.pose.filter:
+        noise = FusionNoise(robot.pose.sigma_m, robot.pose.yaw_sigma_rad, robot.pose.odometry_drift)
+        return FusedOdometry(robot.spec, noise, absolute=source == "odom")
     if source == "odom":
         return PlacedOdometry(robot.spec, None)
     if source == "odom+initial":

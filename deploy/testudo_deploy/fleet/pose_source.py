@@ -122,8 +122,8 @@ _TOLERANCE_S = 0.002  # rounding of stamps
 
 
 def shared_odometry(robot: FleetRobot) -> tuple[str, tuple[str, str]] | None:
-    """Return topic and frames of odometry in the fleet's frame; None for any other pose source."""
-    if robot.pose.source != "odom" or robot.link.profile.odometry is None:
+    """Return topic and frames of odometry in the fleet's frame; None for any other source, or a filtered one."""
+    if robot.pose.source != "odom" or robot.pose.filter or robot.link.profile.odometry is None:
         return None
     return absolute(robot.link.topics["odom"], robot.name), robot.link.profile.odometry.frames(robot.name)
 

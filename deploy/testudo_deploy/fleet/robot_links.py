@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from testudo_deploy.fleet.pose_fusion import DRIFT, FusionNoise, left_by_filter
 from testudo_deploy.fleet.pose_velocity import filter_delay_s, filter_window_s
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import DEFAULT_LINK, LinkProfile, load_link, named
@@ -18,6 +19,7 @@ from testudo_hardware.links.signal_wire import TWIST, TWIST_STAMPED, SignalTopic
 from testudo_hardware.links.sourced import Sourced
 from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import WORLD_FRAME
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_hardware.strict_files import OPTIONAL, is_table
 
@@ -43,8 +45,11 @@ class PoseSource:
 
     source: Source
     frame: str  # frame of the fleet's positions: one for the whole fleet
-    sigma_m: float  # standard deviation of the position; the shield uses three of them
+    sigma_m: float  # standard deviation of the position; the shield uses three of them, with a filter of what it leaves
     max_age_s: float  # the robot brakes on an older pose
+    filter: Literal["", "kalman"] = ""  # fuses odometry and localisation, see `pose_fusion`
+    yaw_sigma_rad: float = 0.0  # standard deviation of the heading, for the filter
+    odometry_drift: float = 0.0  # error of the odometry's way and turn as a share, for the filter
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,9 @@ class PoseEntry:
     frame: str = field(default=WORLD_FRAME, metadata=OPTIONAL)
     sigma: float | None = field(default=None, metadata=OPTIONAL)
     max_age: float | None = field(default=None, metadata=OPTIONAL)
+    filter: Literal["", "kalman"] = field(default="", metadata=OPTIONAL)
+    yaw_sigma: float | None = field(default=None, metadata=OPTIONAL)
+    odometry_drift: float | None = field(default=None, metadata=OPTIONAL)
 
 
 @functools.cache
@@ -205,13 +213,17 @@ def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: L
             at.sigma_m if entry.sigma is None else entry.sigma,
             at.max_age_s if entry.max_age is None else entry.max_age,
         )
+    if entry is not None and entry.filter:
+        at = _filtered(entry, at, spec, profile, where)
+    elif entry is not None and (entry.yaw_sigma, entry.odometry_drift) != (None, None):
+        raise FleetError(f"{where}.pose: found yaw_sigma or odometry_drift, expected them with `filter: kalman` only")
     if not _FRAME.fullmatch(at.frame):
         raise FleetError(f"{where}.pose.frame: found {at.frame!r}, expected the name of a frame")
     _check_frame(at, robot, profile, where)
-    if not 0 <= 3 * at.sigma_m <= spec.position_error_m * (1 + 1e-9):
+    if not at.filter and not 0 <= 3 * at.sigma_m <= spec.position_error_m * (1 + 1e-9):
         raise FleetError(
             f"{where}.pose.sigma: found {at.sigma_m:g} m, expected 0 to {spec.position_error_m / 3:g} m: "
-            f"three sigma within sensing.position_error of {spec.name}"
+            f"three sigma within sensing.position_error of {spec.name}; a filter allows more (`filter: kalman`)"
         )
     if not 0 < at.max_age_s <= spec.pose_max_age_s * (1 + 1e-9):
         raise FleetError(
@@ -223,13 +235,54 @@ def pose_source(entry: PoseEntry | None, robot: str, spec: RobotSpec, profile: L
     return at
 
 
-def check_tracking(sources: Mapping[str, str], file: Path) -> None:
-    """Refuse wheel odometry in a fleet with a tracking system; ``sources`` by robot.
+def _filtered(entry: PoseEntry, at: PoseSource, spec: RobotSpec, profile: LinkProfile, where: str) -> PoseSource:
+    """Return a pose source with a filter.
 
     Raises:
-        FleetError: a source that does not come from outside the robot.
+        FleetError: a robot or a source that it is not made for, numbers out of range, or noise of which it leaves more
+            than the robot file states.
     """
-    for robot, source in sources.items():
+    if spec.kind != DIFFERENTIAL_DRIVE or at.source not in ("odom", "tf", "amcl_pose"):
+        raise FleetError(
+            f"{where}.pose.filter: found {entry.filter} for source {at.source} of a {spec.kind}, expected a "
+            f"{DIFFERENTIAL_DRIVE} with source odom, tf or amcl_pose: the filter fuses odometry with localisation"
+        )
+    yaw_sigma = spec.yaw_error_rad / 3 if entry.yaw_sigma is None else entry.yaw_sigma
+    drift = DRIFT if entry.odometry_drift is None else entry.odometry_drift
+    for key, value, unit, most in (
+        ("sigma", at.sigma_m, " m", 1.0),
+        ("yaw_sigma", yaw_sigma, " rad", 1.0),
+        ("odometry_drift", drift, "", 0.3),
+    ):
+        if not 0 < value <= most:
+            raise FleetError(f"{where}.pose.{key}: found {value:g}{unit}, expected above 0 and at most {most:g}{unit}")
+    noise = FusionNoise(at.sigma_m, yaw_sigma, drift)
+    if at.source == "odom":
+        rate_hz = 0.0 if profile.odometry is None else profile.odometry.rate.value
+        left_m, left_rad = left_by_filter(spec, noise, rate_hz)
+        if 3 * left_m > spec.position_error_m or 3 * left_rad > spec.yaw_error_rad:
+            raise FleetError(
+                f"{where}.pose.filter: leaves {left_m:.3g} m and {left_rad:.3g} rad of these errors at full speed, "
+                f"expected a third of sensing.position_error and yaw_error of {spec.name} at most, that is "
+                f"{spec.position_error_m / 3:.3g} m and {spec.yaw_error_rad / 3:.3g} rad; state larger errors in the "
+                "robot file, or get a better localisation"
+            )
+    return replace(at, filter=entry.filter, yaw_sigma_rad=yaw_sigma, odometry_drift=drift)
+
+
+def check_tracking(poses: Mapping[str, PoseSource], file: Path) -> None:
+    """Refuse wheel odometry in a fleet with a tracking system, and noise that only a filter makes small enough.
+
+    Raises:
+        FleetError: a source that does not come from outside the robot, or one with a filter: peers take raw poses.
+    """
+    for robot, pose in poses.items():
+        source = pose.source
+        if pose.filter:
+            raise FleetError(
+                f"{file}: robots.{robot}.pose.filter: found {pose.filter} with `tracking: true`, expected none: the "
+                "other robots take its poses as they are measured"
+            )
         if source not in ("odom", "mocap"):
             raise FleetError(
                 f"{file}: robots.{robot}.pose.source: found {source}, expected mocap, or odometry in the "
@@ -293,7 +346,10 @@ def pose_tables(pose: PoseSource, spec: RobotSpec) -> dict[str, Any]:
     if pose == default_pose(spec):
         return {}
     sigma, max_age = float(pose.sigma_m), float(pose.max_age_s)
-    return {"pose": {"source": pose.source, "frame": pose.frame, "sigma": sigma, "max_age": max_age}}
+    tables: dict[str, Any] = {"source": pose.source, "frame": pose.frame, "sigma": sigma, "max_age": max_age}
+    if pose.filter:
+        tables |= {"filter": pose.filter, "yaw_sigma": pose.yaw_sigma_rad, "odometry_drift": pose.odometry_drift}
+    return {"pose": tables}
 
 
 def _check_uri(uri: str, profile: LinkProfile, where: str) -> None:

@@ -134,6 +134,16 @@ def with_button(processes: Sequence[ProcessPlan], button: str) -> tuple[ProcessP
     )
 
 
+def with_emulation(processes: Sequence[ProcessPlan], *, emulates: bool) -> tuple[ProcessPlan, ...]:
+    """Return a plan whose plant has noise, ages, time-outs and quirks of the link profiles (`[emulation]`)."""
+    return tuple(
+        replace(process, parameters={**process.parameters, "emulate": True})
+        if emulates and process.name == "plant"
+        else process
+        for process in processes
+    )
+
+
 def with_calibration(
     processes: Sequence[ProcessPlan], robot: str, *, driven: int = 0, longest_s: float = 0.0
 ) -> tuple[ProcessPlan, ...]:

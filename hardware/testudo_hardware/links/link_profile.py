@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.emulation import Emulation
 from testudo_hardware.links.signal_wire import STAMPED, SignalTopic
 from testudo_hardware.links.sourced import Sourced
 from testudo_hardware.strict_files import OPTIONAL, read_as, read_toml
@@ -147,6 +148,8 @@ class LinkProfile:
     driver: Sourced[Literal["crazyflie_radio"]] | None = field(default=None, metadata=OPTIONAL)
     """Driver of this project that runs beside the guard, between topics and the radio at the URI of the fleet file.
     None: a third-party driver, already running."""
+    emulation: Emulation | None = field(default=None, metadata=OPTIONAL)
+    """How the plant stands in for driver and localisation; None: with the plant's own noise and ages."""
 
     def odometry_of(self, robot: str) -> OdometryTopic:
         """Return the odometry of a robot.
@@ -237,6 +240,8 @@ def parse_link(tables: Mapping[str, Any], where: str) -> LinkProfile:
     for name, signal in profile.signals.items():
         _check_signal(signal, f"{where}: link.signals.{name}")
     _check_wire(profile, f"{where}: link")
+    if profile.emulation is not None and (fault := profile.emulation.fault()):
+        raise LinkError(f"{where}: link.emulation.{fault}")
     return profile
 
 

@@ -280,6 +280,16 @@ def read_named_pose(message: Any, robot: str, frame: str, dimension: int, where:
     return _reading(message, found[0].pose, dimension, where) if found else None
 
 
+def fill_transform(message: Any, parent: str, child: str, reading: TransformReading) -> Any:
+    """Write a pose of a frame into an empty `geometry_msgs/TransformStamped` and return it."""
+    fill_stamp(message.header.stamp, reading.stamp_s)
+    message.header.frame_id, message.child_frame_id = parent, child
+    fill_axes(message.transform.translation, reading.placement.position)
+    turn = message.transform.rotation
+    turn.x, turn.y, turn.z, turn.w = quaternion_xyzw_from_yaw(reading.placement.yaw)
+    return message
+
+
 def read_transform(message: Any, parent: str, child: str, dimension: int, where: str) -> TransformReading | None:
     """Read a `geometry_msgs/TransformStamped` of a `/tf` message; None for other frames.
 

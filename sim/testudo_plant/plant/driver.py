@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.flight_link import FlightRequest
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec
@@ -64,8 +65,9 @@ class AppliedCommand:
 class _CommandReceiver:
     """Stamps, limits and verdicts of the commands to one robot."""
 
-    def __init__(self, spec: RobotSpec, command_delay_s: float) -> None:
+    def __init__(self, spec: RobotSpec, command_delay_s: float, dead_man_s: float | None = None) -> None:
         self._model, self._spec, self._delay_s = motion_model(spec), spec, command_delay_s
+        self._dead_man_s = spec.dead_man_s if dead_man_s is None else dead_man_s
         self._last_stamp_s = -math.inf
         self.verdicts: Counter[CommandVerdict] = Counter()
 
@@ -74,7 +76,7 @@ class _CommandReceiver:
 
     def _dropped(self, stamp_s: float, received_s: float) -> CommandVerdict | None:
         """Return why a command is dropped by its stamp; None if it is accepted."""
-        if not received_s - stamp_s <= self._spec.dead_man_s:  # also true for NaN
+        if not received_s - stamp_s <= self._dead_man_s:  # also true for NaN
             return CommandVerdict.DROPPED_OLD
         if stamp_s - received_s > self._spec.control_period_s:  # it would outdate the brakes that follow
             return CommandVerdict.DROPPED_FUTURE
@@ -92,9 +94,19 @@ class _CommandReceiver:
 class Driver(_CommandReceiver):
     """Delay, limits and dead-man time of one ground robot; every time is an argument."""
 
-    def __init__(self, spec: RobotSpec, command_delay_s: float, start_s: float, look_s: float = 0.0) -> None:
-        """Start without a command; ``look_s`` [s] is the time between two calls of `advance`."""
-        super().__init__(spec, command_delay_s)
+    def __init__(
+        self,
+        spec: RobotSpec,
+        command_delay_s: float,
+        start_s: float,
+        look_s: float = 0.0,
+        dead_man_s: float | None = None,
+    ) -> None:
+        """Start without a command; ``look_s`` [s] is the time between two calls of `advance`.
+
+        ``dead_man_s`` is the dead-man time of a base that does not keep the one of its file.
+        """
+        super().__init__(spec, command_delay_s, dead_man_s)
         self._look_s = look_s
         self._queue: deque[tuple[float, AppliedCommand]] = deque()
         self.applied = self._zero(DriverReason.START, start_s, "no command yet: the robot stands")
@@ -133,15 +145,34 @@ class Driver(_CommandReceiver):
 
     def _watch_silence(self, now_s: float, look_s: float = 0.0) -> None:
         # counted from the stamp: a command with a long delay acts for less time
-        if now_s + look_s - self._last_stamp_s <= self._spec.dead_man_s or self._last_stamp_s == -math.inf:
+        if now_s + look_s - self._last_stamp_s <= self._dead_man_s or self._last_stamp_s == -math.inf:
             return
         if self.applied.reason is not DriverReason.DEAD_MAN or self._queue:
             self._queue.clear()
-            sentence = f"no command within the dead-man time of {self._spec.dead_man_s:g} s: braking"
+            sentence = f"no command within the dead-man time of {self._dead_man_s:g} s: braking"
             self.applied = self._zero(DriverReason.DEAD_MAN, now_s, sentence)
 
     def _zero(self, reason: DriverReason, since_s: float, sentence: str) -> AppliedCommand:
         return AppliedCommand((0.0,) * self._spec.dimension, reason, since_s, sentence)
+
+
+class ReverseLimit:
+    """The backup limit of a base that sees cliffs only ahead: it backs out only as far as it drove forward before.
+
+    As the motion control of irobot_create_nodes does with `safety_override` none.
+    """
+
+    def __init__(self, way_m: float) -> None:
+        """Start with nothing earned; ``way_m`` [m] is the most that counts."""
+        self._way_m, self._left_m = way_m, 0.0
+        self._before: PlanarTransform | None = None
+
+    def bounded(self, values: Sequence[float], place: PlanarTransform) -> tuple[float, ...]:
+        """Return a command (forward [m/s], turn rate [rad/s]) of a robot at a place as the wheels get it."""
+        moved_m = 0.0 if self._before is None else self._before.inverse().then(place).position[0]
+        self._before, self._left_m = place, min(self._left_m + moved_m, self._way_m)
+        forward, *turn = values
+        return (max(forward, 0.0) if self._left_m <= 0 else forward, *turn)
 
 
 _REASONS = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.frames import rotate_horizontal
+from testudo_hardware.frames import PlanarTransform, rotate_horizontal
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
 from testudo_hardware.spec import RobotSpec
 from testudo_plant.worlds.world import Contact, RobotPose
@@ -17,9 +17,7 @@ from testudo_plant.worlds.world import Contact, RobotPose
 
 @dataclass(frozen=True)
 class OdometryModel:
-    """Rate, transport and velocity noise.
-
-    The standard deviation of pose noise is a third of the error bound of the robot.
+    """Rate, transport and noise.
 
     Raises:
         TestudoError: a rate that is not positive, or latencies out of order.
@@ -30,6 +28,11 @@ class OdometryModel:
     latency_high_s: float = 0.06
     speed_sigma_m_s: float = 0.005
     turn_rate_sigma_rad_s: float = 0.02
+    position_sigma_m: float | None = None  # of each coordinate; None: a third of the error bound of the robot
+    yaw_sigma_rad: float | None = None  # the same of the heading
+    drift: float = 0.0
+    """Largest error of wheel odometry as a share of way and turn; each robot draws its own, which also scales its
+    velocities."""
 
     def __post_init__(self) -> None:
         if not (self.rate_hz > 0 and 0 <= self.latency_low_s <= self.latency_high_s):
@@ -49,6 +52,26 @@ class OdometrySample:
     yaw: float  # [rad] in [-pi, pi]
     velocity: tuple[float, ...]
     """(D,): (forward [m/s], turn rate [rad/s]) in the body, or a velocity [m/s] in the world."""
+    reckoned: PlanarTransform | None = None
+    """Where the wheels say that the robot is, from its place at the start; None for a robot that flies."""
+
+
+class WheelOdometry:
+    """Dead reckoning of one robot on the ground: smooth, with errors that grow with the way and are never corrected."""
+
+    def __init__(self, drift: float, rng: np.random.Generator) -> None:
+        """Start at the place of the first pose; ``drift`` bounds the errors of way and turn, which are drawn here."""
+        self.way_scale, self.turn_scale = (1 + drift * rng.uniform(-1, 1, 2)).tolist()
+        self._before: PlanarTransform | None = None
+        self._reckoned = PlanarTransform((0.0, 0.0), 0.0)
+
+    def move(self, pose: RobotPose) -> PlanarTransform:
+        """Return where the wheels say that a robot at a pose is, from its start."""
+        now = PlanarTransform(pose.position_world[:2], pose.yaw)
+        step = (self._before or now).inverse().then(now)
+        way = tuple(self.way_scale * part for part in step.position)
+        self._before, self._reckoned = now, self._reckoned.then(PlanarTransform(way, self.turn_scale * step.yaw))
+        return self._reckoned
 
 
 class OdometrySensor:
@@ -68,7 +91,11 @@ class OdometrySensor:
         size = spec.dimension
         turns = spec.kind == DIFFERENTIAL_DRIVE
         velocity = (model.speed_sigma_m_s, model.turn_rate_sigma_rad_s) if turns else (model.speed_sigma_m_s,) * size
-        self._sigma = np.array([spec.position_error_m / 3] * size + [spec.yaw_error_rad / 3, *velocity])
+        place = spec.position_error_m / 3 if model.position_sigma_m is None else model.position_sigma_m
+        turn = spec.yaw_error_rad / 3 if model.yaw_sigma_rad is None else model.yaw_sigma_rad
+        self._sigma = np.array([place] * size + [turn, *velocity])
+        self._wheels = WheelOdometry(model.drift, rng) if size == 2 and model.drift else None
+        self._turns = turns
         self._size, self._slides = size, spec.kind == HOLONOMIC
         self._next_s = start_s + phase * self._period_s
         self._latency_s = rng.uniform(model.latency_low_s, model.latency_high_s)
@@ -84,6 +111,10 @@ class OdometrySensor:
             self._next_s += self._period_s
         noise = self._sigma * self._rng.standard_normal(self._sigma.size)
         velocity = np.array(pose.velocity)
+        reckoned = None
+        if self._wheels is not None:
+            reckoned = self._wheels.move(pose)
+            velocity = velocity * ((self._wheels.way_scale, self._wheels.turn_scale) if self._turns else 1.0)
         if self._slides:  # wheels measure the twist in the body; a yaw error rotates it in the world
             wrong = noise[self._size]
             velocity = rotate_horizontal(velocity, np.cos(wrong), np.sin(wrong))
@@ -99,6 +130,7 @@ class OdometrySensor:
                 tuple(seen[: self._size]),
                 math.remainder(seen[self._size], math.tau),
                 tuple(seen[self._size + 1 :]),
+                reckoned,
             )
         )
         low, high = self._model.latency_low_s, self._model.latency_high_s

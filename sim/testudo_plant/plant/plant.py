@@ -10,11 +10,12 @@ import numpy as np
 
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.flight_link import FlightRequest, VehicleState
 from testudo_hardware.links.wire import world_command
 from testudo_hardware.schema import HOLONOMIC
 from testudo_hardware.spec import RobotSpec
-from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, Driver, FlyingDriver
+from testudo_plant.plant.driver import AppliedCommand, CommandVerdict, Driver, FlyingDriver, ReverseLimit
 from testudo_plant.plant.drone_fleet import Battery, DroneOptions, Drones
 from testudo_plant.plant.flight_firmware import CommandSilence, CrazyflieFirmware, FlightPhase
 from testudo_plant.plant.injected_faults import RobotFaults, SetPointRadio
@@ -45,6 +46,9 @@ class PlantRobot:
     initial_position_world: tuple[float, ...]  # (D,) [m]
     initial_yaw: float  # [rad]
     odometry_rate_hz: float | None = None  # rate of its odometry; None for that of the odometry model
+    odometry: OdometryModel | None = None  # of this robot alone; None for that of the plant
+    dead_man_s: float | None = None  # of its base; None for that of its file
+    reverse_way_m: float | None = None  # how far its base drives backwards, see `ReverseLimit`; None: no limit
     grounded: bool = False
     """Whether a drone with an attitude starts on the floor below its initial position, motors off."""
 
@@ -105,7 +109,7 @@ class Plant:
         self._odometers = [
             OdometrySensor(
                 robot.spec,
-                replace(model, rate_hz=robot.odometry_rate_hz or model.rate_hz),
+                replace(robot.odometry or model, rate_hz=robot.odometry_rate_hz or model.rate_hz),
                 _stream(seed, i, _SENSOR_STREAM),
                 start_s,
                 phase=(i + 0.5) / len(self.robots),  # spreads the ticks of all robots over the period
@@ -113,6 +117,11 @@ class Plant:
             for i, robot in enumerate(self.robots)
         ]
         self.watch = ContactWatch(combinations([robot.name for robot in self.robots], 2))
+        self._reverse = {
+            i: ReverseLimit(robot.reverse_way_m)
+            for i, robot in enumerate(self.robots)
+            if robot.reverse_way_m is not None
+        }
         self._faults = {robot.name: RobotFaults() for robot in self.robots}
         self._commands = np.zeros((len(self.robots), 3))
         self._start_s, self._now_s, self._steps = start_s, start_s, 0
@@ -233,6 +242,9 @@ class Plant:
             spec, values = self.robots[i].spec, applied.values
             # a holonomic base commands velocities in its body frame, the physics takes those of the world
             acting = world_command(spec, values, self._world.pose(i).yaw) if spec.kind == HOLONOMIC else values
+            if i in self._reverse:
+                pose = self._world.pose(i)
+                acting = self._reverse[i].bounded(values, PlanarTransform(pose.position_world[:2], pose.yaw))
             self._commands[i, : len(acting)] = acting
             if flies(spec):
                 self._world.turn(i, applied.yaw_rate)
@@ -252,7 +264,7 @@ class Plant:
         drawn = self.parameters[robot.name]
         delay_s = drawn.attitude.get("attitude.link_delay", drawn.command_delay_s)
         if not flies(robot.spec):
-            return Driver(robot.spec, delay_s, start_s, _LOOK_STEPS * self.step_s)
+            return Driver(robot.spec, delay_s, start_s, _LOOK_STEPS * self.step_s, robot.dead_man_s)
         vehicle = CrazyflieFirmware(
             CommandSilence.of(robot.spec),
             start_world,

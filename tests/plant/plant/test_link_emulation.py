@@ -9,10 +9,12 @@ from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.pose_source import PoseSourceReader
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.link_profile import load_link
-from testudo_hardware.links.wire import CommandReading, OdometryReading
+from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_transform
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant.link_emulation import LinkEmulation
+from testudo_plant.plant.odometry_sensor import OdometryModel
 
 ROS_S, NOW_S = 1.7e9, 400.0
 EMPTY = {"odom": plain.odometry, "pose": plain.pose_stamped, "amcl_pose": plain.pose_with_covariance_stamped}
@@ -77,8 +79,36 @@ def test_commands_are_stamped_on_the_steady_clock(link, message, stamp_s):
     assert reading.stamp_s == pytest.approx(stamp_s, abs=1e-6)
 
 
+def test_wheels_and_a_localisation_that_sends_transforms_are_placed_where_the_robot_is():
+    """The wheels are off by 2 % of the way; what the localisation says corrects them."""
+    entry = robot("tf", "turtlebot4")
+    stand_in, sensor = LinkEmulation(entry, emulates=True), PoseSourceReader(entry)
+    placed = []
+    for k in range(60):
+        at_s, way = NOW_S + k / stand_in.rate_hz, 0.2 * k / stand_in.rate_hz
+        sample = OdometryReading(at_s, (2.0, 1.0 + way), math.pi / 2, (0.2, 0.0))
+        clocks = (ROS_S + at_s, at_s)
+        for topic, measured in stand_in.say(sample, *clocks, PlanarTransform((1.02 * way, 0.0), 0.0)):
+            if topic is None:
+                message = fill_transform(plain.transform_stamped(), *stand_in.transform_frames, measured)
+                sensor.correct([message], *clocks)
+            else:
+                message = topic.wire.encode(EMPTY[topic.kind](), measured)
+                assert message.pose.pose.position.x == pytest.approx(1.02 * way)
+                placed.append((sensor.place(topic, message, *clocks), way))
+    assert sum(found is not None for found, _ in placed) > 50
+    found, way = placed[-1]
+    assert found.position_world == pytest.approx((2.0, 1.0 + way), abs=0.003)
+
+
+def test_the_plant_takes_noise_and_quirks_from_the_profile_only_where_it_emulates():
+    plain_robot = LinkEmulation(robot("odom+initial", "turtlebot4")).plant_robot()
+    assert (plain_robot.odometry, plain_robot.dead_man_s) == (None, None)
+    emulated = LinkEmulation(robot("odom+initial", "turtlebot4"), emulates=True).plant_robot()
+    assert (emulated.odometry.position_sigma_m, emulated.odometry.drift) == (0.05, 0.01)
+    assert (emulated.odometry.speed_sigma_m_s, emulated.dead_man_s) == (OdometryModel().speed_sigma_m_s, 0.5)
+
+
 def test_unsupported_pose_source_is_refused():
-    with pytest.raises(TestudoError, match="tb1: pose: found source tf"):
-        LinkEmulation(robot("tf", "turtlebot4"))
     with pytest.raises(TestudoError, match="NamedPoseArray, which the plant does not support"):
         LinkEmulation(robot("mocap", "crazyswarm2", "crazyflie_2x"))

@@ -19,7 +19,7 @@ from rclpy.task import Future
 from std_msgs.msg import String
 
 from testudo_deploy.admission.fleet_admission import world_arena
-from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
+from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, LEAST_DURATION_S, MOST_DURATION_S, MOST_SEED
 from testudo_deploy.launch.lock_step import OPTIONAL_NODES
 from testudo_deploy.launch.topic_names import (
@@ -41,7 +41,7 @@ from testudo_plant.plant.drone_fleet import DroneOptions
 from testudo_plant.plant.injected_faults import read_radio, read_start_faults
 from testudo_plant.plant.link_emulation import LinkEmulation
 from testudo_plant.plant.odometry_sensor import OdometryModel
-from testudo_plant.plant.plant import Plant, PlantRobot
+from testudo_plant.plant.plant import Plant
 from testudo_plant.plant.pushed_bodies import PlantBody
 from testudo_plant.run_monitor import RunLimits, RunMonitor
 from testudo_plant.worlds.robot_bodies import box_of
@@ -72,7 +72,8 @@ class PlantNode(Node):
         self.priority = self._node_clock.priority
         self._events = self._node_clock.publisher(String, EVENTS_TOPIC, OFFERED["events"])
         start_s = self._node_clock.now_s()
-        links = [LinkEmulation(robot) for robot in fleet.robots]
+        emulate = parameter(self, "emulate", False, "noise, ages and quirks of the link profiles")
+        links = [LinkEmulation(robot, emulates=emulate) for robot in fleet.robots]
         self._plant = self._make_plant(replace(fleet, policy=policy), links, start_s)
         goals = {robot.name: robot.goal_world for robot in fleet.robots}
         follows = {robot.name: robot.follows for robot in fleet.robots if robot.follows is not None}
@@ -129,7 +130,7 @@ class PlantNode(Node):
         )
         faults = 'for tests only: faults from the start, JSON such as {"r0": {"braking_share": 0.7}}'
         text = parameter(self, "faults", "", faults)
-        robots = [_plant_robot(robot, link) for robot, link in zip(fleet.robots, links, strict=True)]
+        robots = [link.plant_robot(odometry) for link in links]
         bodies = [PlantBody(box_of(body), body.initial_position_world, body.initial_yaw) for body in fleet.bodies]
         plant = Plant(
             robots, world_arena(fleet), seed, start_s=start_s, odometry=odometry, drones=drones, bodies=bodies
@@ -212,18 +213,6 @@ class PlantNode(Node):
             return False
         self.get_logger().warning(f"no recorder within {_RECORDER_TIMEOUT_S:g} s: the run begins without it")
         return True
-
-
-def _plant_robot(robot: FleetRobot, link: LinkEmulation) -> PlantRobot:
-    """Return a robot of the fleet as a robot of the plant, with the rate of its pose source."""
-    return PlantRobot(
-        robot.name,
-        robot.spec,
-        robot.initial_position_world,
-        robot.initial_yaw,
-        link.rate_hz,
-        grounded=robot.has_flight_phases,
-    )
 
 
 def main() -> None:

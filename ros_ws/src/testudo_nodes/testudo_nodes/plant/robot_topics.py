@@ -5,7 +5,7 @@ Those of a box: its measured poses.
 
 from typing import Any
 
-from geometry_msgs.msg import PoseStamped, TwistStamped
+from geometry_msgs.msg import PoseStamped, TransformStamped, TwistStamped
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from sensor_msgs.msg import BatteryState
@@ -13,11 +13,19 @@ from std_msgs.msg import String, UInt8MultiArray
 
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.fleet.fleet import FleetRobot
-from testudo_deploy.fleet.pose_source import absolute
+from testudo_deploy.fleet.pose_source import TRANSFORM_TYPE, absolute
 from testudo_deploy.guard.flight_messages import FlightRequestMessage, VehicleMessage
 from testudo_deploy.launch.fleet_topics import body_topic
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.links.wire import CommandReading, OdometryReading, WireError, fill_pose, fill_stamp
+from testudo_hardware.links.wire import (
+    CommandReading,
+    OdometryReading,
+    TransformReading,
+    WireError,
+    fill_pose,
+    fill_stamp,
+    fill_transform,
+)
 from testudo_nodes.common.clock import RealTimeClock
 from testudo_nodes.common.messages import (
     command_message,
@@ -82,6 +90,10 @@ class RobotTopics:
             )
             for topic in link.topics
         }
+        self._transforms = None
+        if link.transform_topic:
+            kind = message_class(TRANSFORM_TYPE)
+            self._transforms = (kind, clock.publisher(kind, absolute(link.transform_topic, name), OFFERED["tf"]))
         self._truth = clock.publisher(Odometry, f"/{name}/truth", OFFERED["truth"])
         self._applied = clock.publisher(TwistStamped, f"/{name}/applied_cmd_vel", OFFERED["applied_cmd_vel"])
         command_topic = absolute(robot.link.topics["cmd_vel"], name)
@@ -104,9 +116,12 @@ class RobotTopics:
         for sample in self._plant.odometry(self.name):
             reading = OdometryReading(sample.stamp_s, sample.position_world, sample.yaw, sample.velocity)
             self.latency.odometry(self._clock.now_s())
-            for topic, measurement in self._link.say(reading, *self._clock.clocks()):
-                kind, publisher = self._sensed[topic.kind]
-                publisher.publish(topic.wire.encode(kind(), measurement))
+            for topic, measurement in self._link.say(reading, *self._clock.clocks(), sample.reckoned):
+                if isinstance(measurement, TransformReading):
+                    self._publish_transform(measurement)
+                elif topic is not None:
+                    kind, publisher = self._sensed[topic.kind]
+                    publisher.publish(topic.wire.encode(kind(), measurement))
         if self._vehicle is not None:
             self._vehicle.publish(now_s)
         self._publish_applied(now_s)
@@ -117,6 +132,13 @@ class RobotTopics:
                 self._plant.time_s, pose.position_world, pose.yaw, pose.velocity, quaternion_xyzw=pose.quaternion_xyzw
             )
             self._truth.publish(odometry_message(self.name, self._spec, reading))
+
+    def _publish_transform(self, reading: TransformReading) -> None:
+        """Publish the pose of the odometry's frame in the fleet's, as a localisation does."""
+        if self._transforms is not None:
+            kind, publisher = self._transforms
+            filled = fill_transform(TransformStamped(), *self._link.transform_frames, reading)
+            publisher.publish(kind(transforms=[filled]))
 
     def _publish_applied(self, now_s: float) -> None:
         """Publish the command that acts, at each change and at the control rate."""

@@ -1,0 +1,203 @@
+"""`testudo bench emulated`: fleets of emulated vendors' robots in `navigation`, in lock-step, one row for each case."""
+
+import json
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import binomtest
+
+from testudo_bench.emulated.lock_step_fleet import run_episode
+from testudo_bench.emulated.vendor_cases import CASES, PreparedCase, VendorCase
+from testudo_deploy.commands.report import BenchResult
+from testudo_deploy.files.atomic_files import write_whole
+from testudo_hardware.errors import TestudoError
+
+COLUMNS = (
+    "case",
+    "n",
+    "success",
+    "95 %",
+    "contacts",
+    "median",
+    "least [m]",
+    "pose rms",
+    "worst",
+    "stated",
+    "beyond",
+    "as it must",
+)
+"""Share of episodes in which all robots arrived, and the lower end of its interval (Wilson); contacts;
+median time to arrival; least distance of two centres; errors of the poses that the shield got [m], the error that the
+robot file states, and the share of poses beyond it."""
+_EPISODES, _FEWER, _QUICK = 100, 10, 2
+BAR = 0.95
+SCHEMA = "testudo/emulated/1"
+Outcome = dict[str, Any]
+
+
+def bench_emulated(
+    *,
+    robot: str | None = None,
+    repeats: int = _EPISODES,
+    minutes: float = 600.0,
+    quick: bool = False,
+    saved: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> BenchResult:
+    """Drive four emulated robots of each vendor through episodes of `navigation`, in lock-step and without ROS.
+
+    Robot, guard, pose source, plant and driver are the deployed classes; rates, ages, noise, time-outs and quirks are
+    those of the link profile's `[emulation]`, and what the case makes worse. The policy drives straight to the goal.
+
+    Args:
+        robot: the name of a case, or the beginning of several; all by default.
+        repeats: episodes of a case with a bar; the others have a tenth of them.
+        minutes: time budget.
+        quick: two episodes of each.
+        saved: JSON file with the outcomes of all episodes, to which a later call adds.
+        say: receives progress messages.
+
+    Raises:
+        TestudoError: an unknown case, or the file is of another benchmark.
+    """
+    chosen = _chosen(robot or "")
+    found = _read(saved)
+    counts = {
+        one.name: _QUICK if quick else repeats if one.expected == "bar" else -(-repeats // _FEWER) for one in chosen
+    }
+    _measure(found, list(_tasks(chosen, counts, found)), time.monotonic() + 60 * minutes, saved, say)
+    figures = [_figures(one, found[one.name]) for one in CASES if found.get(one.name)]
+    values = {"schema": SCHEMA, "cases": figures, "episodes": found}
+    contacts = sum(one["contacts"] for one in figures)
+    title = f"emulated robots: {contacts} contacts in {sum(one['episodes'] for one in figures)} episodes"
+    return BenchResult(title, COLUMNS, [_row(one) for one in figures], values)
+
+
+def _chosen(robot: str) -> list[VendorCase]:
+    chosen = [one for one in CASES if one.name == robot] or [one for one in CASES if one.name.startswith(robot)]
+    if not chosen:
+        known = ", ".join(one.name for one in CASES)
+        raise TestudoError(f"testudo bench emulated: --robot: found {robot!r}, expected {known}, or how some begin")
+    return chosen
+
+
+def _read(saved: Path | None) -> dict[str, list[Outcome]]:
+    if saved is None or not saved.exists():
+        return {}
+    values = json.loads(saved.read_text(encoding="utf-8"))
+    if values.get("schema") != SCHEMA:
+        raise TestudoError(f"{saved}: schema: found {values.get('schema')!r}, expected {SCHEMA!r}")
+    return values["episodes"]
+
+
+def _tasks(
+    chosen: Sequence[VendorCase], counts: dict[str, int], found: dict[str, list[Outcome]]
+) -> Iterator[tuple[str, int]]:
+    """Yield case and number of each episode that is missing, the cases side by side."""
+    for number in range(max(counts.values(), default=0)):
+        for one in chosen:
+            done = {episode["number"] for episode in found.get(one.name, [])}
+            if number < counts[one.name] and number not in done:
+                yield one.name, number
+
+
+def _measure(
+    found: dict[str, list[Outcome]],
+    tasks: Sequence[tuple[str, int]],
+    until_s: float,
+    saved: Path | None,
+    say: Callable[[str], None],
+) -> None:
+    workers = len(os.sched_getaffinity(0))
+    running: list[tuple[str, Future[Outcome]]] = []
+
+    def take() -> None:
+        name, future = running.pop(0)
+        outcome = future.result()
+        found.setdefault(name, []).append(outcome)
+        found[name].sort(key=lambda one: one["number"])
+        say(f"{name} {outcome['number']}: {outcome['outcome']} after {outcome['time_s']:.1f} s")
+        if saved is not None:
+            write_whole(saved, json.dumps({"schema": SCHEMA, "episodes": found}))
+
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        try:
+            for name, number in tasks:
+                if time.monotonic() > until_s:
+                    break
+                running.append((name, pool.submit(episode, name, number)))
+                while len(running) > 2 * workers:
+                    take()
+            while running:
+                take()
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+
+
+@cache
+def _prepared(name: str) -> PreparedCase:
+    folder = Path(tempfile.mkdtemp(prefix="testudo_emulated_"))
+    return PreparedCase(next(one for one in CASES if one.name == name), folder)
+
+
+def episode(name: str, number: int) -> Outcome:
+    """Run one episode of a case; equal names and numbers give equal outcomes."""
+    prepared = _prepared(name)
+    outcome = run_episode(prepared.fleet(number), number, prepared.scenario.horizon_s, prepared.scenario.tolerance_m)
+    return {"number": number, "stated_m": prepared.spec.position_error_m, **asdict(outcome)}
+
+
+def _figures(case: VendorCase, episodes: Sequence[Outcome]) -> dict[str, Any]:
+    arrived = sorted(one["time_s"] for one in episodes if one["outcome"] == "arrived")
+    poses = sum(one["errors"]["count"] for one in episodes)
+    ticks: dict[str, int] = {}
+    for one in episodes:
+        for key, count in one["ticks"].items():
+            ticks[key] = ticks.get(key, 0) + count
+    success, contacts = len(arrived) / len(episodes), sum(one["contacts"] for one in episodes)
+    holds = {"bar": success >= BAR, "control": not arrived, "shown": True}[case.expected] and contacts == 0
+    return {
+        "case": case.name,
+        "what": case.what,
+        "expected": case.expected,
+        "episodes": len(episodes),
+        "success": success,
+        "success_low": float(binomtest(len(arrived), len(episodes)).proportion_ci(0.95, method="wilson").low),
+        "contacts": contacts,
+        "median_s": arrived[len(arrived) // 2] if arrived else None,
+        "separation_m": min(one["separation_m"] for one in episodes),
+        "pose_rms_m": (sum(one["errors"]["square_m2"] for one in episodes) / poses) ** 0.5 if poses else None,
+        "pose_worst_m": max(one["errors"]["worst_m"] for one in episodes),
+        "stated_m": episodes[0]["stated_m"],
+        "beyond": sum(one["errors"]["beyond"] for one in episodes) / poses if poses else None,
+        "ticks": {key: count / max(sum(ticks.values()), 1) for key, count in sorted(ticks.items())},
+        "holds": holds,
+    }
+
+
+def _row(one: dict[str, Any]) -> tuple[str, ...]:
+    def metres(value: float | None) -> str:
+        return "-" if value is None else f"{value:.3f}"
+
+    return (
+        one["case"],
+        str(one["episodes"]),
+        f"{one['success']:.2f}",
+        f"{one['success_low']:.2f}",
+        str(one["contacts"]),
+        "-" if one["median_s"] is None else f"{one['median_s']:.1f} s",
+        metres(one["separation_m"]),
+        metres(one["pose_rms_m"]),
+        metres(one["pose_worst_m"]),
+        metres(one["stated_m"]),
+        "-" if one["beyond"] is None else f"{one['beyond']:.4f}",
+        "-" if one["expected"] == "shown" else "yes" if one["holds"] else "NO",
+    )

@@ -1,0 +1,197 @@
+"""The vendors' robots that `testudo bench emulated` drives, and what each of them does to measurements and commands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import yaml
+
+from testudo_analysis.identify.robot_file_writer import robot_text
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.fleet.fleet import Fleet, load_fleet
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_hardware.links.emulation import Emulation, Number
+from testudo_hardware.links.link_profile import link_files, load_link
+from testudo_hardware.spec import load_robot
+from testudo_sim.go_to_goal import write_go_to_goal_policy
+from testudo_sim.scenarios.navigation import Navigation
+
+_KALMAN = {"filter": "kalman", "sigma": 0.05, "yaw_sigma": 0.035, "odometry_drift": 0.01}
+_LATE = {"latency_low": 0.14, "latency_high": 0.16}
+_OF_5_CM = {"position_noise": 0.05, "yaw_noise": 0.035}
+_SENSING = {"sensing.position_error": 0.05, "sensing.pose_max_age": 0.25}
+
+
+@dataclass(frozen=True)
+class VendorCase:
+    """Robots of one kind under one link profile, localised in one way."""
+
+    name: str
+    what: str
+    robot: str
+    link: str
+    pose: Mapping[str, Any]  # entry `pose` of the fleet file
+    robot_file: Mapping[str, float] = field(default_factory=dict[str, float])  # what the user states in its file
+    emulation: Mapping[str, float] = field(default_factory=dict[str, float])  # worse than the numbers of the profile
+    expected: str = "bar"
+    """`bar`: success in 95 of 100 episodes; `control`: robots that cannot drive; `shown`: no bar."""
+    team_size: int = 4
+
+
+_TURTLEBOT4 = VendorCase(
+    "turtlebot4",
+    "a pose of sigma 5 cm in each odometry message, 150 ms late; Kalman filter",
+    "turtlebot4",
+    "turtlebot4",
+    {"source": "odom", "frame": "odom", **_KALMAN},
+    _SENSING,
+    {**_LATE, **_OF_5_CM},
+)
+
+
+def _turtlebot4(name: str, what: str, **changes: Any) -> VendorCase:
+    own: dict[str, Any] = {"emulation": {**_TURTLEBOT4.emulation, **changes.pop("emulation", {})}}
+    return VendorCase(**{**vars(_TURTLEBOT4), **own, "name": name, "what": what, **changes})
+
+
+CASES = (
+    _TURTLEBOT4,
+    _turtlebot4(
+        "turtlebot4_tf",
+        "wheel odometry, and transforms of sigma 5 cm at 10 Hz, all 150 ms late; Kalman filter",
+        pose={"source": "tf", "frame": "map", **_KALMAN},
+    ),
+    _turtlebot4(
+        "turtlebot4_raw",
+        "the first without filter, robot file as shipped but for the age",
+        pose={"source": "odom", "frame": "odom"},
+        robot_file={"sensing.pose_max_age": 0.25},
+        expected="control",
+    ),
+    _turtlebot4(
+        "turtlebot4_stated",
+        "the first without filter, three sigma stated in the robot file",
+        pose={"source": "odom", "frame": "odom"},
+        robot_file={"sensing.position_error": 0.15, "sensing.yaw_error": 0.105, "sensing.pose_max_age": 0.25},
+        expected="shown",
+    ),
+    _turtlebot4(
+        "turtlebot4_base",
+        "the first, with a base that acts for 0.5 s on its last command, as its file then says",
+        robot_file={**_SENSING, "timing.dead_man": 0.5},
+        emulation={"dead_man": 0.5},
+        expected="shown",
+    ),
+    _turtlebot4(
+        "turtlebot4_reverse",
+        "the first, with the backup limit of `safety_override` none",
+        emulation={"reverse_way": 0.15},
+        expected="shown",
+    ),
+    _turtlebot4(
+        "turtlebot4_zeros",
+        "the first, with a joystick node that sends zeros at 20 Hz",
+        emulation={"joystick_rate": 20.0},
+        expected="shown",
+    ),
+    VendorCase(
+        "turtlebot3",
+        "wheel odometry at 20 Hz, transforms of sigma 5 cm at 10 Hz; Kalman filter",
+        "turtlebot3_burger",
+        "turtlebot3",
+        {"source": "tf", "frame": "map", **_KALMAN},
+        {"sensing.position_error": 0.05},
+        _OF_5_CM,
+    ),
+    VendorCase(
+        "nav2",
+        "the generic base: wheel odometry at 20 Hz, map -> odom of sigma 5 cm at 10 Hz; Kalman filter",
+        "turtlebot4",
+        "generic_twist",
+        {"source": "tf", "frame": "map", **_KALMAN},
+        {"sensing.position_error": 0.05},
+        _OF_5_CM,
+    ),
+    VendorCase(
+        "robotarium",
+        "GRITSBot X under the overhead cameras of the testbed",
+        "gritsbot_x",
+        "robotarium",
+        {"source": "mocap", "frame": "world"},
+        {},
+        {},
+        expected="shown",
+    ),
+)
+_UNITS = {
+    "latency_low": "s",
+    "latency_high": "s",
+    "position_noise": "m",
+    "yaw_noise": "rad",
+    "dead_man": "s",
+    "reverse_way": "m",
+    "joystick_rate": "Hz",
+}
+
+
+class PreparedCase:
+    """A case with its robot file, link profile and policy in a folder."""
+
+    def __init__(self, case: VendorCase, folder: Path) -> None:
+        """Write the files; the policy drives straight to the goal."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.case, self._folder = case, folder
+        tables = load_robot(case.robot).to_dict()
+        for key, value in case.robot_file.items():
+            section, name = key.split(".")
+            tables[section][name] = {**tables[section][name], "value": value, "interval": [value, value]}
+        (folder / "robot.toml").write_text(robot_text(tables, []), encoding="utf-8")
+        self.spec = load_robot(folder / "robot.toml")
+        self._write_link()
+        self.scenario = Navigation.create(self.spec, projection_parameters(self.spec))
+        policy = folder / "policy.onnx"
+        write_go_to_goal_policy(policy, self.spec, arena=self.scenario.arena, team_size=case.team_size)
+        self._sha256 = PolicyArtefact.load(policy).sha256
+
+    def _write_link(self) -> None:
+        """Write the link profile with the worse numbers of the case."""
+        case = self.case
+        text = link_files()[case.link].read_text(encoding="utf-8")
+        head, _, own = text.partition("[emulation]\n")
+        declared = load_link(case.link).emulation
+        rest = own[own.index("\n[") :] if "\n[" in own else ""
+        numbers = {} if declared is None else {k: v for k, v in vars(declared).items() if v is not None}
+        numbers |= {key: Number(value, _UNITS[key], "testudo bench emulated") for key, value in case.emulation.items()}
+        Emulation(**numbers)  # refuses a key that is missing
+        lines = [
+            f'{key} = {{ value = {one.value}, unit = "{one.unit}", source = "{one.source}" }}'
+            for key, one in numbers.items()
+        ]
+        (self._folder / "link.toml").write_text("\n".join([head, "[emulation]", *lines, rest, ""]), encoding="utf-8")
+
+    def fleet(self, number: int) -> Fleet:
+        """Return the fleet at the starts and goals of one episode of `navigation`."""
+        size = self.case.team_size
+        start = self.scenario.own_start(jax.random.key(number), size)
+        places, goals = np.array(start.position_world, float).T, np.array(start.task.goal_world, float).T
+        # each robot has its own topic of transforms, as TurtleBot 4 in namespaces have
+        tf = self.case.pose["source"] == "tf"
+        link = {"profile": "link.toml", "remappings": {"/tf": "tf"}} if tf else "link.toml"
+        robots = {
+            f"tb{k + 1}": {
+                "type": "robot.toml",
+                "initial_position": places[k].tolist(),
+                "initial_yaw": float(start.yaw[k]),
+                "goal": goals[k].tolist(),
+                "link": link,
+                "pose": dict(self.case.pose),
+            }
+            for k in range(size)
+        }
+        tables = {"fileversion": 1, "policy": "policy.onnx", "policy_sha256": self._sha256, "robots": robots}
+        file = self._folder / "fleet.yaml"
+        file.write_text(yaml.safe_dump(tables, sort_keys=False), encoding="utf-8")
+        return load_fleet(file)
