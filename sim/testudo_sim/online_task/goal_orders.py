@@ -16,6 +16,7 @@ from testudo_deploy.contract.messages import Vector
 from testudo_deploy.control.goal_hold import HOLD_AFTER_S
 from testudo_deploy.shield.arena import Arena, distance_to
 from testudo_hardware.errors import TestudoError
+from testudo_sim.online_task.detours import Detours
 from testudo_sim.online_task.online_task import OnlineTask
 from testudo_sim.scenarios.goal_scenario import GoalScenario, room_m
 
@@ -121,6 +122,9 @@ class GoalOrders:
         self._silent: dict[str, Vector] = {}
         """Robots that are not measured now, and where they were last."""
         self._job, self._there_since_s = False, math.inf
+        shield, in_plane = contract.shield, live.scoring.spec.dimension == 2
+        ways = Detours(contract.arena, room_m=shield.wall_m, separation_m=shield.separation_m)
+        self._detours = ways if in_plane else None
         self.reached = 0
         """Goals that robots have reached and left for the next, or for another order."""
 
@@ -154,6 +158,7 @@ class GoalOrders:
             self._routes[robot] = following
             self._aim(robot, goal)
         self._see_end(now_s)
+        self._lead_round(now_s)
 
     def is_over(self, now_s: float) -> bool:
         """Return whether the job is done: every robot stands at the last of its goals.
@@ -161,6 +166,26 @@ class GoalOrders:
         A fleet whose robots stand at their goals from the start has a job only once it has taken an order.
         """
         return now_s - self._there_since_s >= _DONE_AFTER_S
+
+    def _lead_round(self, now_s: float) -> None:
+        """Send robots that do not come nearer to their goals round those that stand."""
+        live, ways = self._live, self._detours
+        if ways is None:
+            return
+        places = {name: pose.position_world for name in live.robots if (pose := live.newest(name)) is not None}
+        ways.see(places, now_s)
+        corners: dict[str, Vector] = {}
+        for name, goal in live.goals_world.items():
+            if name not in places or name in self._silent or name in live.paused or live.is_at_goal(name):
+                ways.forget(name)
+                continue
+            corner = ways.corner(name, goal, places, now_s)
+            if corner is not None:
+                corners[name] = corner
+        live.corners_world = corners
+        for name in ways.shut:
+            where = ", ".join(f"{value:.2f}" for value in live.goals_world[name])
+            self._waits[name] = f"{name}: finds no way to ({where}) round the robots that stand; move one of them"
 
     def _see_silent(self, now_s: float) -> None:
         names = set(self._live.unmeasured(now_s)) & set(self._live.robots)

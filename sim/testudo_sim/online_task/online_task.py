@@ -69,6 +69,8 @@ class OnlineTask:
         self._changes: dict[str, list[tuple[float, float]]] = {name: [] for name in self.robots}
         self.paused: frozenset[str] = frozenset()
         """Robots that an operator lets stand where they are."""
+        self.corners_world: dict[str, tuple[float, ...]] = {}
+        """Places (D,) [m] to which robots drive on the way to their goals, by robot."""
         self._start_s: float | None = None
         self._before: _Moment | None = None
         self._last: DecisionScore | None = None
@@ -141,6 +143,7 @@ class OnlineTask:
         goals = np.array(self.task.goal_world)
         goals[:, self.robots.index(robot), 0] = goal_world
         self.task = self._first_task = replace(self.task, goal_world=jax.numpy.asarray(goals))
+        self.corners_world.pop(robot, None)
 
     def rewind(self) -> None:
         """Put the task back to its start; no episode runs."""
@@ -166,7 +169,9 @@ class OnlineTask:
         values = self._by_robot(jax.device_get(self._signals(self.task, self._scene(poses))))
         age_s = now_s - min((track.newest_s for name, track in self._tracks.items() if name not in away), default=now_s)
         within_m = self.tolerance_m if isinstance(self.scoring.scenario, GoalScenario) else 0.0
-        return TaskSample(values, age_s, self.absent, within_m, self.paused)
+        for name, corner in self.corners_world.items():
+            values[name][GOAL] = np.array(corner, np.float32)
+        return TaskSample(values, age_s, self.absent, within_m, self.paused, frozenset(self.corners_world))
 
     def advance(self, now_s: float) -> list[DecisionScore]:
         """Return the scores of all decisions that can be scored at ``now_s`` [s], oldest first."""

@@ -21,6 +21,7 @@ class TaskSample:
     absent: tuple[str, ...] = ()  # robots that take no part at this moment
     hold_within_m: float = 0.0  # how near to its goal each robot arrives and stands; 0: never
     paused: frozenset[str] = frozenset()  # robots that an operator lets stand
+    goes_round: frozenset[str] = frozenset()  # robots whose goal is a corner of their way, where they do not stand
 
 
 class TaskSender:
@@ -82,7 +83,7 @@ class TaskSender:
             echo=self._heard[robot],
             peers=peers,
             values={signal.name: _values(sample, robot, peers, signal.name) for signal in self._signals},
-            hold_within_m=sample.hold_within_m,
+            hold_within_m=0.0 if robot in sample.goes_round else sample.hold_within_m,
             paused=robot in sample.paused,
         )
 

@@ -86,6 +86,7 @@ def _at(x, y):
     return Pose((x, y), 0.0, (0.0, 0.0))
 
 
+@pytest.mark.slow
 def test_random_orders_are_reached_or_refused_and_no_robots_touch(fleet):
     """One simulated minute: an order every 1 to 4 s, so that ways cross; in the end all get time to arrive."""
     drive, rng = Drive(fleet), np.random.default_rng(0)
@@ -201,6 +202,29 @@ def test_the_others_keep_their_goals_while_a_robot_is_silent_and_none_is_sent_be
     for robot in ("r0", "r1", "r2"):
         other._tracks[robot].add(5.0, 5.0, _at(0.0, 0.0))
     assert other.sample(5.0) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("helped", [True, False])
+def test_two_that_stand_by_a_wall_are_no_trap_for_a_third(tmp_path, helped):
+    """The policy drives straight on: without a way round, the control, it stands before the two for ever."""
+    places = {"r0": (-0.8, -0.4), "r1": (0.0, -0.64), "r2": (0.0, -0.12)}
+    made = make_task_fleet(tmp_path, "navigation", 3)
+    robots = tuple(
+        replace(robot, initial_position_world=places[robot.name], initial_yaw=0.0, goal_world=places[robot.name])
+        for robot in made.robots
+    )
+    drive = Drive(replace(made, robots=robots, task={}, orders=True))
+    if not helped:
+        drive.orders._detours = None
+    assert drive.orders.take(GoalOrder("1", {"r0": ((0.8, -0.4),)})).accepted
+    while drive.now_s < 30.0 and not drive.live.is_at_goal("r0"):
+        drive.tick()
+        seen = [np.asarray(state.position_world, float) for state in drive.states.values()]
+        assert min(float(np.linalg.norm(a - b)) for a, b in itertools.combinations(seen, 2)) > 0.2
+    assert drive.live.is_at_goal("r0") == helped
+    corners = {record.task_values["goal_world"] for record in drive.records["r0"] if record.task_values}
+    assert (len(corners) > 1) == helped  # what it drove to is recorded
 
 
 def test_a_fleet_takes_orders_only_with_a_goal_for_each_robot(fleet, tmp_path):

@@ -186,6 +186,8 @@ class TaskNode(Node):
                     self.get_logger().info(f"{score.outcome} after {score.decision} decisions")
         if self._orders is not None:
             self._orders.step(now_s)
+            for sentence in self._orders.waits.values():
+                self.get_logger().info(sentence, throttle_duration_sec=WARN_EVERY_S)
             if self._ends and self._orders.is_over(now_s):
                 self._end()
         if self._sends is not None:
