@@ -34,7 +34,7 @@ def formation_places(
     # the centre of the places, except of a circle, which has it in any case
     middle = [sum(values) / count for values in zip(*ahead_left, strict=True)]
     cos, sin = math.cos(heading_rad), math.sin(heading_rad)
-    found = []
+    found: list[tuple[float, ...]] = []
     for place in ahead_left:
         ahead, left = (value - mean for value, mean in zip(place, middle, strict=True))
         x, y = cos * ahead - sin * left, sin * ahead + cos * left

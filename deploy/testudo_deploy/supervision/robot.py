@@ -288,10 +288,10 @@ class Robot:
 def _hold_within_m(fleet: Fleet, robot: FleetRobot, artefact: PolicyArtefact) -> float:
     """Return how near to the goal of the fleet file the robot arrives and stands [m]; 0 without one that stays.
 
-    A task node says it with the goal.
+    A task node says it with the goal. A drone is kept at its place by its policy: without a velocity it drifts.
     """
     has_goal = any(signal.name == "goal_world" for signal in artefact.contract.signals)
-    stays = fleet.task is None and robot.follows is None and robot.link.commands is None
+    stays = fleet.task is None and robot.follows is None and robot.link.commands is None and robot.spec.dimension == 2
     return GOAL_TOLERANCE_M if has_goal and stays else 0.0
 
 

@@ -119,7 +119,8 @@ class Detours:
         cell_m = max(self._cell_m, float(np.max(high - low)) / _MOST_CELLS)
         if cell_m > self._pass_m / 2:
             return None
-        return tuple(np.arange(first, last + cell_m / 2, cell_m) for first, last in zip(low, high, strict=True))
+        x, y = (np.arange(first, last + cell_m / 2, cell_m) for first, last in zip(low, high, strict=True))
+        return x, y
 
     def _free(self, points: np.ndarray, others: Sequence[Vector]) -> np.ndarray:
         """Return which places (2, n) have room beside walls, obstacles and robots that stand."""

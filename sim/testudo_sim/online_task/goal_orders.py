@@ -125,6 +125,8 @@ class GoalOrders:
         shield, in_plane = contract.shield, live.scoring.spec.dimension == 2
         ways = Detours(contract.arena, room_m=shield.wall_m, separation_m=shield.separation_m)
         self._detours = ways if in_plane else None
+        self.leads_round = True
+        """Robots that do not come nearer to their goals are led round those that stand."""
         self.reached = 0
         """Goals that robots have reached and left for the next, or for another order."""
 
@@ -170,7 +172,8 @@ class GoalOrders:
     def _lead_round(self, now_s: float) -> None:
         """Send robots that do not come nearer to their goals round those that stand."""
         live, ways = self._live, self._detours
-        if ways is None:
+        live.corners_world = {}
+        if ways is None or not self.leads_round:
             return
         places = {name: pose.position_world for name in live.robots if (pose := live.newest(name)) is not None}
         ways.see(places, now_s)

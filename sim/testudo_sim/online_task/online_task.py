@@ -168,7 +168,8 @@ class OnlineTask:
         poses = {name: track.newest or self._nowhere for name, track in self._tracks.items()}
         values = self._by_robot(jax.device_get(self._signals(self.task, self._scene(poses))))
         age_s = now_s - min((track.newest_s for name, track in self._tracks.items() if name not in away), default=now_s)
-        within_m = self.tolerance_m if isinstance(self.scoring.scenario, GoalScenario) else 0.0
+        stands = isinstance(self.scoring.scenario, GoalScenario) and self.scoring.spec.dimension == 2  # a drone drifts
+        within_m = self.tolerance_m if stands else 0.0
         for name, corner in self.corners_world.items():
             values[name][GOAL] = np.array(corner, np.float32)
         return TaskSample(values, age_s, self.absent, within_m, self.paused, frozenset(self.corners_world))

@@ -84,6 +84,17 @@ def test_control_without_a_word_of_the_operator_nobody_starts_before_a_late_robo
 
 
 @pytest.mark.slow
+def test_control_if_the_operator_says_a_robot_rests_elsewhere_another_drives_into_it(fleet):
+    made = FleetInProcess(fleet, 0)
+    assert until(made, lambda: all(one.drives for one in made.robots.values()), 4.0)
+    made.end("r2")
+    until(made, lambda: False, 0.5)
+    made.declare_lost("r2", (50.0, 50.0))
+    assert made.orders.take(GoalOrder("1", {"r1": ((1.4, 0.0),)})).accepted
+    assert until(made, lambda: made.bodies.contacts.any > 0, 12.0)
+
+
+@pytest.mark.slow
 def test_goals_at_random_while_robots_leave_are_reached_or_refused_and_none_touch(fleet):
     out = OrderRun(fleet, 0, 1.0).drive()
     assert out.passed, out

@@ -162,6 +162,19 @@ def test_a_robot_that_stands_at_its_goal_is_active_and_says_so(active):
     assert (active.mode, robot.status(active.now_s).values["holds"]) == (Mode.HOLDING, "")
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes", "within_m"),
+    [
+        ("gritsbot_x", {}, 0.1),
+        ("gritsbot_x", {"task": {}}, 0.0),  # a task node says it
+        ("crazyflie_2x", {}, 0.0),  # without a velocity it drifts
+    ],
+)
+def test_a_robot_stands_at_the_goal_of_its_fleet_file_only_where_that_stays(tmp_path, kind, changes, within_m):
+    fleet = replace(make_tiny_fleet(tmp_path, 2, robot=kind), **changes)
+    assert Robot(fleet, "r0", str(fleet.policy), epoch="a", now_s=0.0).loop.hold.within_m == within_m
+
+
 def test_ticks_in_which_the_shield_changes_the_wish_are_counted(active):
     before = active.robots[0].interventions
     statuses = [active.tick().record.status for _ in range(10)]

@@ -185,6 +185,7 @@ class TaskNode(Node):
                     report_status("task_finished", finish_values(self._live, score))
                     self.get_logger().info(f"{score.outcome} after {score.decision} decisions")
         if self._orders is not None:
+            self._orders.leads_round = self._trial is None or self._waits  # simulation knows no such help
             self._orders.step(now_s)
             for sentence in self._orders.waits.values():
                 self.get_logger().info(sentence, throttle_duration_sec=WARN_EVERY_S)
