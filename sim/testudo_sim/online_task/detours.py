@@ -62,6 +62,7 @@ class Detours:
         place, way = places_world[robot], self._ways.get(robot)
         left_m = math.dist(place, goal_world)
         if way is None or way.goal_world != goal_world:
+            self.forget(robot)
             way = self._ways[robot] = _Progress(goal_world, left_m, now_s)
         if left_m < way.least_m - NEARER_M:
             way.least_m, way.nearer_s = left_m, now_s
