@@ -185,9 +185,8 @@ def planned_nodes(
     common = {"use_sim_time": "true" in (value["use_sim_time"], value["lock_step"])}
     here = value["localhost"] == "true" or (value["localhost"] == "auto" and value["backend"] == "sim")
     starts = {"start": value.get("start") != "false"}
-    processes = with_hold_to_run(
-        with_button(processes, value.get("button", "")), value.get("hold_to_run", ""), whole=not station
-    )
+    processes = with_button(processes, value.get("button", ""))
+    processes = with_hold_to_run(processes, value.get("hold_to_run", ""), whole=not station)
     processes = with_until(processes, value.get("until", ""), orders=fleet.orders)
     return [
         Node(
