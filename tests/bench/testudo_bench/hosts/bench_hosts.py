@@ -40,7 +40,7 @@ def bench_hosts(
     loss: float = 0.1,
     partition_s: float = 5.0,
     clock_min: float = 5.0,
-    discovery: Literal["multicast", "peers", "server", "all"] = "multicast",
+    discovery: Literal["multicast", "peers", "all"] = "multicast",
     control: bool = True,
     repeats: int = 3,
     minutes: float = 2.0,
@@ -71,7 +71,7 @@ def bench_hosts(
     if why := missing():
         raise TestudoError(f"several computers on one: {why}")
     link, load = Link(delay_ms, jitter_ms, loss), os.getloadavg()[0]
-    ways = ("multicast", "peers", "server") if discovery == "all" else (discovery,)
+    ways = ("multicast", "peers") if discovery == "all" else (discovery,)
     options: dict[str, Any] = {
         "robot": robot,
         "limit_s": 60 * minutes,

@@ -33,6 +33,7 @@ SUBNET = "10.77.0"
 _SERVER_PORT, _SERVER_STARTS_S = 11811, 0.5
 _WALL_CLOCK = Path(__file__).with_name("wall_clock.c")
 _PATIENCE_S = 10.0
+_SERVE = '"$@" < /dev/null & cat; kill $!'
 _HOLD = """
 set -e
 mount -t tmpfs none /dev/shm
@@ -41,7 +42,7 @@ echo "$1" > /dev/shm/machine-id
 mount --bind /dev/shm/machine-id /etc/machine-id
 hostname "$2"
 echo $$
-exec sleep infinity
+exec cat > /dev/null
 """
 
 
@@ -232,6 +233,7 @@ class Computers:
                 *("unshare", "--mount", "--uts", *clocks, "--fork", "--kill-child"),
                 *("sh", "-c", _HOLD, "sh", uuid.uuid4().hex, computer.name),
             ],
+            stdin=subprocess.PIPE,  # it ends with this process, in whatever way that ends
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
@@ -252,11 +254,12 @@ class Computers:
             raise TestudoError("--discovery server: fastdds is not installed; source a ROS 2 with Fast DDS")
         environment = {key: value for key, value in self.environment(name).items() if not key.startswith("ROS_")}
         wheels = [Path(sys.prefix) / "lib", Path(sysconfig.get_path("purelib")) / "ros_fastdds.libs"]
+        where = ("-i", "0", "-l", self._server_address, "-p", str(_SERVER_PORT))
         libraries = [*(str(path) for path in wheels if path.is_dir()), environment.get("LD_LIBRARY_PATH", "")]
         self._server = subprocess.Popen(
-            self.all[name].words([*words, "-i", "0", "-l", self._server_address, "-p", str(_SERVER_PORT)]),
+            self.all[name].words(["sh", "-c", _SERVE, "sh", *words, *where]),
             env=environment | {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, libraries))},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
