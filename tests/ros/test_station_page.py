@@ -21,6 +21,7 @@ from testudo_deploy.station_page.access import TOKEN_HEADER
 
 pytestmark = [
     pytest.mark.ros,
+    pytest.mark.slow,  # `test_station_desk.py` has what the page does with a press, a goal and silence, without ROS
     pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
     pytest.mark.xdist_group("ros-nodes"),
     pytest.mark.timeout(240),
@@ -131,7 +132,7 @@ def test_a_fleet_is_shown_led_and_stopped_by_the_page(tmp_path):
         assert all(one["stopped"] for one in stopped["robots"].values())
         found = page.wait(lambda picture: all(one["mode"] == "stopped" for one in picture["robots"]))
         assert all(one["guard"] == "estop" and "emergency stop" in one["why"] for one in found["robots"])
-        assert found["stop"]["pressed"]
+        page.wait(lambda picture: picture["stop"]["pressed"])
         assert page.request(verb="release")["done"]
         assert page.request(verb="rearm", robots=["r0"])["done"]
         page.wait(lambda picture: by_name(picture)["r0"]["mode"] == "armed")  # it drives when it is started, not before

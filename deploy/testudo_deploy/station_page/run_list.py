@@ -118,7 +118,7 @@ def _of_bag(file: Path, folder: Path) -> tuple[str, str]:
                 break
         states = [] if end is not None else [values.get("state") for values in _newest_first(stream, SCORE_TOPIC)][:1]
     if end is not None:
-        touched = "" if not contacts else f", {contacts} contact{'s' if contacts > 1 else ''}"
+        touched = f", {contacts or 'no'} contact{'s' if contacts > 1 else ''}"
         is_good = not contacts and end in ("arrived", SUCCESS, ENDED)
         return ("bad" if contacts else "good" if is_good else "doubt"), f"{end.replace('_', ' ')}{touched}"
     if states:

@@ -55,7 +55,7 @@ class Desk:
         self.board, self.stops, self.requests = Board(), 0, []
         self.stop_answer = {
             "confirmed": True,
-            "sentence": f"All {len(NAMES)} guards confirmed the stop within 0.12 s.",
+            "sentence": f"All {len(NAMES)} guards confirmed the stop within 120 ms.",
             "robots": {name: {"stopped": True, "guard": "estop", "after": 0.1} for name in NAMES},
         }
         self.pressed, self.answers, self.run_list, self.reports = False, [], [], {}

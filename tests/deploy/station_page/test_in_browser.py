@@ -75,7 +75,7 @@ def test_a_press_reaches_the_stop_and_the_confirmations_are_shown(opened, how):
     assert desk.stops == before + 1
     shown = page.value("document.getElementById('stop-result').textContent")
     assert "All 4 guards confirmed" in shown
-    assert "r3 0.10 s" in shown
+    assert "r3 100 ms" in shown
     assert not [found for found in desk.requests if found.verb == "start"]
     desk.pressed = False
     page.wait("document.getElementById('stop-result').textContent.startsWith('No longer stopped: r0')")

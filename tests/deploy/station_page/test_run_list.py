@@ -45,9 +45,9 @@ def verdict(folder):
 
 
 BAGS = {
-    "arrived": ([finished("arrived")], ("good", "arrived")),
+    "arrived": ([finished("arrived")], ("good", "arrived, no contact")),
     "contacts": ([finished("arrived", 2)], ("bad", "arrived, 2 contacts")),
-    "not in time": ([finished("timeout")], ("doubt", "timeout")),
+    "not in time": ([finished("timeout")], ("doubt", "timeout, no contact")),
     "a contact after the end": (
         [finished("arrived"), (EVENTS_TOPIC, {"event": "state", "contacts": 1})],
         ("bad", "arrived, 1 contact"),

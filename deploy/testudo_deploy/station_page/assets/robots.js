@@ -13,7 +13,7 @@ export function element(name, className = "", words = "") {
 
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
-  return value < 10 ? `${Math.round(1000 * value)} ms` : `${value.toFixed(0)} s`;
+  return value < 1 ? `${Math.round(1000 * value)} ms` : value < 10 ? `${value.toFixed(1)} s` : `${value.toFixed(0)} s`;
 }
 
 // A button that asks once more before it does what lets robots move.

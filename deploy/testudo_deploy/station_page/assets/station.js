@@ -1,12 +1,12 @@
 // The station page: keeps the connection, says when it is lost, presses the emergency stop, and sends requests.
 
 import { MapView } from "./map.js";
-import { Cards, button, element, showAnswers, showRuns } from "./robots.js";
+import { Cards, button, element, seconds, showAnswers, showRuns } from "./robots.js";
 
 const LOST_MS = 1000;  // a picture comes five times a second
 const LATE_MS = 1000;  // a picture that arrives later than others by this was held up: it shows the past
 const DRIFT = 2e-4;  // of two clocks
-const AGAIN_MS = 700, DEAD_MS = 4000, PENDING_MS = 25000, RUNS_MS = 10000, TOAST_MS = 9000;
+const AGAIN_MS = 700, DEAD_MS = 4000, PENDING_MS = 25000, RUNS_MS = 10000, TOAST_MS = 7000;
 const STOP_MS = 30000, STOP_QUIET_MS = 1500, SETTLED_MS = 1000;
 const BY_HAND = "Stop the robots by hand, by the button of the station, or by `testudo estop` in a terminal.";
 
@@ -211,7 +211,7 @@ async function stop() {
   mine.ended = performance.now();
   const list = element("ul");
   for (const [name, one] of Object.entries(values.robots)) {
-    const after = one.after === null ? "" : ` ${one.after.toFixed(2)} s`;
+    const after = one.after === null ? "" : ` ${seconds(one.after)}`;
     list.append(element("li", one.stopped ? "yes" : "no", one.stopped ? `${name}${after}` : `${name} not confirmed`));
   }
   say(values.confirmed ? "good" : "bad", `${new Date().toLocaleTimeString()}: ${values.sentence}`, list);

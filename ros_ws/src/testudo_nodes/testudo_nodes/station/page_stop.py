@@ -54,7 +54,7 @@ def stop_values(replies: Iterable[EstopReply], order: StopOrder) -> dict[str, An
     found = tuple(replies)
     if found and all(reply.stopped for reply in found):
         longest_s = max((reply.after_s for reply in found if reply.after_s is not None), default=None)
-        after = "" if longest_s is None else f" within {longest_s:.2f} s"
+        after = "" if longest_s is None else f" within {1000 * longest_s:.0f} ms"
         return _values(found, f"All {len(found)} guards confirmed the stop{after}.")
     if all(reply.guard is None for reply in found):
         silence = silence_sentence(order.wait, order.domain or 0, local=order.local)
