@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from mcap.exceptions import McapError
 from mcap.reader import SeekingReader
 
 from testudo_deploy.files.bag_writer import BAG_FILE, CLOSED_KEY, METADATA_FILE
 from testudo_deploy.launch.run_folder import INFO_FILE
-from testudo_deploy.launch.topic_names import ENDED, EVENTS_TOPIC, SCORE_TOPIC, SUCCESS
+from testudo_deploy.launch.topic_names import EVENTS_TOPIC, SCORE_TOPIC, SUCCESS
 
 REPORT_FILE = "report.html"
 VERDICT_NAME = "testudo-verdict"
 """Name of the `meta` element of a report page that holds severity and words, with a colon between."""
 _VERDICT = re.compile(rf'<meta name="{VERDICT_NAME}" content="(good|note|doubt|bad):([^"<>&]*)">')
+_IS_CLOSED = re.compile(rf"{CLOSED_KEY}: ['\"]?yes")
 _HEAD_BYTES = 4096
-_DEPTH, _MOST, _MOST_MESSAGES = 3, 60, 400
+_DEPTH, _MOST, _MOST_MESSAGES = 3, 60, 100
 _NANO = 1e9
 
 
@@ -48,8 +48,8 @@ class RunList:
     def __init__(self, folder: Path) -> None:
         """Take the folder of all runs; it need not exist."""
         self._folder = folder
-        self._judged: dict[tuple[str, int], tuple[str, str]] = {}
-        """By file and its time of change: severity and verdict."""
+        self._judged: dict[tuple[str, int, int], tuple[str, str]] = {}
+        """By file and times of change, of the file and of the metadata: severity and verdict."""
 
     def runs(self) -> list[RecordedRun]:
         """Return the newest runs, the newest first."""
@@ -77,12 +77,16 @@ class RunList:
 
     def _judge(self, file: Path, folder: Path) -> tuple[str, str]:
         try:
-            key = (str(file), file.stat().st_mtime_ns)
-            if key not in self._judged:
+            about = folder / METADATA_FILE  # changes last, when the recorder closes the run
+            key = (str(file), file.stat().st_mtime_ns, about.stat().st_mtime_ns if about.exists() else 0)
+        except OSError as error:
+            return "doubt", f"cannot be read: {error.strerror}"
+        if key not in self._judged:
+            try:
                 self._judged[key] = _of_report(file) if file.name == REPORT_FILE else _of_bag(file, folder)
-            return self._judged[key]
-        except (OSError, ValueError, KeyError, TypeError, struct.error, yaml.YAMLError, McapError) as error:
-            return "doubt", f"cannot be read: {error or type(error).__name__}"
+            except (OSError, ValueError, KeyError, TypeError, struct.error, McapError) as error:
+                self._judged[key] = "doubt", f"cannot be read: {error or type(error).__name__}"
+        return self._judged[key]
 
 
 def _run_folders(folder: Path) -> Iterator[Path]:
@@ -106,28 +110,40 @@ def _of_report(file: Path) -> tuple[str, str]:
 
 
 def _of_bag(file: Path, folder: Path) -> tuple[str, str]:
-    about = (folder / METADATA_FILE).read_text(encoding="utf-8")
-    if yaml.safe_load(about)["rosbag2_bagfile_information"]["custom_data"][CLOSED_KEY] != "yes":
+    if not _IS_CLOSED.search((folder / METADATA_FILE).read_text(encoding="utf-8")):
         return "doubt", "not closed: it is being recorded, or its recorder was killed"
     with file.open("rb") as stream:
-        end, contacts = None, 0
-        for values in _newest_first(stream, EVENTS_TOPIC):
-            contacts = max(contacts, int(values.get("contacts", 0)))  # the plant goes on after the end
-            if values.get("event") == "finished":
-                end = str(values.get("outcome", ""))
-                break
-        states = [] if end is not None else [values.get("state") for values in _newest_first(stream, SCORE_TOPIC)][:1]
-    if end is not None:
-        touched = f", {contacts or 'no'} contact{'s' if contacts > 1 else ''}"
-        is_good = not contacts and end in ("arrived", SUCCESS, ENDED)
-        return ("bad" if contacts else "good" if is_good else "doubt"), f"{end.replace('_', ' ')}{touched}"
-    if states:
-        return ("note" if states[0] == SUCCESS else "doubt"), f"task: {states[0]}; contacts are not measured"
-    return "note", "not judged"
+        return _of_plant(_newest_first(stream, EVENTS_TOPIC)) or _of_task(_newest_first(stream, SCORE_TOPIC))
+
+
+def _of_plant(events: Iterator[dict[str, Any]]) -> tuple[str, str] | None:
+    """Return the verdict of the plant, whose events count the contacts so far; None without events."""
+    end, contacts = None, -1
+    for values in events:
+        contacts = max(contacts, int(values.get("contacts", 0)))  # the plant goes on after the end
+        if values.get("event") == "finished":
+            end = str(values.get("outcome", ""))
+            break
+    if contacts < 0:
+        return None
+    touched = f"{contacts or 'no'} contact{'s' if contacts > 1 else ''}"
+    if end is None:  # it has no end of its own, or was interrupted
+        return ("bad" if contacts else "note"), f"{touched}; the recording tells no end"
+    is_good = not contacts and end in ("arrived", SUCCESS)
+    return ("bad" if contacts else "good" if is_good else "doubt"), f"{end.replace('_', ' ')}, {touched}"
+
+
+def _of_task(scores: Iterator[dict[str, Any]]) -> tuple[str, str]:
+    newest = next(scores, None)
+    if newest is None:
+        return "note", "not judged"
+    state = newest.get("state")
+    return ("note" if state == SUCCESS else "doubt"), f"task: {state}; contacts are not measured"
 
 
 def _newest_first(stream: Any, topic: str) -> Iterator[dict[str, Any]]:
     """Yield the last JSON objects of a topic of strings, the newest first."""
+    stream.seek(0)
     reader = SeekingReader(stream)
     summary = reader.get_summary()
     if summary is None or not summary.chunk_indexes:

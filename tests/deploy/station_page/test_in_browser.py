@@ -113,6 +113,31 @@ def test_old_data_turns_grey_nothing_can_be_asked_and_the_stop_stays(opened):
     assert not page.errors
 
 
+REPORT = """<title>open</title><script type="module">
+const { host } = location, asked = (path) => fetch(`http://${host}/${path}`, { method: "POST" });
+const found = await Promise.allSettled([asked("stop"), asked("request"), fetch(`http://${host}/events`)]);
+document.title = `tried ${found.map((one) => one.status).join(" ")}`;
+</script>"""
+
+
+def test_a_report_opens_from_the_list_and_its_scripts_reach_nothing(opened, tmp_path):
+    page, desk, _ = opened
+    (tmp_path / "report.html").write_text(REPORT)
+    desk.reports = {"one": tmp_path / "report.html"}
+    desk.run_list = [
+        {"name": "one", "started_s": 1.7e9, "severity": "bad", "verdict": "1 fault", "report": "one", "advice": ""}
+    ]
+    page.wait("document.querySelector('#runs a') !== null")
+    assert page.value("document.querySelector('#runs .mark').textContent") == "✖ 1 fault"
+    before, address = desk.stops, page.value("location.href")
+    page.open(page.value("document.querySelector('#runs a').href"))
+    page.wait("document.title.startsWith('tried')")
+    assert page.value("document.title") == "tried rejected rejected rejected"
+    assert desk.stops == before
+    page.open(address)
+    page.wait(LIVE)
+
+
 def test_without_the_server_a_press_says_that_nobody_answered(opened):
     page, _, server = opened
     server.__exit__()

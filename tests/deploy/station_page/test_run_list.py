@@ -52,6 +52,14 @@ BAGS = {
         [finished("arrived"), (EVENTS_TOPIC, {"event": "state", "contacts": 1})],
         ("bad", "arrived, 1 contact"),
     ),
+    "no end": (
+        [(EVENTS_TOPIC, {"event": "state", "contacts": 0}), (SCORE_TOPIC, {"state": "running"})],
+        ("note", "no contact; the recording tells no end"),
+    ),
+    "contacts without an end": (
+        [(EVENTS_TOPIC, {"event": "state", "contacts": 2}), (EVENTS_TOPIC, {"event": "driver"})],
+        ("bad", "2 contacts; the recording tells no end"),
+    ),
     "a task on real robots": (
         [(SCORE_TOPIC, {"state": "running"}), (SCORE_TOPIC, {"state": "success"})],
         ("note", "task: success; contacts are not measured"),
@@ -69,9 +77,11 @@ def test_without_a_report_the_recording_tells(tmp_path, messages, expected):
 
 
 def test_a_run_that_is_not_closed_or_is_damaged_is_in_doubt(tmp_path):
-    record(tmp_path / "open", finished("arrived"), closed=False)
-    assert verdict(tmp_path)[0] == "doubt"
-    assert "not closed" in verdict(tmp_path)[1]
+    bag, runs = record(tmp_path / "open", finished("arrived"), closed=False), RunList(tmp_path)
+    assert runs.runs()[0].severity == "doubt"
+    assert "not closed" in runs.runs()[0].verdict
+    bag.close()
+    assert runs.runs()[0].severity == "good"
     record(tmp_path / "broken", finished("arrived"))
     (tmp_path / "broken" / "run_0.mcap").write_bytes(b"no bag")
     found = {run.name: run for run in RunList(tmp_path).runs()}

@@ -109,10 +109,15 @@ export class Cards {
   }
 }
 
+// The sentence of an answer, with the robot where it does not name it.
+export function sentence({ robot, sentence: words }) {
+  return !robot || words.includes(robot) ? words : `${robot}: ${words}`;
+}
+
 export function showAnswers(root, answers, pending) {
   const open = [...pending.values()].map((one) => element("li", "open", one.words));
   const rows = [...answers].reverse().slice(0, 12).map((one) => {
-    const row = element("li", one.done ? "yes" : "no", one.sentence);
+    const row = element("li", one.done ? "yes" : "no", sentence(one));
     row.append(element("small", "", ` (${one.verb}${one.robot ? ` ${one.robot}` : ""}, ${one.age.toFixed(0)} s ago)`));
     return row;
   });

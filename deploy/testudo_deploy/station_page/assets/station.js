@@ -1,7 +1,7 @@
 // The station page: keeps the connection, says when it is lost, presses the emergency stop, and sends requests.
 
 import { MapView } from "./map.js";
-import { Cards, button, element, seconds, showAnswers, showRuns } from "./robots.js";
+import { Cards, button, element, seconds, sentence, showAnswers, showRuns } from "./robots.js";
 
 const LOST_MS = 1000;  // a picture comes five times a second
 const LATE_MS = 1000;  // a picture that arrives later than others by this was held up: it shows the past
@@ -180,7 +180,7 @@ function takeAnswers(answers) {
     const key = `${one.number} ${one.robot}`, pending = state.pending.get(one.number);
     if (!pending || (pending.had ||= new Set()).has(key)) continue;
     pending.had.add(key);
-    toast(one.done, one.sentence);
+    toast(one.done, sentence(one));
     if ((pending.left -= 1) === 0 || !one.robot) state.pending.delete(one.number);
   }
   for (const [number, one] of state.pending) {
