@@ -143,7 +143,7 @@ def why_of(status: RobotStatus, view: RobotView) -> str:
     if status.guard and status.mode not in RESTING:
         return f"{status.guard}: {SENTENCES.get(status.guard, 'its guard brakes')}"
     code = view.record.reason.partition(":")[0] if view.record is not None and view.status else ""
-    if code:
+    if code and code != status.mode:
         known = WATCHDOGS.get(code)
         return f"{code}: {known.sentence}" if known is not None else code
     return "waits until the space ahead is free" if view.status == "waiting" and status.mode == Mode.ACTIVE else ""

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,20 @@ from tests.deploy.station_page.page_stage import ARENA, GOALS, NAMES, PLACES, he
 
 from testudo_deploy.shield.arena import Capsule
 from testudo_deploy.station.fleet_status import SILENT_S
-from testudo_deploy.station_page.fleet_picture import BAD, DOUBT, GOOD, REST, SILENT, fleet_values, outline_of, picture
+from testudo_deploy.station_page.fleet_picture import (
+    BAD,
+    DOUBT,
+    GOOD,
+    REST,
+    SILENT,
+    fleet_values,
+    outline_of,
+    picture,
+    why_of,
+)
 from testudo_deploy.supervision.modes import Mode
+
+REASONS = ("armed", "shield_braked: no row", "new: unheard of")
 
 
 def shown(now_s=100.0, *, views=None, later_s=0.0, **status):
@@ -66,6 +79,15 @@ def test_an_active_robot_whose_guard_brakes_is_in_doubt_and_says_why():
 def test_the_sentence_of_the_mode_is_shown_once():
     robot = shown(modes={"r0": (Mode.HOLDING, "stale_pose", "stale_pose: the last pose is too old")})["r0"]
     assert robot["why"] == "stale_pose: the last pose is too old"
+
+
+def test_the_reason_of_the_last_tick_is_shown_unless_it_is_the_mode():
+    view = make_views(make_fleet())[0]
+    views = [
+        replace(view, record=SimpleNamespace(status="braked", reason=reason), record_age_s=0.0) for reason in REASONS
+    ]
+    (status, *_) = heard(100.0, modes={"r0": ("armed", "", "armed")}).robots(100.0)
+    assert [why_of(status, one) for one in views] == ["", "shield_braked: the shield found no safe command", "new"]
 
 
 def test_walls_and_obstacles_are_outlines_seen_from_above():
