@@ -262,13 +262,17 @@ def goal_markers(goals: Sequence[GoalView], bodies: Sequence[Marker] = ()) -> tu
 
 
 def read_goals(message: Any) -> tuple[GoalView, ...]:
-    """Return the goals of a `visualization_msgs/MarkerArray` that was made of `goal_markers`; heights are left out."""
+    """Return the goals of a `visualization_msgs/MarkerArray` that was made of `goal_markers`.
+
+    Heights are left out, and what is not finite, as the message may be of anybody.
+    """
     found: list[GoalView] = []
     for marker in message.markers:
         kind, _, name = marker.ns.partition("/")
         if kind == "goals" and marker.id == 0:
-            place, is_reached = marker.pose.position, marker.color.g > marker.color.b
-            found.append(GoalView(name, (place.x, place.y), marker.scale.x / 2, is_reached))
+            place, tolerance_m, is_reached = marker.pose.position, marker.scale.x / 2, marker.color.g > marker.color.b
+            if math.isfinite(place.x) and math.isfinite(place.y) and math.isfinite(tolerance_m):
+                found.append(GoalView(name, (place.x, place.y), tolerance_m, is_reached))
     return tuple(found)
 
 

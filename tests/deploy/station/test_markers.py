@@ -26,6 +26,7 @@ from testudo_deploy.station.markers import (
     fill_marker,
     goal_markers,
     hull_outline,
+    read_goals,
     upright_to,
 )
 from testudo_deploy.station.robot_markers import (
@@ -316,3 +317,22 @@ def test_the_numbers_of_shapes_are_those_of_ros():
     names = {Shape.TEXT: "TEXT_VIEW_FACING", Shape.TRIANGLES: "TRIANGLE_LIST"}
     for shape in Shape:
         assert getattr(marker, names.get(shape, shape.name)) == shape
+
+
+def filled(markers):
+    """Return markers as a message that is like those of ROS."""
+
+    def empty():
+        parts = ("header", "pose", "scale", "color", "lifetime")
+        message = SimpleNamespace(**{name: SimpleNamespace() for name in parts})
+        message.pose = SimpleNamespace(position=SimpleNamespace(), orientation=SimpleNamespace())
+        return message
+
+    return SimpleNamespace(markers=[fill_marker(empty(), one, SimpleNamespace, "world", 0.0) for one in markers])
+
+
+def test_goals_are_read_back_from_their_markers_and_nothing_else_is():
+    goals = (GoalView("r0", (0.5, -0.25), 0.05, reached=True), GoalView("r1", (1.0, 2.0), 0.1, reached=False))
+    assert read_goals(filled(goal_markers(goals))) == goals
+    assert read_goals(filled(goal_markers([GoalView("r0", (math.nan, 0.0), 0.05, reached=True)]))) == ()
+    assert read_goals(filled([body_marker("box", (0.0, 0.0), 0.0, (1.0, 1.0, 1.0))])) == ()

@@ -89,7 +89,8 @@ class PageMessages(FleetStatus, OrderAnswers):
 
 def serve(fleet: Fleet, desk: PageDesk, heard: PageMessages, listener: Any, stop_order: StopOrder) -> None:
     """Receive messages, carry out requests and post pictures, until an exception ends it; Ctrl-C is one."""
-    from testudo_nodes.station.page_view import PageView  # noqa: PLC0415 -- the listener has found ROS
+    from testudo_nodes.common.node_runner import WARN_EVERY_S  # noqa: PLC0415 -- the listener has found ROS
+    from testudo_nodes.station.page_view import PageView  # noqa: PLC0415
 
     orders = order_publisher(listener.node, fleet, heard) if fleet.orders else None
     operator, view = Operator(listener, heard, _WAIT_S), PageView(fleet, heard, listener.node, stop_order)
@@ -99,4 +100,8 @@ def serve(fleet: Fleet, desk: PageDesk, heard: PageMessages, listener: Any, stop
         desk.advance(operator, orders, heard, view.position_world)
         if time.monotonic() >= next_s:
             next_s = time.monotonic() + _PICTURE_S
-            desk.board.post(json.dumps(view.picture(desk.answers), allow_nan=False, separators=(",", ":")))
+            try:
+                desk.board.post(json.dumps(view.picture(desk.answers), allow_nan=False, separators=(",", ":")))
+            except Exception as error:  # noqa: BLE001 -- the page turns grey, and keeps its emergency stop
+                text = f"no picture for the station page: {type(error).__name__}: {error}"
+                listener.node.get_logger().error(text, throttle_duration_sec=WARN_EVERY_S)

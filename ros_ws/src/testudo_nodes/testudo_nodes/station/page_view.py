@@ -99,11 +99,12 @@ class PageView:
         """Return name and state of the task; None without one."""
         if not self._score:
             return None
-        waits = self._score.get("waits_for", [])
+        waits, time_s = self._score.get("waits_for", []), self._score.get("time_s")
+        is_time = isinstance(time_s, int | float) and math.isfinite(time_s)
         return {
             "scenario": str(self._score.get("scenario", "")),
             "state": str(self._score.get("state", "")),
-            "time": self._score.get("time_s"),
+            "time": time_s if is_time else None,
             "waits": [str(sentence) for sentence in waits] if isinstance(waits, list) else [],
             "age": now_s - self._score_s,
         }
