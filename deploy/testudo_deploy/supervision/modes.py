@@ -130,6 +130,7 @@ _WATCHDOGS = (
     Watchdog("peer_in_space", Reaction.HOLD, "another robot appeared where this one may drive; move one of them"),
     Watchdog("peer_unaware", Reaction.HOLD, "another robot has not acknowledged the place where this one stands now"),
     Watchdog("task_stale", Reaction.HOLD, "the signals of the task are missing or too old; is the task node running?"),
+    Watchdog("scan_silent", Reaction.HOLD, "the shield has no recent scan of all around; is the scanner's driver up?"),
     Watchdog(
         "task_contract",
         Reaction.HOLD,

@@ -26,8 +26,8 @@ from testudo_sim.scenarios.scenario import BODY, Observation, StartState, TaskSt
 from testudo_sim.scenarios.symmetry import Symmetry
 from testudo_sim.team.message_radio import by_slot
 
-BARS, RAYS = 5, 32
-_DISCS = (-0.15, 0.0, 0.15)  # middles of the discs that a bar is made of, along it [m]
+BARS, RAYS = 6, 32
+_DISCS = (-0.25, -0.125, 0.0, 0.125, 0.25)  # middles of the discs that a bar is made of, along it [m]
 _RADIUS_M = 0.1
 _CELLS = 5  # places of bars, starts and goals along each side
 _CELL_M = 0.8

@@ -17,7 +17,7 @@ from testudo_hardware.spec import load_robot
 from testudo_policies.learning.builder import make_environment
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import make_scenario
-from testudo_sim.scenarios.unmapped import RAYS, Unmapped, UnmappedTask
+from testudo_sim.scenarios.unmapped import BARS, RAYS, Unmapped, UnmappedTask
 
 SPEC = load_robot("gritsbot_x")
 SHIELD = projection_parameters(SPEC)
@@ -34,8 +34,8 @@ def at(*places, yaw=0.0):
 
 def bars(*middles):
     """Bars that lie across the x axis, one world; the others far outside."""
-    middle = np.array([*middles, *[(9.0, 9.0)] * (5 - len(middles))], np.float32).T[..., None]
-    across = np.full((5, 1), math.pi / 2, np.float32)
+    middle = np.array([*middles, *[(9.0, 9.0)] * (BARS - len(middles))], np.float32).T[..., None]
+    across = np.full((BARS, 1), math.pi / 2, np.float32)
     return UnmappedTask(np.zeros((2, 2, 1), np.float32), middle, across, np.zeros(1, bool))
 
 
@@ -87,8 +87,8 @@ def test_the_teacher_has_the_same_task_and_other_signals_and_what_does_not_fit_i
     assert all(np.array_equal(*pair) for pair in zip(*map(jax.tree.leaves, starts), strict=True))
     names = [{signal.name for signal in scenario(name).task_signals} for name in ("unmapped", "unmapped_seen")]
     assert names == [{"goal_world", "ranges"}, {"goal_world", "bar_position_world", "bar_yaw"}]
-    with pytest.raises(TestudoError, match="unmapped: 11 robots do not fit: 25 cells; at most 10"):
-        scenario().start(key, 11)
+    with pytest.raises(TestudoError, match="unmapped: 10 robots do not fit: 25 cells; at most 9"):
+        scenario().start(key, 10)
     with pytest.raises(TestudoError, match="its bars are in no map"):
         scenario().with_obstacles(())
 
