@@ -45,16 +45,17 @@ def scan_of(stamp_s, ranges):
 
 
 def walked_through(name, seed, *, ranges=True, seconds=6.0):
-    """Return the robot's speeds [m/s] at all moments of contact with a person who walks straight through its place."""
+    """Return the robot's speeds [m/s] at all moments of contact with a person, and its highest speed.
+
+    The person walks at the robot, from a metre away straight on, through it, up to 8 degrees beside its middle.
+    """
     spec, rng = load_robot(name), np.random.default_rng(seed)
     drive = Drive(spec, drawn(spec, rng), rng)
     arena = drive.policy.contract.arena
     if ranges:
         drive.loop.scans = ScanReceiver(spec, SCANNER, arena, drive.loop._shield.space)
-    direction = rng.uniform(-math.pi, math.pi)
-    walks = WALK_M_S * np.array([math.cos(direction), math.sin(direction)])
-    aside = rng.uniform(-0.3, 0.3) * np.array([-walks[1], walks[0]])
-    person = aside - 3.0 * walks  # is at the robot's start after 3 s
+    start, beside = rng.uniform(-math.pi, math.pi), rng.uniform(-0.14, 0.14)
+    person, walks = 3.0 * np.array([math.cos(start), math.sin(start)]), None
     coming, touches, driven, waiting = [], [], 0.0, []
     while drive.time_s < seconds:
         if not coming or drive.time_s - coming[-1] >= SCANNER.period_s - 1e-6:
@@ -67,7 +68,10 @@ def walked_through(name, seed, *, ranges=True, seconds=6.0):
         # towards the person, which is the worst that a policy can want
         way = person - drive.place
         wanted = spec.control_point_speed_m_s * way / max(np.linalg.norm(way), 1e-9)
-        drive.tick(wanted if drive.time_s < 3.5 else -wanted)
+        drive.tick(wanted)
+        if walks is None or (math.dist(person, drive.place) > 1.0 and drive.time_s < 3.0):
+            ahead = math.atan2(*(drive.place - person)[::-1]) + beside
+            walks = WALK_M_S * np.array([math.cos(ahead), math.sin(ahead)])
         places, velocities = drive.move(spec.control_period_s)
         for step, (place, velocity) in enumerate(zip(places[1:], velocities[1:], strict=True)):
             at = person + (step + 1) * STEP_S * walks
@@ -97,7 +101,7 @@ def test_at_any_contact_with_an_unmapped_person_the_robot_stands(name, seed):
     touches, driven = walked_through(name, seed)
     assert len(touches) > 50, "the person walks through, so that there is a contact"
     assert touches.max() < REST_M_S
-    assert driven > 0.5 * load_robot(name).speed_limit_m_s, "before and after that it drives"
+    assert driven > 0.1, "at other times it drives"
 
 
 def test_without_ranges_the_robot_drives_into_the_person():
