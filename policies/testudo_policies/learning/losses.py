@@ -1,6 +1,7 @@
 """Advantages and the clipped loss of PPO (Schulman et al., 2017); time-outs differ from terminations."""
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -170,7 +171,7 @@ def ppo_loss(
     rest = config.value_weight * value_loss - config.entropy * entropy
     total, taught = actor_loss + rest, {}
     if weights is not None:
-        own, theirs = distribution.create_dist(logits), distribution.create_dist(batch.label)
+        own, theirs = (cast(Any, distribution).create_dist(one) for one in (logits, batch.label))
         divergence = _mean(own.kl_divergence(theirs), counted)
         total, taught = weights[0] * actor_loss + rest + weights[1] * divergence, {"loss/divergence": divergence}
     return total, {
