@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from testudo_deploy.authentication.process_epochs import EPOCHS_TOPIC
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.hold_switch import chosen_switch
-from testudo_deploy.fleet.link_topics import FLIGHT_TOPICS, ROBOT_TOPICS, TASK_TOPICS, absolute
+from testudo_deploy.fleet.link_topics import FLIGHT_TOPICS, ROBOT_TOPICS, TASK_TOPICS, TRANSFORM_TOPIC, absolute
 from testudo_deploy.fleet.pose_source import (
     TRANSFORM_TYPE,
     PoseSourceReader,
@@ -38,6 +38,7 @@ from testudo_deploy.launch.topic_names import (
     TOOL_NODES,
 )
 from testudo_deploy.station.button_device import button_choice
+from testudo_deploy.station.viewer_transforms import transformed_robots
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import POSE_STAMPED
 from testudo_hardware.links.topics import CommandWire
@@ -356,7 +357,9 @@ def _task(fleet: Fleet, _: str) -> Interfaces:
 def _markers(fleet: Fleet, _: str) -> Interfaces:
     subscribed = [f"/{name}/{kind}" for name in fleet.names for kind in ("tick", "peer_state", "mode")]
     subscribed += [found[0] for robot in fleet.robots if (found := shared_odometry(robot)) is not None]
-    return _interfaces([MARKERS_TOPIC], subscribed, optional=subscribed)  # only while a viewer subscribes
+    transforms = [TRANSFORM_TOPIC] if transformed_robots(fleet) else []
+    # subscribes only while there is a viewer, and sends transforms only where their type is installed
+    return _interfaces([MARKERS_TOPIC, *transforms], subscribed, optional=[*subscribed, *transforms])
 
 
 _TABLE: dict[str, Callable[[Fleet, str], Interfaces]] = {

@@ -20,7 +20,8 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
 SEGMENT_SHARE_OF_BODY = 0.25
-"""Half-width of a reserved segment over the radius that is kept free: room for turning and noise."""
+"""Half-width of a reserved segment over the radius that is kept free: room for turning. It is at least the position
+error: the measured place has to stay in the segment, and a robot whose place leaves it by noise waits for another."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,9 @@ def stop_tube_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> StopT
     terms = stop_tube_terms(own)
     error = sum(term.value_m for term in terms)
     peer_error = sum(term.value_m for term in stop_tube_terms(peer))
-    segment, peer_segment = (spec.keep_radius_m * SEGMENT_SHARE_OF_BODY for spec in (own, peer))
+    segment, peer_segment = (
+        max(spec.keep_radius_m * SEGMENT_SHARE_OF_BODY, spec.position_error_m) for spec in (own, peer)
+    )
     hold_ticks = math.ceil(max(own.hold_s, peer.hold_s) / own.control_period_s - 1e-9)
     sample = sample_ticks(own)
     return StopTubeParameters(

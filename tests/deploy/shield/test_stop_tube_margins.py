@@ -95,3 +95,15 @@ def test_they_can_be_written_down_and_read_again(name):
     for wrong in ({"terms": []}, {**values, "more": 1}, {**values, "terms": [{"name": "a"}]}):
         with pytest.raises(TestudoError, match=r"shield\.space"):
             read_as(StopTubeParameters, wrong, "shield.space", TestudoError)
+
+
+def test_a_segment_is_as_wide_as_the_error_of_the_pose_that_has_to_stay_in_it():
+    """Otherwise noise alone takes the measured place out of the segment, and the robot waits for another."""
+    own = load_robot("turtlebot4")
+    usual, noisy = stop_tube_parameters(own), stop_tube_parameters(dataclasses.replace(own, position_error_m=0.15))
+    assert usual.lane_m == pytest.approx(0.25 * own.keep_radius_m)
+    assert noisy.lane_m == 0.15
+    assert noisy.clearance_m == pytest.approx(
+        usual.clearance_m + 2 * (0.15 - own.position_error_m + 0.15 - usual.lane_m)
+    )
+    assert noisy.beside_m == pytest.approx(usual.beside_m + 0.15 - own.position_error_m + 0.15 - usual.lane_m)

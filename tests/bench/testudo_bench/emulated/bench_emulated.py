@@ -14,6 +14,7 @@ from typing import Any
 
 from scipy.stats import binomtest
 
+from testudo_bench.emulated.emulated_faults import ROWS, run_fault
 from testudo_bench.emulated.lock_step_fleet import run_episode
 from testudo_bench.emulated.vendor_cases import CASES, PreparedCase, VendorCase
 from testudo_deploy.commands.report import BenchResult
@@ -39,6 +40,8 @@ median time to arrival; least distance of two centres; errors of the poses that 
 robot file states, and the share of poses beyond it."""
 _EPISODES, _FEWER, _QUICK = 100, 10, 2
 BAR = 0.95
+_FAULTS = "faults "
+_FAULT_COLUMNS = ("case", "fault", "within", "stood after", "reason", "contacts", "verdict")
 SCHEMA = "testudo/emulated/1"
 Outcome = dict[str, Any]
 
@@ -56,6 +59,7 @@ def bench_emulated(
 
     Robot, guard, pose source, plant and driver are the deployed classes; rates, ages, noise, time-outs and quirks are
     those of the link profile's `[emulation]`, and what the case makes worse. The policy drives straight to the goal.
+    Each fault of `emulated_faults` is injected once into the robots of every case with a bar.
 
     Args:
         robot: the name of a case, or the beginning of several; all by default.
@@ -75,10 +79,15 @@ def bench_emulated(
     }
     _measure(found, list(_tasks(chosen, counts, found)), time.monotonic() + 60 * minutes, saved, say)
     figures = [_figures(one, found[one.name]) for one in CASES if found.get(one.name)]
+    faults = [(key.removeprefix(_FAULTS), one) for key in found if key.startswith(_FAULTS) for one in found[key]]
     values = {"schema": SCHEMA, "cases": figures, "episodes": found}
     contacts = sum(one["contacts"] for one in figures)
     title = f"emulated robots: {contacts} contacts in {sum(one['episodes'] for one in figures)} episodes"
-    return BenchResult(title, COLUMNS, [_row(one) for one in figures], values)
+    held = sum(one["holds"] for _, one in faults)
+    shown = BenchResult(
+        f"faults: {held} of {len(faults)} held", _FAULT_COLUMNS, [_fault_row(*one) for one in faults], {}
+    )
+    return BenchResult(title, COLUMNS, [_row(one) for one in figures], values, (shown,) if faults else ())
 
 
 def _chosen(robot: str) -> list[VendorCase]:
@@ -107,6 +116,11 @@ def _tasks(
             done = {episode["number"] for episode in found.get(one.name, [])}
             if number < counts[one.name] and number not in done:
                 yield one.name, number
+    for number in range(len(ROWS)):
+        for one in chosen:
+            key = _FAULTS + one.name
+            if one.expected == "bar" and number not in {outcome["number"] for outcome in found.get(key, [])}:
+                yield key, number
 
 
 def _measure(
@@ -124,7 +138,7 @@ def _measure(
         outcome = future.result()
         found.setdefault(name, []).append(outcome)
         found[name].sort(key=lambda one: one["number"])
-        say(f"{name} {outcome['number']}: {outcome['outcome']} after {outcome['time_s']:.1f} s")
+        say(f"{name} {outcome['number']}: {outcome.get('outcome', outcome.get('name'))}")
         if saved is not None:
             write_whole(saved, json.dumps({"schema": SCHEMA, "episodes": found}))
 
@@ -133,7 +147,8 @@ def _measure(
             for name, number in tasks:
                 if time.monotonic() > until_s:
                     break
-                running.append((name, pool.submit(episode, name, number)))
+                run = fault if name.startswith(_FAULTS) else episode
+                running.append((name, pool.submit(run, name, number)))
                 while len(running) > 2 * workers:
                     take()
             while running:
@@ -153,6 +168,18 @@ def episode(name: str, number: int) -> Outcome:
     prepared = _prepared(name)
     outcome = run_episode(prepared.fleet(number), number, prepared.scenario.horizon_s, prepared.scenario.tolerance_m)
     return {"number": number, "stated_m": prepared.spec.position_error_m, **asdict(outcome)}
+
+
+def fault(key: str, number: int) -> Outcome:
+    """Inject one fault into the robots of a case; ``key`` is its name with the word before it."""
+    prepared = _prepared(key.removeprefix(_FAULTS))
+    outcome = run_fault(ROWS[number], prepared.fleet(number), number)
+    return {"number": number, "holds": outcome.holds, **asdict(outcome)}
+
+
+def _fault_row(case: str, one: Outcome) -> tuple[str, ...]:
+    times = (f"{1e3 * one[key]:.0f} ms" for key in ("limit_s", "stood_s"))
+    return (case, one["name"], *times, one["reason"], str(one["contacts"]), "held" if one["holds"] else "FAILED")
 
 
 def _figures(case: VendorCase, episodes: Sequence[Outcome]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from testudo_hardware.links.wire import (
     body_forward_command,
 )
 from testudo_plant.plant.link_emulation import LinkEmulation
+from testudo_plant.plant.odometry_sensor import OdometrySample
 from testudo_plant.plant.plant import Plant
 
 STATUS_S, _ASK_S, _GUARD_CHECK_S = 0.1, 0.2, 0.1
@@ -90,6 +91,9 @@ class EmulatedRobot:
         self.errors = PoseErrors()
         self.ticks: dict[str, int] = {}
         """Ticks while it was active, by the status of the shield or the reason to brake."""
+        self.policy_lives = self.guard_lives = True
+        self.senses: Callable[[OdometrySample], OdometrySample | None] = lambda sample: sample
+        """What becomes of a measurement on its way; None loses it."""
 
     def clock_s(self, now_s: float) -> float:
         """Return the time of its computer."""
@@ -98,8 +102,9 @@ class EmulatedRobot:
     def step(self, now_s: float) -> None:
         """Take what the plant measured, and do what is due."""
         here_s = self.clock_s(now_s)
-        for sample in self._plant.odometry(self.name):
-            self._sense(sample, here_s)
+        for sample in map(self.senses, self._plant.odometry(self.name)):
+            if sample is not None:
+                self._sense(sample, here_s)
         if here_s >= self._tick_s:
             self._tick(here_s, on_pose=False)
         for what, period_s, act in (
@@ -121,15 +126,9 @@ class EmulatedRobot:
         """Remember where the robot is, to compare its poses of that moment."""
         self._truth.append((now_s, self._plant.truth(self.name).position_world))
 
-    def _sense(self, sample: object, here_s: float) -> None:
-        reading = OdometryReading(
-            sample.stamp_s + self._offset_s,
-            sample.position_world,
-            sample.yaw,
-            sample.velocity,  # type: ignore[attr-defined]
-        )
-        reckoned = sample.reckoned  # type: ignore[attr-defined]
-        for _, measured in self._link.say(reading, here_s, here_s, reckoned):
+    def _sense(self, sample: OdometrySample, here_s: float) -> None:
+        reading = OdometryReading(sample.stamp_s + self._offset_s, sample.position_world, sample.yaw, sample.velocity)
+        for _, measured in self._link.say(reading, here_s, here_s, sample.reckoned):
             for place, take in zip(self._places, (self._on_pose, self._on_guard_pose), strict=True):
                 if isinstance(measured, TransformReading):
                     place.correct(measured, here_s)
@@ -154,6 +153,8 @@ class EmulatedRobot:
             self._checks.see_pose(reading.stamp_s, reading.position_world, reading.yaw, reading.velocity)
 
     def _tick(self, here_s: float, *, on_pose: bool) -> None:
+        if not self.policy_lives:
+            return
         robot = self.robot
         output = robot.tick(here_s, on_pose=on_pose)
         self._tick_s = here_s + robot.pacer.alone_s(here_s)
@@ -181,6 +182,8 @@ class EmulatedRobot:
         self._send(here_s, (0.0,) * self._spec.dimension, here_s)
 
     def _send(self, stamp_s: float, values: Vector, here_s: float) -> None:
+        if not self.guard_lives:
+            return
         self._checks.note_sent(here_s, values)
         self._motion.note_sent(here_s, values)
         stamp_s = stamp_s if self._stamped else here_s  # a Twist has the age of its arrival
@@ -191,6 +194,8 @@ class EmulatedRobot:
             self.guard.see_foreign_motion()
 
     def _report(self, here_s: float) -> None:
+        if not self.guard_lives:
+            return
         guard = self.guard
         values = {"code": guard.code, "life": "1", "rearms": diagnostic_text(guard.rearms), "stops": str(guard.stops)}
         self.robot.hear_guard(GuardReport.of(values, here_s))

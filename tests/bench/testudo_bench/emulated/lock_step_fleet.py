@@ -1,7 +1,9 @@
 """One episode of an emulated fleet in lock-step: plant, robots, their radio, and what comes of it."""
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +31,7 @@ class EpisodeOutcome:
     separation_m: float
     errors: PoseErrors  # of all robots
     ticks: dict[str, int] = field(default_factory=dict)  # of all robots while active, by status of the shield or reason
+    left: dict[str, str] = field(default_factory=dict)  # where a robot did not arrive: how far from its goal, and why
 
 
 class _Radio:
@@ -48,10 +51,11 @@ class _Radio:
         return [(robot, data) for _, robot, data in here]
 
 
-class _LockStep:
+class LockStep:
     """A fleet on the plant; equal fleets and seeds give equal episodes."""
 
     def __init__(self, fleet: Fleet, seed: int) -> None:
+        """Build the world; nothing moves yet."""
         random, arena = np.random.default_rng([seed, 23]), world_arena(fleet)
         links = [LinkEmulation(robot, emulates=True) for robot in fleet.robots]
         self.plant = Plant([link.plant_robot() for link in links], arena, seed)
@@ -82,8 +86,8 @@ class _LockStep:
                 joystick[0] = now_s + joystick[1]
                 self.plant.command(name, (0.0, 0.0), now_s + _AFTER_S, now_s)
 
-    def outcome(self, outcome: str, time_s: float) -> EpisodeOutcome:
-        """Return what the episode counts."""
+    def outcome(self, finished: Mapping[str, Any], tolerance_m: float) -> EpisodeOutcome:
+        """Return what the episode counts; ``finished`` is the event at its end."""
         errors, ticks = PoseErrors(), Counter[str]()
         for robot in self.robots:
             one = robot.errors
@@ -91,22 +95,27 @@ class _LockStep:
             errors.worst_m, errors.beyond = max(errors.worst_m, one.worst_m), errors.beyond + one.beyond
             ticks.update(robot.ticks)
         plant = self.plant
-        return EpisodeOutcome(
-            outcome, time_s, len(plant.contacts), plant.watch.minimum_separation_m, errors, dict(ticks)
-        )
+        off_m = finished["distance_m"]
+        left = {
+            robot.name: f"{off_m[robot.name]:.2f} m: {robot.robot.supervisor.sentence}"
+            for robot in self.robots
+            if off_m[robot.name] >= tolerance_m
+        }
+        outcome, time_s, apart_m = finished["outcome"], finished["time_s"], plant.watch.minimum_separation_m
+        return EpisodeOutcome(outcome, time_s, len(plant.contacts), apart_m, errors, dict(ticks), left)
 
 
 def run_episode(fleet: Fleet, seed: int, horizon_s: float, tolerance_m: float = 0.1) -> EpisodeOutcome:
     """Run a fleet until all robots are at their goals for a second, or the time is over; equal seeds, equal results."""
-    world = _LockStep(fleet, seed)
+    world = LockStep(fleet, seed)
     goals = {robot.name: robot.goal_world for robot in fleet.robots}
-    monitor, now_s, time_s = RunMonitor(RunLimits(goals, horizon_s, tolerance_m=tolerance_m), 0.0), 0.0, 0.0
-    while not monitor.outcome:
+    monitor, now_s = RunMonitor(RunLimits(goals, horizon_s, tolerance_m=tolerance_m), 0.0), 0.0
+    while True:
         now_s += STEP_S
         world.step(now_s)
         for event in monitor.watch(world.plant, now_s):
-            time_s = event["time_s"] if event["event"] == "finished" else time_s
-    return world.outcome(monitor.outcome, time_s)
+            if event["event"] == "finished":
+                return world.outcome(event, tolerance_m)
 
 
 def _joystick_s(fleet: Fleet, name: str) -> float:

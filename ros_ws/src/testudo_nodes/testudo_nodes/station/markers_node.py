@@ -1,7 +1,8 @@
 """Draws a fleet for RViz and Foxglove: one `MarkerArray` on `/fleet/markers`, ten times a second.
 
-Messages are stored undecoded, and decoded for each picture; without a subscriber to the markers it subscribes to
-nothing.
+It also sends the transforms from the fleet's frame to `ROBOT/base_link` on `/tf`, of the robots whose localisation
+sends none: a frame has one parent only. Messages are stored undecoded, and decoded for each picture; without a viewer
+it subscribes to nothing.
 """
 
 import sys
@@ -10,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from geometry_msgs.msg import Point
+from geometry_msgs.msg import Point, TransformStamped
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.node import Node
@@ -21,9 +23,15 @@ from visualization_msgs.msg import MarkerArray
 
 from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.fleet.fleet import FleetRobot, load_fleet
+from testudo_deploy.fleet.link_topics import TRANSFORM_TOPIC
+from testudo_deploy.fleet.pose_source import TRANSFORM_TYPE
 from testudo_deploy.launch.topic_names import MARKERS_TOPIC
 from testudo_deploy.station.markers import Marker, arena_markers, fill_marker
 from testudo_deploy.station.robot_markers import fleet_markers
+from testudo_deploy.station.viewer_transforms import transformed_robots, viewer_transforms
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.wire import fill_transform
+from testudo_nodes.common.messages import message_class
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, logging_errors, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, SHOWN
 from testudo_nodes.station.robot_messages import TYPES, RobotMessages
@@ -51,6 +59,7 @@ class MarkersNode(Node):
         self._arena = arena_markers(world_arena(replace(fleet, policy=Path(policy))))
         self._fleet, self._robots = fleet, []
         self._publisher = self.create_publisher(MarkerArray, MARKERS_TOPIC, OFFERED["markers"])
+        self._transforms = self._transform_publisher()
         self._timer = self.create_timer(
             _PERIOD_S, logging_errors(self, self._show), clock=Clock(clock_type=ClockType.STEADY_TIME)
         )
@@ -63,8 +72,26 @@ class MarkersNode(Node):
     def _ros_now_s(self) -> float:
         return 1e-9 * self.get_clock().now().nanoseconds
 
+    def _transform_publisher(self) -> tuple[Any, Any] | None:
+        """Return the publisher of transforms and its type; None without `tf2_msgs`, or if no robot needs one."""
+        if not transformed_robots(self._fleet):
+            return None
+        try:
+            kind = message_class(TRANSFORM_TYPE)
+        except TestudoError as error:
+            self.get_logger().info(f"no transforms for viewers: {error}")
+            return None
+        return kind, self.create_publisher(kind, TRANSFORM_TOPIC, OFFERED["tf"])
+
+    def _has_viewer(self) -> bool:
+        if self._publisher.get_subscription_count() > 0:
+            return True
+        # a fleet that is localised by transforms listens to them itself
+        own = any(robot.pose.source == "tf" for robot in self._fleet.robots)
+        return self._transforms is not None and not own and self._transforms[1].get_subscription_count() > 0
+
     def _show(self) -> None:
-        has_viewer = self._publisher.get_subscription_count() > 0
+        has_viewer = self._has_viewer()
         if has_viewer and not self._robots:
             self._robots = [_SubscribedRobot(self, robot, self._now_s) for robot in self._fleet.robots]
         if not has_viewer:
@@ -73,8 +100,15 @@ class MarkersNode(Node):
             self._robots = []
             return
         now_s = self._now_s()
-        shown = (*self._arena, *fleet_markers([robot.view(now_s) for robot in self._robots]))
+        views = [robot.view(now_s) for robot in self._robots]
+        shown = (*self._arena, *fleet_markers(views))
         self._publisher.publish(marker_array(self, shown, self._fleet.frame, _LIFETIME_S))
+        if self._transforms is not None:
+            kind, publisher = self._transforms
+            stamp_s = 1e-9 * self.get_clock().now().nanoseconds
+            found = viewer_transforms(self._fleet, views, stamp_s)
+            filled = [fill_transform(TransformStamped(), *frames, reading) for frames, reading in found]
+            publisher.publish(kind(transforms=filled))
 
 
 class _SubscribedRobot(RobotMessages):

@@ -1,0 +1,126 @@
+"""Faults of one robot of an emulated fleet in lock-step: after each it stands in time, and nobody is touched.
+
+The rows of the fault matrix (`testudo bench faults`) that a vendor's robot can have, with its rates, ages and noise.
+The times are from the fault to the last moment at which the robot moves.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from testudo_bench.emulated.lock_step_fleet import STEP_S, LockStep
+from testudo_deploy.fleet.fleet import Fleet
+from testudo_hardware.spec import RobotSpec
+from testudo_plant.plant.injected_faults import RobotFaults
+from testudo_plant.plant.odometry_sensor import OdometrySample
+
+_FAST_M_S = 0.15  # the robot drives at least so fast when the fault comes
+_STANDS_M_S = 0.02
+_LONGEST_S = 60.0  # without a robot that drives so fast for so long, there is nothing to inject
+_WATCHED_S = 6.0
+_JUMP_M = 0.6
+
+
+@dataclass(frozen=True)
+class FaultRow:
+    """One fault and what must follow."""
+
+    name: str
+    inject: Callable[[LockStep, int], None]  # into the robot of this number
+    detected_s: Callable[[RobotSpec], float]
+    """Longest time from the fault until it is noticed, beside the age of measurements."""
+
+
+@dataclass(frozen=True)
+class FaultOutcome:
+    """What one injection led to."""
+
+    name: str
+    stood_s: float  # from the fault until the robot stood, and stayed there; infinite if it did not
+    limit_s: float
+    reason: str  # of the robot or its guard at the end
+    contacts: int
+
+    @property
+    def holds(self) -> bool:
+        """Return whether it stood in time, without a contact."""
+        return self.stood_s <= self.limit_s and self.contacts == 0
+
+
+def _lose_poses(world: LockStep, index: int) -> None:
+    world.robots[index].senses = lambda _: None
+
+
+def _jump(world: LockStep, index: int) -> None:
+    def moved(sample: OdometrySample) -> OdometrySample:
+        x, *rest = sample.position_world
+        return replace(sample, position_world=(x + _JUMP_M, *rest))
+
+    world.robots[index].senses = moved
+
+
+def _not_finite(world: LockStep, index: int) -> None:
+    world.robots[index].senses = lambda sample: replace(sample, position_world=(math.nan, math.nan))
+
+
+def _kill_policy(world: LockStep, index: int) -> None:
+    world.robots[index].policy_lives = False
+
+
+def _kill_guard(world: LockStep, index: int) -> None:
+    world.robots[index].guard_lives = False
+
+
+def _stop(world: LockStep, index: int) -> None:
+    world.robots[index].guard.hear_estop(pressed=True, source="/estop")
+
+
+def _block(world: LockStep, index: int) -> None:
+    world.plant.break_robot(world.robots[index].name, RobotFaults(blocked=("left", "right")))
+
+
+ROWS = (
+    FaultRow("no poses", _lose_poses, lambda spec: spec.pose_max_age_s + spec.control_period_s),
+    FaultRow("poses jump by 0.6 m", _jump, lambda spec: 2 * spec.control_period_s),
+    FaultRow("poses are not numbers", _not_finite, lambda spec: spec.pose_max_age_s + spec.control_period_s),
+    FaultRow("policy killed", _kill_policy, lambda spec: spec.dead_man_s + spec.control_period_s),
+    FaultRow("guard killed", _kill_guard, lambda spec: spec.dead_man_s + spec.control_period_s),
+    FaultRow("emergency stop", _stop, lambda spec: spec.control_period_s),
+    FaultRow("wheels blocked", _block, lambda spec: spec.control_period_s),
+)
+
+
+def run_fault(row: FaultRow, fleet: Fleet, seed: int) -> FaultOutcome:
+    """Inject a fault into the first robot that drives fast, and watch the fleet."""
+    world = LockStep(fleet, seed)
+    now_s, index = 0.0, -1
+    while index < 0:
+        now_s += STEP_S
+        if now_s > _LONGEST_S:
+            return FaultOutcome(row.name, math.inf, 0.0, "no robot drove fast enough", len(world.plant.contacts))
+        world.step(now_s)
+        index = next((k for k, robot in enumerate(world.robots) if _drives(world, robot.name)), -1)
+    robot, spec = world.robots[index], fleet.robots[index].spec
+    emulation = fleet.robots[index].link.profile.emulation
+    age_s = 0.0 if emulation is None else emulation.latency_high.value + spec.control_period_s
+    row.inject(world, index)
+    began_s, moved_s = now_s, now_s
+    while now_s < began_s + _WATCHED_S:
+        now_s += STEP_S
+        world.step(now_s)
+        if _speed(world, robot.name) > _STANDS_M_S:
+            moved_s = now_s
+    delay, lag = spec.quantities["dynamics.command_delay"].high, spec.quantities["dynamics.velocity_lag"].high
+    rests_s = delay + 4 * lag + spec.speed_limit_m_s / spec.acceleration_limit_m_s2
+    limit_s = row.detected_s(spec) + age_s + rests_s
+    stood_s = moved_s - began_s if moved_s < now_s - 1.0 else math.inf
+    reason = robot.guard.code or robot.robot.supervisor.reason
+    return FaultOutcome(row.name, stood_s, limit_s, reason.partition(":")[0], len(world.plant.contacts))
+
+
+def _drives(world: LockStep, name: str) -> bool:
+    return _speed(world, name) > _FAST_M_S
+
+
+def _speed(world: LockStep, name: str) -> float:
+    return abs(world.plant.truth(name).velocity[0])
