@@ -25,6 +25,9 @@ SIGMAS = 3.0  # standard deviations of the estimate that the errors of the robot
 DRIFT = 0.01  # of odometry whose file states none: encoders and a gyroscope on a hard floor
 _GATE = 37.3  # squared Mahalanobis distance of three numbers that noise exceeds once in 25 million times
 _HISTORY_S = 2.0
+_GAP_S = 0.5  # velocities farther apart do not tell the way between them
+_FASTER, _STEP_M = 1.5, 0.05
+"""Odometry that moves by more than this share of top speed, and this way, was set to another place."""
 TRANSFORM_MAX_AGE_S = 1.0  # largest age of a transform; localisations repeat it
 AHEAD_S = 1.0
 """A localisation may stamp a correction ahead by its tolerance (amcl: 1 s); further ahead its clock is wrong."""
@@ -130,7 +133,10 @@ class FusedOdometry:
         elapsed_s = math.inf if before is None else reading.stamp_s - before.stamp_s
         if -_HISTORY_S <= elapsed_s <= 0:
             return False
-        if before is None or not 0 < elapsed_s <= _HISTORY_S:
+        if before is None or not 0 < elapsed_s <= (_GAP_S if self._absolute else _HISTORY_S):
+            self._restart(reading)
+            return True
+        if not self._absolute and self._was_reset(before.place, reading, elapsed_s):
             self._restart(reading)
             return True
         place = self._reckoned(before.place, reading, elapsed_s) if self._absolute else _planar(reading)
@@ -149,6 +155,11 @@ class FusedOdometry:
         self._velocity = reading.velocity
         self._frame, self._transform, self._pending, self._seen_s = None, None, None, -math.inf
 
+    def _was_reset(self, before: PlanarTransform, reading: OdometryReading, elapsed_s: float) -> bool:
+        """Return whether the odometry moved farther than the robot can, such as after a restart of its base."""
+        farthest_m = _FASTER * self._spec.control_point_speed_m_s * elapsed_s + _STEP_M
+        return math.dist(before.position, reading.position_world) > farthest_m
+
     def _reckoned(self, place: PlanarTransform, reading: OdometryReading, elapsed_s: float) -> PlanarTransform:
         """Return where the mean of two velocities leads from a place of the reckoning."""
         mean = [0.5 * (one + other) for one, other in zip(self._velocity, reading.velocity, strict=True)]
@@ -166,9 +177,9 @@ class FusedOdometry:
         jacobian = np.array([[1.0, 0.0, -y], [0.0, 1.0, x], [0.0, 0.0, 1.0]])
         way, turn = math.hypot(x, y), abs(wrapped(now.yaw - before.yaw))
         along, about = self._noise.drift**2 * way, self._noise.drift**2 * (turn + way)
-        if self._absolute:  # noise of the velocities, a third of their bound
+        if self._absolute:  # noise of the velocities, a third of their bound, and how they changed in between
             rim = self._spec.velocity_error_m_s / SIGMAS * elapsed_s
-            along += rim**2
+            along += rim**2 + (self._spec.acceleration_limit_m_s2 * elapsed_s**2 / 8) ** 2
             about += (2 * rim / self._spec.wheel_base_m) ** 2
         self._covariance = jacobian @ self._covariance @ jacobian.T + np.diag([along, along, about])
 

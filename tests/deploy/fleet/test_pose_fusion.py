@@ -160,6 +160,26 @@ def test_a_repeated_transform_tells_nothing_new_and_an_old_one_is_not_used():
     assert located is None
 
 
+def test_odometry_that_is_set_to_another_place_gives_no_pose_before_it_is_localised_again():
+    """amcl is silent while a robot stands: the place that a base reports after its restart would pass as a new one."""
+    robot, fusion = Robot(), FusedOdometry(SPEC, NOISE, absolute=False)
+    for _ in range(60):
+        fusion.take(robot.drive(), robot.now_s)
+        seen = robot.seen()
+        fusion.take(PoseReading(robot.now_s, seen.position, seen.yaw), robot.now_s)
+    assert fusion.take(robot.drive(), robot.now_s) is not None
+    robot.reckoned = PlanarTransform((0.0, 0.0), 0.0)
+    assert all(fusion.take(robot.drive((0.0, 0.0)), robot.now_s) is None for _ in range(60))
+
+
+def test_after_a_gap_velocities_do_not_tell_where_the_robot_is():
+    robot, fusion = Robot(), FusedOdometry(SPEC, NOISE, absolute=True)
+    for _ in range(100):
+        assert fusion.take(robot.absolute(), robot.now_s) is None or fusion.deviation[0] < 0.02
+    robot.now_s += 0.6
+    assert fusion.take(robot.absolute(), robot.now_s) is None
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, 1e300])
 def test_numbers_that_are_no_measurements_change_nothing(number):
     robot, fusion = Robot(), FusedOdometry(SPEC, NOISE, absolute=False)

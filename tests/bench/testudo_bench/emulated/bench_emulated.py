@@ -58,7 +58,8 @@ def bench_emulated(
     """Drive four emulated robots of each vendor through episodes of `navigation`, in lock-step and without ROS.
 
     Robot, guard, pose source, plant and driver are the deployed classes; rates, ages, noise, time-outs and quirks are
-    those of the link profile's `[emulation]`, and what the case makes worse. The policy drives straight to the goal.
+    those of the link profile's `[emulation]`, and what the case makes worse. The policy drives at full speed
+    straight to the goal.
     Each fault of `emulated_faults` is injected once into the robots of every case with a bar.
 
     Args:

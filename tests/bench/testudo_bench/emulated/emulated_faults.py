@@ -1,7 +1,7 @@
 """Faults of one robot of an emulated fleet in lock-step: after each it stands in time, and nobody is touched.
 
 The rows of the fault matrix (`testudo bench faults`) that a vendor's robot can have, with its rates, ages and noise.
-The times are from the fault to the last moment at which the robot moves.
+The times are from the fault to the moment at which the robot begins to stand.
 """
 
 import math
@@ -17,7 +17,7 @@ from testudo_plant.plant.odometry_sensor import OdometrySample
 _FAST_M_S = 0.15  # the robot drives at least so fast when the fault comes
 _STANDS_M_S = 0.02
 _LONGEST_S = 60.0  # without a robot that drives so fast for so long, there is nothing to inject
-_WATCHED_S = 6.0
+_WATCHED_S, _STOOD_S = 6.0, 0.5
 _JUMP_M = 0.6
 
 
@@ -36,7 +36,7 @@ class FaultOutcome:
     """What one injection led to."""
 
     name: str
-    stood_s: float  # from the fault until the robot stood, and stayed there; infinite if it did not
+    stood_s: float  # from the fault until the robot stood, for `_STOOD_S` at least; infinite if it did not
     limit_s: float
     reason: str  # of the robot or its guard at the end
     contacts: int
@@ -104,17 +104,18 @@ def run_fault(row: FaultRow, fleet: Fleet, seed: int) -> FaultOutcome:
     emulation = fleet.robots[index].link.profile.emulation
     age_s = 0.0 if emulation is None else emulation.latency_high.value + spec.control_period_s
     row.inject(world, index)
-    began_s, moved_s = now_s, now_s
+    began_s, moved_s, stood_s, reason = now_s, now_s, math.inf, ""
     while now_s < began_s + _WATCHED_S:
         now_s += STEP_S
         world.step(now_s)
         if _speed(world, robot.name) > _STANDS_M_S:
             moved_s = now_s
+        elif now_s - moved_s >= _STOOD_S and stood_s == math.inf:
+            # a robot that found its new place, after a jump, may drive on
+            stood_s, reason = moved_s - began_s, robot.guard.code or robot.robot.supervisor.reason
     delay, lag = spec.quantities["dynamics.command_delay"].high, spec.quantities["dynamics.velocity_lag"].high
     rests_s = delay + 4 * lag + spec.speed_limit_m_s / spec.acceleration_limit_m_s2
     limit_s = row.detected_s(spec) + age_s + rests_s
-    stood_s = moved_s - began_s if moved_s < now_s - 1.0 else math.inf
-    reason = robot.guard.code or robot.robot.supervisor.reason
     return FaultOutcome(row.name, stood_s, limit_s, reason.partition(":")[0], len(world.plant.contacts))
 
 

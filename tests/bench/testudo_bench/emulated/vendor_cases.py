@@ -10,13 +10,13 @@ import numpy as np
 import yaml
 
 from testudo_analysis.identify.robot_file_writer import robot_text
+from testudo_bench.emulated.straight_policy import write_straight_policy
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.links.emulation import Emulation, Number
 from testudo_hardware.links.link_profile import link_files, load_link
 from testudo_hardware.spec import load_robot
-from testudo_sim.go_to_goal import write_go_to_goal_policy
 from testudo_sim.scenarios.navigation import Navigation
 
 _KALMAN = {"filter": "kalman", "sigma": 0.05, "yaw_sigma": 0.035, "odometry_drift": 0.01}
@@ -63,6 +63,13 @@ CASES = (
         "turtlebot4_tf",
         "wheel odometry, and transforms of sigma 5 cm at 10 Hz, all 150 ms late; Kalman filter",
         pose={"source": "tf", "frame": "map", **_KALMAN},
+    ),
+    _turtlebot4(
+        "turtlebot4_exact",
+        "the same robots and starts with poses of sigma 5 mm, 20 to 60 ms old, without filter",
+        pose={"source": "odom", "frame": "odom"},
+        emulation={"latency_low": 0.02, "latency_high": 0.06, "position_noise": 0.005, "yaw_noise": 0.01},
+        expected="shown",
     ),
     _turtlebot4(
         "turtlebot4_raw",
@@ -153,8 +160,10 @@ class PreparedCase:
         self._write_link()
         self.scenario = Navigation.create(self.spec, projection_parameters(self.spec))
         policy = folder / "policy.onnx"
-        write_go_to_goal_policy(policy, self.spec, arena=self.scenario.arena, team_size=case.team_size)
+        write_straight_policy(policy, self.spec, self.scenario, case.team_size)
         self._sha256 = PolicyArtefact.load(policy).sha256
+        # one program: step by step JAX compiles forty
+        self._start = jax.jit(lambda key: self.scenario.own_start(key, case.team_size))
 
     def _write_link(self) -> None:
         """Write the link profile with the worse numbers of the case."""
@@ -175,7 +184,7 @@ class PreparedCase:
     def fleet(self, number: int) -> Fleet:
         """Return the fleet at the starts and goals of one episode of `navigation`."""
         size = self.case.team_size
-        start = self.scenario.own_start(jax.random.key(number), size)
+        start = self._start(jax.random.key(number))
         places, goals = np.array(start.position_world, float).T, np.array(start.task.goal_world, float).T
         # each robot has its own topic of transforms, as TurtleBot 4 in namespaces have
         tf = self.case.pose["source"] == "tf"
