@@ -28,7 +28,7 @@ def outcome(name, number):
     }
 
 
-def injected(key, number):
+def injected(name, number):
     """Return what an injection leads to, without it: the last one comes to no end."""
     stood_s = 0.5 if number < len(ROWS) - 1 else math.inf
     found = FaultOutcome(ROWS[number].name, stood_s, 1.0, "stale_pose", 0)

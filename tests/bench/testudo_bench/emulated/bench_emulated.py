@@ -171,9 +171,9 @@ def episode(name: str, number: int) -> Outcome:
     return {"number": number, "stated_m": prepared.spec.position_error_m, **asdict(outcome)}
 
 
-def fault(key: str, number: int) -> Outcome:
-    """Inject one fault into the robots of a case; ``key`` is its name with the word before it."""
-    prepared = _prepared(key.removeprefix(_FAULTS))
+def fault(name: str, number: int) -> Outcome:
+    """Inject one fault into the robots of a case; ``name`` is its name with the word before it."""
+    prepared = _prepared(name.removeprefix(_FAULTS))
     outcome = run_fault(ROWS[number], prepared.fleet(number), number)
     return {"number": number, "holds": outcome.holds, **asdict(outcome)}
 

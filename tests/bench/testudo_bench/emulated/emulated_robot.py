@@ -85,7 +85,7 @@ class EmulatedRobot:
             segment=self._segment,
         )
         self._motion = ForeignMotion(self._spec)
-        self._next_s = dict.fromkeys(("status", "ask", "check"), 0.0)
+        self._next_s: dict[str, float] = {"status": 0.0, "ask": 0.0, "check": 0.0}
         self._tick_s = self._pulse_s = 0.0
         self._truth: deque[tuple[float, Vector]] = deque(maxlen=_KEPT)
         self.errors = PoseErrors()
