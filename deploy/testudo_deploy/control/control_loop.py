@@ -31,8 +31,9 @@ from testudo_deploy.control.policy_decisions import PolicyDecisions, PolicyFault
 from testudo_deploy.control.pose_validator import MotionMonitor, PoseValidator
 from testudo_deploy.control.scan_receiver import ScanReceiver
 from testudo_deploy.control.segment_position import off_segment, off_segment_text
-from testudo_deploy.control.state_prediction import PendingCommands, estimate_state
+from testudo_deploy.control.state_prediction import PendingCommands
 from testudo_deploy.control.task_receiver import TaskReceiver
+from testudo_deploy.control.tick_bodies import TickBodies, compiled_bodies
 from testudo_deploy.guard.command_guard import CLOCK_TOLERANCE_S
 from testudo_deploy.shield.caution import slower, wider
 from testudo_deploy.shield.flight_column import (
@@ -46,8 +47,6 @@ from testudo_deploy.shield.reservations import (
     PeerReservations,
     ReservedSpace,
     ShieldInputs,
-    conflicting_peers,
-    conflicts,
     kept_at_rest,
     reserved_at_rest,
 )
@@ -58,7 +57,6 @@ from testudo_hardware.motion import MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.spec import RobotSpec
 
-_CLOSER_M = 0.001  # segments this much closer than the clearance are not a matter of rounding
 _LARGEST = 1e12  # larger SI numbers are not measurements, and their squares may not be finite
 
 
@@ -87,6 +85,7 @@ class ControlLoop:
         self._shield = Shield(self._model, contract.shield, space, contract.arena)
         self._landing = landing_shield(self._shield)
         self._deadlock = DeadlockResolver(contract.shield, contract.arena, contract.control_period_s, spec.dimension)
+        self._bodies = TickBodies(self._shield, self._deadlock.rule)
         self._goal_world, self._stopwatch, self.hold = tuple(goal_world), stopwatch, GoalHold()
         self._contract_hash = contract.contract_hash
         self.task = TaskReceiver((), contract.task_hash, robot=robot, epoch=epoch, peers=peers)
@@ -108,6 +107,11 @@ class ControlLoop:
         self._announcer = Announcer(robot, epoch, self._contract_hash, says)
         self.lost, self.declare_lost = self._peers.lost, self._peers.declare_lost
         self._flight, self.refused_poses = FOLLOWS_COMMANDS, 0  # not finite, too large, out of order, of the future
+
+    def use_compiled_bodies(self) -> None:
+        """Compute the arrays of a tick as machine code from now on; raises NotCompiledError if they stay in NumPy."""
+        self._bodies = compiled_bodies(self._bodies, self._peers)
+        self._deadlock.step = self._bodies.rule
 
     @property
     def located(self) -> bool:
@@ -302,9 +306,8 @@ class ControlLoop:
         pending, pending_s = self._sent.since(pose.stamp_s, tick.now_s)
         measured = MotionState(np.array(pose.position_world), np.array(pose.yaw), np.array(pose.velocity))
         tick.pose, tick.pending, tick.pending_s = pose, tuple(pending), pending_s
-        tick.estimate = estimate = estimate_state(self._model, measured, tick.pending, pending_s)
-        tick.stop = stop = self._model.stopping_point(estimate)
-        return pose, estimate, stop
+        tick.estimate, tick.stop = self._bodies.locate(measured, tick.pending, pending_s)
+        return pose, tick.estimate, tick.stop
 
     def _check_clock(self, now_s: float) -> None:
         """Brake while the clock is behind; once it runs on from there, as after a jump, forget what came before."""
@@ -346,22 +349,21 @@ class ControlLoop:
             tick.space = own = self._space = self._first_space(own, peers, table)
             self._placed = True
         # two robots reserve the same place only if the pose of one of them was wrong
-        hits, _ = conflicts(own.owned_world[:, :, None], peers, space.clearance_m - _CLOSER_M, space.height_ratio)
         code = "column_entered" if self._flight.climbs else "peer_in_space"
-        self._reject_peers(code, hits[:, 0] & peers.reserves)
+        self._reject_peers(code, self._bodies.reserved_twice(own, peers) & peers.reserves)
         if self._flight.climbs:
             self._reject_peers(code, unknown_robots_near(self._spec, space, own.owned_world, table))
         return own, table, peers
 
     def _first_space(self, own: ReservedSpace, peers: PeerReservations, table: PeerTable) -> ReservedSpace:
         """Return what the robot reserves at the start; brake if its place or its column is not clear of the peers."""
-        self._reject_peers("too_close", conflicting_peers(own, peers, self._shield.space))
+        self._reject_peers("too_close", self._bodies.conflicting(own, peers))
         aware = (peers.acknowledged >= self._known_since) | peers.excused
         self._reject_peers("peer_unaware", ~aware & peers.reserves)
         if self._flight.take_off_to_m is None:
             return own
         column = column_below(own, self._flight.take_off_to_m)
-        self._reject_peers("column_taken", conflicting_peers(column, peers, self._shield.space))
+        self._reject_peers("column_taken", self._bodies.conflicting(column, peers))
         unknown = unknown_robots_near(self._spec, self._shield.space, column.owned_world, table)
         self._reject_peers("column_taken", unknown)
         return column
@@ -392,7 +394,8 @@ class ControlLoop:
             tick.wanted_world = self._deadlock.wanted_world
             tick.deadlock_memory = self._deadlock.memory
             shield, tick.caution = wider(caution, shield), () if caution is None else astuple(caution)
-        tick.result, space = shield.step(inputs, space, nominal, np.array(float(self._sequence + 1)))
+        number = np.array(float(self._sequence + 1))
+        tick.result, space = self._bodies.check(shield, inputs, space, nominal, number)
         if int(tick.result.status) == ShieldStatus.BRAKED:
             raise BrakeReason("shield_braked")
         self._deadlock.moved(tick.result.control_velocity_world)

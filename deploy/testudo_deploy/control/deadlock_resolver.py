@@ -8,13 +8,19 @@ from operator import attrgetter
 import numpy as np
 
 from testudo_deploy.shield.arena import Arena
-from testudo_deploy.shield.deadlock_resolution import DeadlockState, initial_deadlock_state, resolve_deadlock
+from testudo_deploy.shield.deadlock_resolution import (
+    DeadlockState,
+    ResolvedVelocity,
+    initial_deadlock_state,
+    resolve_deadlock,
+)
 from testudo_deploy.shield.geometry import turned_right
 from testudo_deploy.shield.passage_order import PassageState
 from testudo_deploy.shield.passages import passages
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.right_of_way import RightOfWay
 from testudo_deploy.shield.velocity_projection import PeerTable
+from testudo_hardware.arrays import Array
 
 Memory = tuple[float, ...]
 _WAY, _PASSAGE = len(fields(RightOfWay)), len(fields(PassageState))
@@ -31,7 +37,22 @@ class DeadlockResolver:
     def __init__(self, parameters: ProjectionParameters, arena: Arena | None, period_s: float, dimension: int) -> None:
         self._parameters, self._arena, self._period_s, self._dimension = parameters, arena, period_s, dimension
         self._passages = passages(arena, parameters.separation_m, parameters.wall_m)
+        self.step = self.rule
+        """What computes one step of the rule: `rule`, or the same as machine code (`tick_bodies.py`)."""
         self.reset()
+
+    def rule(
+        self,
+        memory: DeadlockState,
+        control_point_world: Array,
+        table: PeerTable,
+        first: Array,
+        nominal_world: Array,
+        moved_world: Array,
+    ) -> tuple[ResolvedVelocity, DeadlockState]:
+        """Return one step of the rule for this robot; see `resolve_deadlock`."""
+        known = (memory, control_point_world, table, first, nominal_world, moved_world)
+        return resolve_deadlock(self._parameters, self._arena, self._passages, *known, self._period_s)
 
     @property
     def memory(self) -> Memory:
@@ -69,18 +90,7 @@ class DeadlockResolver:
 
         Unchanged, for the shield to judge, if numbers are too large for the rule.
         """
-        found, self._state = resolve_deadlock(
-            self._parameters,
-            self._arena,
-            self._passages,
-            self._state,
-            control_point_world,
-            table,
-            first,
-            nominal_world,
-            self._moved,
-            self._period_s,
-        )
+        found, self._state = self.step(self._state, control_point_world, table, first, nominal_world, self._moved)
         self._resolved, self.wanted_world = found.velocity_world, found.wanted_world
         if all(map(math.isfinite, (*self._values(), *self._resolved.tolist(), *self.wanted_world.tolist()))):
             return self._resolved
@@ -102,18 +112,7 @@ class DeadlockResolver:
         Arrays have the ticks last: ``moved_world`` (D, T) [m/s] is what the shield allowed in the tick before.
         """
         rows = np.array([memory[:_STATE] for memory in before], float).T
-        found, after = resolve_deadlock(
-            self._parameters,
-            self._arena,
-            self._passages,
-            _state_of([*rows]),
-            control_point_world,
-            table,
-            first,
-            nominal_world,
-            moved_world,
-            self._period_s,
-        )
+        found, after = self.rule(_state_of([*rows]), control_point_world, table, first, nominal_world, moved_world)
         values = (*_plain_of(after), *_way_of(after.way), *_passage_of(after.passage), *found.velocity_world)
         made = np.stack([np.broadcast_to(np.asarray(value, float), len(before)) for value in values])
         known = np.isfinite(made).all(axis=0) & np.isfinite(found.wanted_world).all(axis=0)

@@ -49,7 +49,7 @@ class PeerTracker:
         message_size: int = 0,
     ) -> None:
         """Start with every peer unheard; learned messages have ``message_size`` numbers, 0 for none."""
-        self._message_size = message_size
+        self.message_size = message_size
         self.peers = peers
         self._detector = FailureDetector(robot, (peer for peer in peers if peer not in untrusted))
         self._robot, self._epoch = robot, epoch
@@ -86,7 +86,7 @@ class PeerTracker:
             or replayed
             or message.contract != self._contract
             or shape != {self._dimension}
-            or len(message.message) != self._message_size
+            or len(message.message) != self.message_size
             or not self._may_begin(message, received_s)
         ):
             self.refused += 1
@@ -191,7 +191,7 @@ class PeerTracker:
             np.ones(len(rows), bool),
             np.array([peer in self.untrusted for peer in self.peers], bool) if self.untrusted else None,
             wanted_world=np.array([wanted for _, _, _, wanted in rows], float).reshape(shape).T,
-            message=self._said() if self._message_size else None,
+            message=self._said() if self.message_size else None,
         )
 
     def _said(self) -> np.ndarray:
@@ -199,10 +199,10 @@ class PeerTracker:
 
         Zeros for one that was not heard, that is untrusted, or of which an operator said where it rests.
         """
-        silent, mute = (0.0,) * self._message_size, {*self.untrusted, *(p for p, at in self.lost.items() if at)}
+        silent, mute = (0.0,) * self.message_size, {*self.untrusted, *(p for p, at in self.lost.items() if at)}
         heard = {peer: item.message.message for peer, item in self._heard.items() if peer not in mute}
         said = [heard.get(peer, silent) for peer in self.peers]
-        return np.array(said, float).reshape(len(self.peers), self._message_size).T
+        return np.array(said, float).reshape(len(self.peers), self.message_size).T
 
     def spaces(self, now_s: float, silence_s: float) -> PeerReservations:
         """Return the reservations of the newest messages (2, D, K); a peer without a message has NaN.

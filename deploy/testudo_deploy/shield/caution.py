@@ -7,7 +7,7 @@ and their clearance are agreed among robots and stay as they are.
 from dataclasses import dataclass, replace
 
 from testudo_deploy.shield.shield import Shield
-from testudo_hardware.arrays import Array
+from testudo_hardware.arrays import Array, is_number
 from testudo_hardware.motion.motion_state import shorten
 
 
@@ -33,7 +33,7 @@ def slower(caution: Caution | None, nominal_world: Array) -> Array:
 
 def wider(caution: Caution | None, shield: Shield) -> Shield:
     """Return the shield with more distance in layer 1; an uncertain place is also an uncertain direction (kappa)."""
-    if caution is None:
+    if caution is None or is_number(caution.margin_m, 0.0):
         return shield
     own, more = shield.parameters, caution.margin_m
     kept = replace(own, separation_m=own.separation_m + own.direction_factor * more, wall_m=own.wall_m + more)
