@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
@@ -60,21 +62,20 @@ class CompiledBody:
         self.body = traced.body
         self._function = library[traced.name]
         self._function.argtypes, self._function.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int
-        self._readers = [_Reader.of(argument) for argument in traced.example]
+        self._readers = [_Reader(argument) for argument in traced.example]
         self._in = np.zeros(max(sum(np.size(leaf) for leaf in leaves(traced.example)), 1))
         results = leaves(traced.result)
         self._out = np.zeros(max(sum(math.prod(leaf.shape) for leaf in results), 1))
         self._at = (self._in.ctypes.data, self._out.ctypes.data)
         places = np.cumsum([0, *(math.prod(leaf.shape) for leaf in results)]).tolist()
-        self._build = _builder(traced.result, zip(results, places, strict=False))
+        self._build = _builder(traced.result, deque(zip(results, places, strict=False)))
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the body returns."""
         parts: list[Any] = []
         for reader, argument in zip(self._readers, arguments, strict=True):
-            if not reader.fits(argument):
+            if not reader.read(argument, parts):
                 return self.body(*arguments)
-            parts += reader.leaves(argument)
         try:
             np.concatenate(parts, axis=None, out=self._in, casting="unsafe")
         except (TypeError, ValueError):  # another number of values, such as of a peer without a message
@@ -84,42 +85,51 @@ class CompiledBody:
         return self._build(self._out.copy())
 
 
-@dataclass(frozen=True)
+def packed[Kind](kind: type[Kind], numbers: np.ndarray, *fields: Any) -> Kind:
+    """Return a dataclass of arrays that also holds all of its numbers, in the order of its arrays, in one array.
+
+    A compiled body takes them at once. `dataclasses.replace` makes one without them; the arrays must not be written to.
+    """
+    made = _packed_kind(kind)(*fields)
+    object.__setattr__(made, _NUMBERS, numbers)
+    return made
+
+
+_NUMBERS = "packed_numbers"
+
+
+@functools.cache
+def _packed_kind(kind: type[Any]) -> type[Any]:
+    """Return the same class with room for the numbers, which are no field: `vars` does not name them."""
+    return type(kind.__name__, (kind,), {"__slots__": (_NUMBERS,), "__doc__": kind.__doc__})
+
+
 class _Reader:
     """Takes the arrays out of one argument."""
 
-    leaves: Callable[[Any], Sequence[Any]]
-    absent: tuple[Callable[[Any], Any], ...]  # fields that must be None
+    def __init__(self, example: Any) -> None:
+        self._is_array = not dataclasses.is_dataclass(example)
+        self._parts: list[tuple[Callable[[Any], Any], _Reader]] = []
+        self._absent: list[Callable[[Any], Any]] = []
+        if self._is_array:
+            return
+        values = vars(example)
+        self._absent = [attrgetter(name) for name, value in values.items() if value is None]
+        self._parts = [(attrgetter(name), _Reader(value)) for name, value in values.items() if value is not None]
 
-    @classmethod
-    def of(cls, example: Any) -> _Reader:
-        if not dataclasses.is_dataclass(example):
-            return cls(lambda argument: (argument,), ())
-        names, absent = _names(example)
-        if len(names) == 1:
-            only = attrgetter(names[0])
-            return cls(lambda argument: (only(argument),), tuple(map(attrgetter, absent)))
-        return cls(attrgetter(*names), tuple(map(attrgetter, absent)))
-
-    def fits(self, argument: Any) -> bool:
-        """Return whether what is None in the example is None here."""
-        return all(field(argument) is None for field in self.absent)
-
-
-def _names(value: Any) -> tuple[list[str], list[str]]:
-    """Return the dotted names of the arrays in a dataclass, in order, and those of fields that are None."""
-    names: list[str] = []
-    absent: list[str] = []
-    for name, item in vars(value).items():
-        if item is None:
-            absent.append(name)
-        elif dataclasses.is_dataclass(item):
-            inner, nothing = _names(item)
-            names += [f"{name}.{one}" for one in inner]
-            absent += [f"{name}.{one}" for one in nothing]
-        else:
-            names.append(name)
-    return names, absent
+    def read(self, argument: Any, found: list[Any]) -> bool:
+        """Add the arrays of an argument; False if it is not of the form of the example."""
+        if self._is_array:
+            found.append(argument)
+            return True
+        for field in self._absent:
+            if field(argument) is not None:
+                return False
+        numbers = getattr(argument, _NUMBERS, None)
+        if numbers is not None:
+            found.append(numbers)
+            return True
+        return all(reader.read(field(argument), found) for field, reader in self._parts)
 
 
 def leaves(value: Any) -> list[Any]:
@@ -144,7 +154,7 @@ def _rebuilt(like: Any, arrays: Iterator[Any]) -> Any:
     return next(arrays)
 
 
-def _builder(result: Any, places: Iterator[tuple[TracedArray, int]]) -> Callable[[np.ndarray], Any]:
+def _builder(result: Any, places: deque[tuple[TracedArray, int]]) -> Callable[[np.ndarray], Any]:
     """Return a function that makes a result of this form from all of its numbers."""
     if result is None:
         return lambda _: None
@@ -152,10 +162,24 @@ def _builder(result: Any, places: Iterator[tuple[TracedArray, int]]) -> Callable
         items = [_builder(item, places) for item in result]
         return lambda numbers: tuple([item(numbers) for item in items])
     if dataclasses.is_dataclass(result):
-        kind, fields = type(result), [_builder(item, places) for item in vars(result).values()]
-        return lambda numbers: kind(*[field(numbers) for field in fields])
-    leaf, begin = next(places)
+        return _dataclass_builder(result, places)
+    leaf, begin = places.popleft()
     return _part(leaf.shape, leaf.dtype, begin)
+
+
+def _dataclass_builder(result: Any, places: deque[tuple[TracedArray, int]]) -> Callable[[np.ndarray], Any]:
+    """See `_builder`; the numbers stay together, for the next body that takes the result."""
+    kind, size = _packed_kind(type(result)), sum(math.prod(leaf.shape) for leaf in leaves(result))
+    begin = places[0][1]
+    fields = [_builder(item, places) for item in vars(result).values()]
+    whole = slice(begin, begin + size)
+
+    def build(numbers: np.ndarray) -> Any:
+        made = kind(*[field(numbers) for field in fields])
+        object.__setattr__(made, _NUMBERS, numbers[whole])
+        return made
+
+    return build
 
 
 def _part(shape: tuple[int, ...], dtype: np.dtype, begin: int) -> Callable[[np.ndarray], Any]:

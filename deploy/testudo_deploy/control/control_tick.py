@@ -258,7 +258,8 @@ def _rows(values: np.ndarray) -> tuple[tuple[float, ...], ...]:
 
 def _spaces(peers: PeerReservations | None, own: ReservedSpace | None) -> dict[str, Any]:
     def of_peers(segments_world: np.ndarray) -> tuple[SegmentEnds, ...]:
-        return tuple(segment_ends(segments_world[..., k]) for k in range(segments_world.shape[-1]))
+        by_peer: list[list[list[float]]] = segments_world.transpose(2, 0, 1).tolist()
+        return tuple([(tuple(first), tuple(last)) for first, last in by_peer])
 
     return {
         "neighbour_reserved_segment_world": () if peers is None else of_peers(peers.owned_world),

@@ -5,9 +5,11 @@ heard, so that it was sent after that moment (shield.md, "Age").
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
+from testudo_deploy.compiling.compiled_body import packed
 from testudo_deploy.contract.messages import Echo, PeerMessage, SuspectedPeer, Vector, is_recent
 from testudo_deploy.control.failure_detector import FailureDetector, NewestMessage
 from testudo_deploy.shield.geometry import point_distance, z_scaled
@@ -170,28 +172,36 @@ class PeerTracker:
 
     def table(self, now_s: float) -> PeerTable:
         """Return the table (D, K) of all peers, in the order of `peers`; each must have been heard or measured."""
-        still = (0.0,) * self._dimension
+        still, flagged = (0.0,) * self._dimension, bool(self.untrusted)
 
-        def row(peer: str) -> tuple[Vector, Vector, float, Vector]:
-            place = self.lost.get(peer)
+        def row(peer: str) -> tuple[float, ...]:
+            place, known = self.lost.get(peer), (1.0, peer in self.untrusted) if flagged else (1.0,)
             if place is not None:
-                return place, still, 0.0, still
+                return (*place, *still, 0.0, *known, *still)
             if peer in self.untrusted:
                 seen = self._seen[peer]
-                return seen.position_world, still, now_s - seen.stamp_s, still
+                return (*seen.position_world, *still, now_s - seen.stamp_s, *known, *still)
             message, bound_s = self._heard[peer].message, self._heard[peer].bound_s
             wanted = (peer not in self.lost and message.wanted_world) or still
-            return message.control_point_world, message.control_velocity_world, now_s - bound_s, wanted
+            moves = (*message.control_point_world, *message.control_velocity_world)
+            return (*moves, now_s - bound_s, *known, *wanted)
 
-        rows, shape = [row(peer) for peer in self.peers], (len(self.peers), self._dimension)
-        return PeerTable(
-            np.array([point for point, _, _, _ in rows], float).reshape(shape).T,
-            np.array([velocity for _, velocity, _, _ in rows], float).reshape(shape).T,
-            np.array([age_s for _, _, age_s, _ in rows], float),
-            np.ones(len(rows), bool),
-            np.array([peer in self.untrusted for peer in self.peers], bool) if self.untrusted else None,
-            wanted_world=np.array([wanted for _, _, _, wanted in rows], float).reshape(shape).T,
-            message=self._said() if self.message_size else None,
+        size = self._dimension
+        numbers = _columns([row(peer) for peer in self.peers], 3 * size + 2 + flagged)
+        if self.message_size:
+            numbers = np.concatenate([numbers, self._said()])
+        age, wanted = 2 * size, 2 * size + 2 + flagged
+        return packed(
+            PeerTable,
+            numbers,
+            numbers[:size],
+            numbers[size:age],
+            numbers[age],
+            numbers[age + 1] > 0,
+            numbers[age + 2] > 0 if flagged else None,
+            None,
+            numbers[wanted : wanted + size],
+            numbers[wanted + size :] if self.message_size else None,
         )
 
     def _said(self) -> np.ndarray:
@@ -210,28 +220,26 @@ class PeerTracker:
         An untrusted peer counts as reserving the place where it was measured. A lost one need not answer, as one that
         a majority suspects: its segments, or the newest that the majority knows, stay obstacles (rule R4).
         """
-        newest = [self._newest.get(peer) for peer in self.peers]
-        count, lost = len(newest), np.array([peer in self.lost for peer in self.peers], bool)
         trusted = self._trusted()
         excused = self._detector.excused(self._detector.suspected(trusted, now_s, silence_s), trusted)
 
-        def segments(name: str) -> np.ndarray:
-            values = [
-                self._without_message(peer)
-                if item is None or peer in self.untrusted or self.lost.get(peer) is not None
-                else getattr(excused.get(peer, item.message), name)
-                for peer, item in zip(self.peers, newest, strict=True)
-            ]
-            return np.array(values, float).reshape(count, 2, self._dimension).transpose(1, 2, 0)
+        def row(peer: str) -> tuple[float, ...]:
+            item, lost = self._newest.get(peer), peer in self.lost
+            if item is None or peer in self.untrusted or self.lost.get(peer) is not None:
+                ends = self._without_message(peer) * 2
+            else:
+                known = excused.get(peer, item.message)
+                ends = (*known.reserved_segment_world, *known.requested_segment_world)
+            acknowledged = item.acknowledged if item else NOTHING_HEARD
+            flags = (peer in excused or lost, self._robot < peer or lost, peer not in self.untrusted)
+            return (*chain.from_iterable(ends), acknowledged, *flags)
 
-        return PeerReservations(
-            segments("reserved_segment_world"),
-            segments("requested_segment_world"),
-            np.array([item.acknowledged if item else NOTHING_HEARD for item in newest], float),
-            np.array([peer in excused for peer in self.peers], bool) | lost,
-            np.array([self._robot < peer for peer in self.peers], bool) | lost,
-            np.array([peer not in self.untrusted for peer in self.peers], bool),
+        size, count = self._dimension, len(self.peers)
+        numbers = _columns([row(peer) for peer in self.peers], 4 * size + 4)
+        owned, announced = (
+            part.reshape(2, size, count) for part in (numbers[: 2 * size], numbers[2 * size : 4 * size])
         )
+        return packed(PeerReservations, numbers, owned, announced, numbers[4 * size], *(numbers[4 * size + 1 :] > 0))
 
     def _without_message(self, peer: str) -> tuple[tuple[float, ...], ...]:
         place = self.lost.get(peer)
@@ -255,6 +263,11 @@ class PeerTracker:
         part = PeerReservations(*(values[..., index] for values in vars(spaces).values()))
         left = left_reserved_segments(space, part, seen, seen_age, age, speed_m_s)
         return tuple(peer for peer, is_left in zip(watched, left, strict=True) if is_left)
+
+
+def _columns(rows: list[tuple[float, ...]], width: int) -> np.ndarray:
+    """Return numbers by peer as columns (width, K), row by row in memory."""
+    return np.array(rows, float).reshape(len(rows), width).T.copy()
 
 
 def left_reserved_segments(
