@@ -7,6 +7,7 @@ import pytest
 from tests.policies.quick import TINY, TINY_OPTIONS, quick_compilation
 
 from testudo_deploy.cli import main
+from testudo_deploy.compiling import shared_library
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_policies.commands import train as train_module
@@ -102,15 +103,21 @@ def test_inspect_shows_it_and_writes_its_values(policy, capsys, tmp_path):
 
 
 def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("testudo_deploy.commands.bench._TICKS", 50)
+    monkeypatch.setattr("testudo_deploy.commands.tick_timing._TICKS", 50)
+    monkeypatch.setattr(
+        shared_library, "FLAGS", ["-O0", *shared_library.FLAGS[1:]]
+    )  # compiles sooner
     numbers = tmp_path / "robot.json"
-    options = ("--repeats", "1", "--json", numbers)
+    options = ("--repeats", "1", "--worlds", "20", "--json", numbers)
     shown = succeed(capsys, "bench", "robot", "--policy", policy, *options)
     assert "policy and shield, p50" in shown
     values = json.loads(numbers.read_text())
     assert values["neighbours"] == 8
     for name in ("policy_and_shield", "tick"):
         assert 0 < values[f"{name}_p50_us"] <= values[f"{name}_p99_us"]
+        assert values[f"{name}_p50_us"] < values[f"numpy_{name}_p50_us"]
+    assert values["compiled"]
+    assert values["largest_difference"] <= 1e-9
     assert values["machine"]["cores"] >= 1
 
 

@@ -10,6 +10,8 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from testudo_hardware.errors import TestudoError
@@ -37,8 +39,8 @@ def shared_library(source: str) -> ctypes.PyDLL:
     """
     if os.environ.get(SWITCH, "1") == "0":
         raise NotCompiledError(f"{SWITCH}=0 is set")
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None:
+    compiler = found_compiler()
+    if not compiler:
         raise NotCompiledError(f"no C compiler was found ({', '.join(COMPILERS)}); `apt install gcc` adds one")
     text = "\n".join((*FLAGS, platform.machine(), str(Path(compiler).stat().st_mtime_ns), source))
     name = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -51,6 +53,11 @@ def shared_library(source: str) -> ctypes.PyDLL:
         return ctypes.PyDLL(str(file))
     except OSError as error:
         raise NotCompiledError(f"the cache of compiled bodies cannot be used: {error}") from error
+
+
+def found_compiler() -> str:
+    """Return the path of the C compiler that is used; empty if there is none."""
+    return next(filter(None, map(shutil.which, COMPILERS)), "")
 
 
 def _cache() -> Path:
@@ -68,13 +75,28 @@ def _cache() -> Path:
     return folder
 
 
+@contextmanager
+def _ordinary_priority() -> Iterator[None]:
+    """Take real-time priority from this thread, so that the compiler, which inherits it, does not stop other nodes."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    if policy == os.SCHED_OTHER:
+        yield
+        return
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
+
+
 def _compile(compiler: str, source: str, file: Path) -> None:
     with tempfile.TemporaryDirectory(dir=file.parent) as made:
         code, result = Path(made) / "bodies.c", Path(made) / "bodies.so"
         code.write_text(source)
         command = [compiler, *FLAGS, "-o", str(result), str(code), "-lm"]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S, check=False)  # noqa: S603 -- the found compiler, on the text above
+            with _ordinary_priority():
+                done = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S, check=False)  # noqa: S603 -- the found compiler, on the text above
         except subprocess.TimeoutExpired:
             raise NotCompiledError(f"{compiler} did not end within {_LONGEST_S:.0f} s") from None
         if done.returncode:

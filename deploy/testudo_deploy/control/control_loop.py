@@ -33,7 +33,7 @@ from testudo_deploy.control.scan_receiver import ScanReceiver
 from testudo_deploy.control.segment_position import off_segment, off_segment_text
 from testudo_deploy.control.state_prediction import PendingCommands
 from testudo_deploy.control.task_receiver import TaskReceiver
-from testudo_deploy.control.tick_bodies import TickBodies, compiled_bodies
+from testudo_deploy.control.tick_bodies import CompiledTickBodies, TickBodies, compiled_bodies
 from testudo_deploy.guard.command_guard import CLOCK_TOLERANCE_S
 from testudo_deploy.shield.caution import slower, wider
 from testudo_deploy.shield.flight_column import (
@@ -108,10 +108,11 @@ class ControlLoop:
         self.lost, self.declare_lost = self._peers.lost, self._peers.declare_lost
         self._flight, self.refused_poses = FOLLOWS_COMMANDS, 0  # not finite, too large, out of order, of the future
 
-    def use_compiled_bodies(self) -> None:
+    def use_compiled_bodies(self) -> CompiledTickBodies:
         """Compute the arrays of a tick as machine code from now on; raises NotCompiledError if they stay in NumPy."""
-        self._bodies = compiled_bodies(self._bodies, self._peers)
-        self._deadlock.step = self._bodies.rule
+        self._bodies = compiled = compiled_bodies(self._bodies, self._peers)
+        self._deadlock.step = compiled.rule
+        return compiled
 
     @property
     def located(self) -> bool:

@@ -90,7 +90,10 @@ class CompiledTickBodies(TickBodies):
             "check": shield.step,
         }
         examples = self._draw.arguments(np.random.default_rng(0))
-        traced = {name: trace(name, body, examples[name]) for name, body in written.items()}
+        try:
+            traced = {name: trace(name, body, examples[name]) for name, body in written.items()}
+        except Exception as error:  # such as a motion model of others that decides by values
+            raise NotCompiledError(f"they cannot be compiled: {type(error).__name__}: {error}") from error
         library = shared_library(c_file([one.source for one in traced.values()]))
         self._bodies = {name: CompiledBody(one, library) for name, one in traced.items()}
         self._locate, self._check = self._bodies["locate"], self._bodies["check"]

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts, climb_volume_of, load_policy
+from testudo_deploy.compiling.shared_library import NotCompiledError
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.body_contact import BodyContact
@@ -120,6 +121,14 @@ class Robot:
         """Place required for the first arming; None: any place."""
         self._follows, self._shown = robot.follows, ("", "", "")
         self._last: TickRecord | None = None
+
+    def use_compiled_bodies(self) -> str:
+        """Compute the arrays of a tick as machine code from now on, and return why not; empty if it does."""
+        try:
+            self.loop.use_compiled_bodies()
+        except NotCompiledError as error:
+            return f"{self.name}: shield and prediction stay in NumPy, a tick takes about three times as long: {error}"
+        return ""
 
     def _cap_speed(self, scenario: str, *, on_hardware: bool) -> str:
         """Cap the speed of a robot whose file holds estimates, and return why; empty if it is not capped."""

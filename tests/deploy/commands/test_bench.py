@@ -13,7 +13,7 @@ INSTALL = "the distribution testudo-bench, which is not installed; to install it
 @pytest.fixture
 def only_robot(monkeypatch):
     """Only the benchmark of testudo_deploy is installed."""
-    own = EntryPoint("robot", "testudo_deploy.commands.bench:bench_robot [robot]", verb.GROUP)
+    own = EntryPoint("robot", "testudo_deploy.commands.tick_timing:bench_robot [robot]", verb.GROUP)
     monkeypatch.setattr(verb, "entry_points", lambda group: [own])
 
 

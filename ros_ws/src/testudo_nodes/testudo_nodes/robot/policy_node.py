@@ -123,8 +123,8 @@ class PolicyNode(LifecycleNode):
         now_s, lock_step = self._node_clock.now_s(), self._node_clock.in_lock_step
         epoch, on_hardware = self._new_epoch(), self._backend == "hw"
         robot = Robot(fleet, name, policy, epoch=epoch, now_s=now_s, simulated_time=lock_step, on_hardware=on_hardware)
-        if robot.uncalibrated:
-            self.get_logger().warning(robot.uncalibrated)
+        for warning in filter(None, (robot.uncalibrated, robot.use_compiled_bodies())):
+            self.get_logger().warning(warning)
         clocks = self._node_clock.clocks
         self._poses = [PoseSubscription(clocks, fleet.robot(name))]
         if fleet.tracking:
