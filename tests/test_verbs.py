@@ -104,9 +104,7 @@ def test_inspect_shows_it_and_writes_its_values(policy, capsys, tmp_path):
 
 def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("testudo_deploy.commands.tick_timing._TICKS", 50)
-    monkeypatch.setattr(
-        shared_library, "FLAGS", ["-O0", *shared_library.FLAGS[1:]]
-    )  # compiles sooner
+    monkeypatch.setattr(shared_library, "FLAGS", ["-O0", *shared_library.FLAGS[1:]])  # compiles sooner
     numbers = tmp_path / "robot.json"
     options = ("--repeats", "1", "--worlds", "20", "--json", numbers)
     shown = succeed(capsys, "bench", "robot", "--policy", policy, *options)

@@ -5,7 +5,7 @@
 ARG ROS_DISTRO=jazzy
 FROM ros:${ROS_DISTRO}-ros-base
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends python3-venv python3-rich \
+    && apt-get install -y --no-install-recommends python3-venv python3-rich gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 COPY pyproject.toml README.md LICENSE /src/
 COPY hardware /src/hardware

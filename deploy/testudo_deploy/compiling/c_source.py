@@ -125,12 +125,13 @@ class _Writer:
 
     def _concat(self, node: Node) -> list[str]:
         lines: list[str] = []
+        axis: int = node.detail
         name, strides, place = self._names[id(node)], row_major(node.shape), 0
         for part in node.args:
             index = [f"i{axis}" for axis in range(part.ndim)]
-            flat = _index(place * strides[node.detail], strides, index)
+            flat = _index(place * strides[axis], strides, index)
             lines += _loops(part.shape, [f"{name}[{flat}] = {self._value(part, index)};"])
-            place += part.shape[node.detail]
+            place += part.shape[axis]
         return lines
 
     def _taken(self, node: Node, index: list[str]) -> str:
@@ -142,7 +143,8 @@ class _Writer:
     def _argsort(self, node: Node) -> list[str]:
         """Insertion sort along one axis; few values."""
         (values,) = node.args
-        name, axis = self._names[id(node)], node.detail
+        axis: int = node.detail
+        name = self._names[id(node)]
         count, strides = node.shape[axis], row_major(node.shape)
         outer = tuple(1 if one == axis else size for one, size in enumerate(node.shape))
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -113,7 +113,7 @@ class _Reader:
         self._absent: list[Callable[[Any], Any]] = []
         if self._is_array:
             return
-        values = vars(example)
+        values = _fields(example)
         self._absent = [attrgetter(name) for name, value in values.items() if value is None]
         self._parts = [(attrgetter(name), _Reader(value)) for name, value in values.items() if value is not None]
 
@@ -137,7 +137,7 @@ def leaves(value: Any) -> list[Any]:
     if value is None:
         return []
     if isinstance(value, tuple):
-        return [leaf for item in value for leaf in leaves(item)]
+        return [leaf for item in _items(value) for leaf in leaves(item)]
     if dataclasses.is_dataclass(value):
         return [leaf for item in vars(value).values() for leaf in leaves(item)]
     return [value]
@@ -148,10 +148,20 @@ def _rebuilt(like: Any, arrays: Iterator[Any]) -> Any:
     if like is None:
         return None
     if isinstance(like, tuple):
-        return tuple(_rebuilt(item, arrays) for item in like)
+        return tuple(_rebuilt(item, arrays) for item in _items(like))
     if dataclasses.is_dataclass(like) and not isinstance(like, type):
         return type(like)(**{name: _rebuilt(item, arrays) for name, item in vars(like).items()})
     return next(arrays)
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    """Return a tuple, of whose items nothing is known, as one of any."""
+    return value
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name."""
+    return vars(value)
 
 
 def _builder(result: Any, places: deque[tuple[TracedArray, int]]) -> Callable[[np.ndarray], Any]:
@@ -159,7 +169,7 @@ def _builder(result: Any, places: deque[tuple[TracedArray, int]]) -> Callable[[n
     if result is None:
         return lambda _: None
     if isinstance(result, tuple):
-        items = [_builder(item, places) for item in result]
+        items = [_builder(item, places) for item in _items(result)]
         return lambda numbers: tuple([item(numbers) for item in items])
     if dataclasses.is_dataclass(result):
         return _dataclass_builder(result, places)
@@ -169,9 +179,9 @@ def _builder(result: Any, places: deque[tuple[TracedArray, int]]) -> Callable[[n
 
 def _dataclass_builder(result: Any, places: deque[tuple[TracedArray, int]]) -> Callable[[np.ndarray], Any]:
     """See `_builder`; the numbers stay together, for the next body that takes the result."""
-    kind, size = _packed_kind(type(result)), sum(math.prod(leaf.shape) for leaf in leaves(result))
+    kind, size = _packed_kind(cast("type[Any]", type(result))), sum(math.prod(leaf.shape) for leaf in leaves(result))
     begin = places[0][1]
-    fields = [_builder(item, places) for item in vars(result).values()]
+    fields = [_builder(item, places) for item in _fields(result).values()]
     whole = slice(begin, begin + size)
 
     def build(numbers: np.ndarray) -> Any:

@@ -10,7 +10,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def shared_library(source: str) -> ctypes.PyDLL:
             if not file.exists():
                 _compile(compiler, source, file)
         return ctypes.PyDLL(str(file))
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # a user without a home folder is a RuntimeError
         raise NotCompiledError(f"the cache of compiled bodies cannot be used: {error}") from error
 
 
@@ -76,7 +76,7 @@ def _cache() -> Path:
 
 
 @contextmanager
-def _ordinary_priority() -> Iterator[None]:
+def _ordinary_priority() -> Generator[None]:
     """Take real-time priority from this thread, so that the compiler, which inherits it, does not stop other nodes."""
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     if policy == os.SCHED_OTHER:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class TracedArray:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> TracedArray:
-        keys = list(key) if isinstance(key, tuple) else [key]
+        keys: list[Any] = list(cast("tuple[Any, ...]", key)) if isinstance(key, tuple) else [key]
         if any(isinstance(part, list | np.ndarray | TracedArray) for part in keys):
             raise TypeError("a body indexes by an array; only numbers, slices and new axes are views")
         taken = sum(part is not None and part is not Ellipsis for part in keys)
@@ -129,7 +129,9 @@ class TracedArray:
             keys[place : place + 1] = rest
         else:
             keys += rest
-        offset, strides, shape, axis = self.offset, [], [], 0
+        offset, axis = self.offset, 0
+        strides: list[int] = []
+        shape: list[int] = []
         for part in keys:
             if part is None:
                 strides.append(0)

@@ -1,7 +1,7 @@
 """The deadlock rule in the control loop of one robot: its memory from tick to tick."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from operator import attrgetter
 
@@ -31,13 +31,17 @@ _plain_of = attrgetter(*(one.name for one in fields(DeadlockState)[:_PLAIN]))
 _way_of, _passage_of = (attrgetter(*(one.name for one in fields(kind))) for kind in (RightOfWay, PassageState))
 
 
+Rule = Callable[..., tuple[ResolvedVelocity, DeadlockState]]
+"""One step of the deadlock rule of a robot; see `DeadlockResolver.rule`."""
+
+
 class DeadlockResolver:
     """Replaces the nominal velocity of a robot that is blocked or must give way, before the shield."""
 
     def __init__(self, parameters: ProjectionParameters, arena: Arena | None, period_s: float, dimension: int) -> None:
         self._parameters, self._arena, self._period_s, self._dimension = parameters, arena, period_s, dimension
         self._passages = passages(arena, parameters.separation_m, parameters.wall_m)
-        self.step = self.rule
+        self.step: Rule = self.rule
         """What computes one step of the rule: `rule`, or the same as machine code (`tick_bodies.py`)."""
         self.reset()
 

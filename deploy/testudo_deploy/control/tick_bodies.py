@@ -15,13 +15,14 @@ import numpy as np
 from testudo_deploy.compiling.c_source import c_file
 from testudo_deploy.compiling.compiled_body import CompiledBody, leaves, trace
 from testudo_deploy.compiling.shared_library import NotCompiledError, shared_library
+from testudo_deploy.control.deadlock_resolver import Rule
 from testudo_deploy.control.peer_tracker import PeerTracker
 from testudo_deploy.control.state_prediction import estimate_state, predict_state
 from testudo_deploy.control.tick_draw import TickDraw
-from testudo_deploy.shield.deadlock_resolution import DeadlockState, ResolvedVelocity
 from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace, ShieldInputs, conflicts
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import ShieldResult
+from testudo_hardware.arrays import Array
 from testudo_hardware.motion import LagResponse, MotionState, StoppingPoint
 
 _CLOSER_M = 0.001  # segments this much closer than the clearance are not a matter of rounding
@@ -30,10 +31,6 @@ _CHECKS = 30  # drawn inputs on which a compiled body is compared with NumPy bef
 AGREEMENT = 1e-9
 """Largest difference of a compiled body from NumPy, relative to values above one. Additions, products and roots are
 the same to the last bit; NumPy's own exponentials and arc tangents may differ there from the compiler's."""
-
-
-Rule = Callable[..., tuple[ResolvedVelocity, DeadlockState]]
-"""One step of the deadlock rule; see `DeadlockResolver.rule`."""
 
 
 class TickBodies:
@@ -63,7 +60,7 @@ class TickBodies:
         return np.any(hits, axis=(0, 2)) & peers.reserves
 
     def check(
-        self, shield: Shield, inputs: ShieldInputs, own: ReservedSpace, nominal_world: np.ndarray, number: np.ndarray
+        self, shield: Shield, inputs: ShieldInputs, own: ReservedSpace, nominal_world: Array, number: Array
     ) -> tuple[ShieldResult, ReservedSpace]:
         """Return the command that a shield lets pass; see `Shield.step`."""
         return shield.step(inputs, own, nominal_world, number)
@@ -97,7 +94,7 @@ class CompiledTickBodies(TickBodies):
         library = shared_library(c_file([one.source for one in traced.values()]))
         self._bodies = {name: CompiledBody(one, library) for name, one in traced.items()}
         self._locate, self._check = self._bodies["locate"], self._bodies["check"]
-        self.reserved_twice, self.rule = self._bodies["reserved_twice"], self._bodies["rule"]
+        self._reserved_twice, self.rule = self._bodies["reserved_twice"], self._bodies["rule"]
         self._zero = np.zeros((_PENDING, shield.model.spec.dimension))
         difference, where = self.difference(_CHECKS, seed=1)
         if not difference <= AGREEMENT:
@@ -116,6 +113,10 @@ class CompiledTickBodies(TickBodies):
         times = np.array(pending_s + (0.0,) * (_PENDING - count))
         return self._locate(measured, commands, LagResponse.create(times, self._model.spec.velocity_lag_s))
 
+    def reserved_twice(self, own: ReservedSpace, peers: PeerReservations) -> np.ndarray:
+        """See `TickBodies.reserved_twice`."""
+        return self._reserved_twice(own, peers)
+
     def _located(
         self, measured: MotionState, pending: np.ndarray, responses: LagResponse
     ) -> tuple[MotionState, StoppingPoint]:
@@ -123,7 +124,7 @@ class CompiledTickBodies(TickBodies):
         return estimate, self._model.stopping_point(estimate)
 
     def check(
-        self, shield: Shield, inputs: ShieldInputs, own: ReservedSpace, nominal_world: np.ndarray, number: np.ndarray
+        self, shield: Shield, inputs: ShieldInputs, own: ReservedSpace, nominal_world: Array, number: Array
     ) -> tuple[ShieldResult, ReservedSpace]:
         """See `TickBodies.check`."""
         if shield is not self.shield:
