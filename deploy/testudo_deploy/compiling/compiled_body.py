@@ -161,7 +161,8 @@ def _items(value: Any) -> tuple[Any, ...]:
 
 def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass by name."""
-    return vars(value)
+    found: dict[str, Any] = vars(value)
+    return found
 
 
 def _builder(result: Any, places: deque[tuple[TracedArray, int]]) -> Callable[[np.ndarray], Any]:

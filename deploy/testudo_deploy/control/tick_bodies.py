@@ -19,7 +19,13 @@ from testudo_deploy.control.deadlock_resolver import Rule
 from testudo_deploy.control.peer_tracker import PeerTracker
 from testudo_deploy.control.state_prediction import estimate_state, predict_state
 from testudo_deploy.control.tick_draw import TickDraw
-from testudo_deploy.shield.reservations import PeerReservations, ReservedSpace, ShieldInputs, conflicts
+from testudo_deploy.shield.reservations import (
+    PeerReservations,
+    ReservedSpace,
+    ShieldInputs,
+    conflicting_peers,
+    conflicts,
+)
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import ShieldResult
 from testudo_hardware.arrays import Array
@@ -55,9 +61,7 @@ class TickBodies:
 
     def conflicting(self, own: ReservedSpace, peers: PeerReservations) -> np.ndarray:
         """Return which peers (K,) reserve or request a segment too close to the reserved one."""
-        space = self.shield.space
-        hits = conflicts(own.owned_world[:, :, None], peers, space.clearance_m, space.height_ratio)
-        return np.any(hits, axis=(0, 2)) & peers.reserves
+        return conflicting_peers(own, peers, self.shield.space)
 
     def check(
         self, shield: Shield, inputs: ShieldInputs, own: ReservedSpace, nominal_world: Array, number: Array

@@ -46,11 +46,13 @@ class TickDraw:
         size, speed = self.shield.model.spec.dimension, self.shield.model.spec.control_point_speed_m_s
         measured = MotionState(self._place(rng), np.array(rng.uniform(-4, 4)), self._velocity(rng))
         ahead = rng.normal(0, 0.1, size)
-        estimate = MotionState(measured.position_world + ahead, np.array(measured.yaw + ahead[0]), self._velocity(rng))
+        slow = 0.1 if rng.random() < 0.5 else 1.0  # fast ones brake in almost every situation
+        turned, velocity = np.array(measured.yaw + slow * ahead[0]), slow * self._velocity(rng)
+        estimate = MotionState(measured.position_world + slow * ahead, turned, velocity)
         with np.errstate(all="ignore"):
             stop = self.shield.model.stopping_point(estimate)
         table, peers = self._peers(rng, stop.position_world)
-        own = self._own(rng, measured.position_world)
+        own = self._own(rng, measured.position_world, stop.position_world)
         nominal, moved = (self._vector(rng, 1.3 * speed) for _ in range(2))
         if breaks and rng.random() < _BROKEN:
             arrays = (measured.position_world, estimate.velocity, table.control_point_world, table.age_s,
@@ -112,10 +114,14 @@ class TickDraw:
         chances = [(rng.random(count) < share) for share in (0.1, 0.5, 0.95)]
         return table, PeerReservations(ends, further, rng.integers(-1, 20, count).astype(float), *chances)
 
-    def _own(self, rng: np.random.Generator, place: np.ndarray) -> ReservedSpace:
+    def _own(self, rng: np.random.Generator, place: np.ndarray, stop: np.ndarray) -> ReservedSpace:
+        """Return what the robot has reserved: in half of the cases the way on which it drives, so that it may go on."""
         lane, unit = self.shield.space.lane_m, self.shield.parameters.separation_m
         start = place + rng.normal(0, lane / 2, len(place))
-        ends = np.stack([start, start + rng.normal(0, unit / 2, len(place))])
+        end = start + rng.normal(0, unit / 2, len(place))
+        if rng.random() < 0.5:
+            start, end = place + rng.normal(0, lane / 6, len(place)), place + rng.uniform(1, 4) * (stop - place)
+        ends = np.stack([start, end])
         asked = np.stack([start, start + rng.normal(0, unit, len(place))])
         return ReservedSpace(ends, asked, np.array(rng.random() < 0.5), np.array(float(rng.integers(20))))
 

@@ -1,6 +1,7 @@
 """The bodies of a tick as machine code: the records of a robot are those of NumPy, and wrong code is refused."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from testudo_deploy.compiling.shared_library import NotCompiledError
 from testudo_deploy.control import tick_bodies
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.control.tick_bodies import AGREEMENT, CompiledTickBodies, TickBodies
+from testudo_deploy.control.tick_draw import TickDraw
 from testudo_deploy.shield.arena import Ball, Block, Capsule
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena
@@ -47,6 +50,22 @@ def bodies_of(name, obstacles=()):
 def test_drawn_situations_give_the_numbers_of_numpy():
     compiled = CompiledTickBodies(bodies_of("gritsbot_x"), 2)
     assert compiled.difference(60, seed=5)[0] <= AGREEMENT
+
+
+def test_bodies_that_a_scanner_sees_are_not_left_out():
+    """The machine code has no rows for them: such inputs go to the shield itself, which keeps clear of them."""
+    bodies = bodies_of("gritsbot_x")
+    compiled = CompiledTickBodies(bodies, 2)
+    away = 0.0
+    for arguments in TickDraw(bodies.shield, 2, False, 0, 16).many(60, seed=3):
+        inputs, *rest = arguments["check"]
+        point = inputs.stop.position_world[:, None] + np.array([[0.01], [0.0]])
+        seen = SensedBodies(point, np.ones(1, bool), np.asarray(0.1), np.asarray(1.6))
+        with_bodies = replace(inputs, bodies=seen)
+        found, expected = (one.check(bodies.shield, with_bodies, *rest)[0].command for one in (compiled, bodies))
+        np.testing.assert_array_equal(found, expected)
+        away = max(away, float(np.abs(found - compiled.check(bodies.shield, inputs, *rest)[0].command).max()))
+    assert away > 0.01  # control: they change the command
 
 
 @pytest.mark.slow
