@@ -106,20 +106,20 @@ def test_the_bench_goes_on_from_its_file_and_refuses_that_of_other_settings(tmp_
     seeds = []
 
     class Run:
-        def __init__(self, fleet, seed, minutes, *, lies):
-            self.seed, self.minutes, self.lies = seed, minutes, lies
+        def __init__(self, fleet, seed, minutes):
+            self.seed, self.minutes = seed, minutes
 
         def drive(self):
-            seeds.append((self.seed, self.lies))
-            return OrderOutcome(self.seed, self.minutes, least_m=0.3, open=["r1: 0.40 m from its goal"] * self.lies)
+            seeds.append(self.seed)
+            return OrderOutcome(self.seed, self.minutes, least_m=0.3, open=["r1: 0.40 m from its goal"])
 
     monkeypatch.setattr("testudo_bench.orders.bench_orders.OrderRun", Run)
     saved = tmp_path / "orders.json"
     first = bench_orders(repeats=1, minutes=2.0, saved=saved)
-    assert [row[0] for row in first.rows] == ["1", "control"]
-    assert first.rows[1][8] == "r1: 0.40 m from its goal"
-    assert len(bench_orders(repeats=2, minutes=2.0, saved=saved).rows) == 3
-    assert seeds == [(0, False), (0, True), (1, False)]
+    assert [row[0] for row in first.rows] == ["1"]
+    assert first.rows[0][8] == "r1: 0.40 m from its goal"
+    assert len(bench_orders(repeats=2, minutes=2.0, saved=saved).rows) == 2
+    assert seeds == [0, 1]
     with pytest.raises(TestudoError, match=r"found results of .*expected those of"):
         bench_orders(repeats=2, minutes=3.0, saved=saved)
     with pytest.raises(TestudoError, match=r"found no .*fleet\.yaml, expected a fleet file there"):

@@ -29,7 +29,6 @@ _COLUMNS = (
     "time to drive again, longest",
 )
 _QUICK_MINUTES = 1.0
-_CONTROL_MINUTES = 3.0
 
 
 def bench_orders(
@@ -46,13 +45,12 @@ def bench_orders(
     The fleet of a policy's fleet file, in one process: deployed loops, supervisors, bring-up, task and orders; bodies
     at ends of the intervals of the robot file, late and lost messages. One robot is started late; then one at a time is
     silent, or ends and starts again, with or without being declared lost. In the end each must stand at its goal.
-    In the control an operator says of each robot that ends that it rests outside the arena: then contacts are counted.
 
     Args:
         policy: a policy file with a fleet file beside it, or the name of one that ships; default: navigation.
         repeats: number of runs.
         minutes: of orders in each run.
-        quick: one run of one minute, and no control.
+        quick: one run of one minute.
         saved: JSON file with the result of each run, so that the same command resumes.
         say: called with progress messages.
 
@@ -63,16 +61,15 @@ def bench_orders(
     count, long = (1, _QUICK_MINUTES) if quick else (repeats, minutes)
     settings: dict[str, Any] = {"policy_sha256": fleet.policy_sha256, "robots": len(fleet.names), "minutes": long}
     found = _read(saved, settings)
-    rows = [(f"{number + 1}", number, False) for number in range(count)] + ([] if quick else [("control", 0, True)])
-    for label, seed, is_control in rows:
+    labels = [str(number + 1) for number in range(count)]
+    for seed, label in enumerate(labels):
         if label in found:
             continue
         say(f"run {label} of {count}")
-        run = OrderRun(fleet, seed, min(long, _CONTROL_MINUTES) if is_control else long, lies=is_control)
-        found[label] = run.drive().to_dict()
+        found[label] = OrderRun(fleet, seed, long).drive().to_dict()
         if saved is not None:
             saved.write_text(json.dumps({"settings": settings, "runs": found}) + "\n", encoding="utf-8")
-    runs = {label: found[label] for label, _, _ in rows}
+    runs = {label: found[label] for label in labels}
     values = {"settings": settings, "runs": runs}
     title = f"{len(fleet.names)} robots that take orders, join and leave"
     return BenchResult(title, _COLUMNS, [_row(label, one) for label, one in runs.items()], values)

@@ -20,7 +20,6 @@ _AWAY_S = (3.0, 15.0)
 _DECLARED_S = 3.0  # an operator declares a robot lost after this time
 _LATE_S = 12.0
 _MOST_TAIL_S = 90.0  # time to reach the last goals
-_ELSEWHERE = (50.0, 50.0)  # [m]
 _INSIDE = 0.85  # share of the arena in which goals are drawn: some are refused, most are not
 
 
@@ -57,13 +56,12 @@ class OrderOutcome:
 class OrderRun:
     """A fleet under random orders for some minutes, then time to reach the last ones."""
 
-    def __init__(self, fleet: Fleet, seed: int, minutes: float, *, leaving: bool = True, lies: bool = False) -> None:
-        """Begin; without ``leaving`` all robots stay; with ``lies`` those that end are said to be outside the arena."""
+    def __init__(self, fleet: Fleet, seed: int, minutes: float, *, leaving: bool = True) -> None:
+        """Begin; without ``leaving`` all robots stay."""
         self.random = np.random.default_rng([seed, 1])
         late = str(self.random.choice(fleet.names)) if leaving else ""
         self.outcome = OrderOutcome(seed, minutes)
         self.fleet = FleetInProcess(fleet, seed, absent=(late,) if late else ())
-        self._lies = lies
         self._end_s = self.fleet.now_s + 60 * minutes
         self._pending: dict[str, float] = {}  # robots on their way, and when the goal was given
         self._plans: list[tuple[float, Callable[[], None]]] = []
@@ -72,7 +70,7 @@ class OrderRun:
         """Called after every step."""
         if late:
             self.outcome.left["late"] += 1
-            place = _ELSEWHERE if lies else fleet.robot(late).initial_position_world
+            place = fleet.robot(late).initial_position_world
             self._plan(_DECLARED_S, lambda: self.fleet.declare_lost(late, place))
             self._plan(_LATE_S, lambda: self.fleet.start(late))
 
@@ -147,5 +145,5 @@ class OrderRun:
             return
         fleet.end(name)
         self._plan(away_s + _DECLARED_S, lambda: fleet.start(name))
-        if kind == "lost" or self._lies:
-            self._plan(_DECLARED_S, lambda: fleet.declare_lost(name, _ELSEWHERE if self._lies else None))
+        if kind == "lost":
+            self._plan(_DECLARED_S, lambda: fleet.declare_lost(name, None))
