@@ -14,6 +14,7 @@ from testudo_hardware.errors import TestudoError
 
 BLIND = "testudo_bench.hosts.blind_policy"
 _NEEDS_TWO = 2
+_CLOCK_SPREAD_MIN = 5.0
 _MOST_ROBOTS = 100
 _COLUMNS = (
     "network",
@@ -39,9 +40,7 @@ def bench_hosts(
     jitter_ms: float = 20.0,
     loss: float = 0.1,
     partition_s: float = 5.0,
-    clock_min: float = 5.0,
     discovery: Literal["multicast", "peers", "all"] = "multicast",
-    control: bool = True,
     repeats: int = 3,
     minutes: float = 2.0,
     say: Callable[[str], None] = print,
@@ -59,9 +58,7 @@ def bench_hosts(
         jitter_ms: largest difference from it; frames overtake each other.
         loss: share of lost frames.
         partition_s: length of the partition, from 3 s after all robots drive; 0 for none.
-        clock_min: largest difference of a computer's wall clock from this machine's [min].
         discovery: how DDS finds the other computers; all: each way in turn.
-        control: also run once without the shield.
         repeats: runs for each way of discovery; each has other starts, clocks and losses.
         minutes: time limit of a run.
         say: receives progress messages.
@@ -76,10 +73,10 @@ def bench_hosts(
         "robot": robot,
         "limit_s": 60 * minutes,
         "partition_s": partition_s,
-        "clock_spread_min": clock_min,
+        "clock_spread_min": _CLOCK_SPREAD_MIN,
     }
     asked = [(way, seed, "") for way in ways for seed in range(repeats)]
-    asked += [(ways[0], 0, BLIND)] if control else []
+    asked.append((ways[0], 0, BLIND))
     found: list[dict[str, Any]] = []
     try:
         for way, seed, module in asked:

@@ -4,7 +4,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from testudo_bench.hosts.shaped_links import Link
 
 _START_S = 90.0
 _ASK_S = 1.0
+_PARTITION_AFTER_S = 3.0
 _STEADY_SPREAD_S = 100_000.0
 
 
@@ -36,15 +37,13 @@ def drive(
     limit_s: float,
     robot: str = "",
     partition_s: float = 5.0,
-    partition_after_s: float = 3.0,
     clock_spread_min: float = 5.0,
     discovery: str = "multicast",
     module: str = "",
-    say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Let robots on a circle swap places once, each on its computer, and return the measurements.
 
-    The partition begins ``partition_after_s`` after all robots are active: the first half of the robots and the
+    The partition begins 3 s after all robots are active: the first half of the robots and the
     station on one side, the rest on the other. A run ends when all are at their goals, after ``limit_s``, or, with a
     ``module`` in place of the policies' own, at the first contact.
 
@@ -70,10 +69,9 @@ def drive(
                 begin_s = time.monotonic()
                 on.wait(all_were_active, "the robots were not started", _START_S)
                 start_s = time.monotonic() - begin_s
-                restarts = _watch(on, operator, half, partition_s, partition_after_s, until_contact=bool(module))
+                restarts = _watch(on, operator, half, partition_s, until_contact=bool(module))
             finally:
                 operator.close()
-        state = on.state
     return {
         "network": str(link),
         "discovery": discovery,
@@ -81,15 +79,22 @@ def drive(
         "seed": seed,
         "clocks": {name: {"wall_s": one.wall_s, "steady_s": one.steady_s} for name, one in clocks.items()},
         "partition_s": partition_s,
-        "outcome": on.outcome or "at a contact",
         "until_active_s": start_s,
+        "restarts": restarts,
+        "changes": [(round(at_s - begin_s - start_s, 2), *change) for at_s, *change in operator.changes],
+        **_of_plant(on),
+        **_shares(computers.counts),
+    }
+
+
+def _of_plant(on: FleetOnComputers) -> dict[str, Any]:
+    state = on.state
+    return {
+        "outcome": on.outcome or "at a contact",
         "way_s": state.get("time_s"),
         "distance_m": state.get("distance_m", {}),
         "contacts": on.contacts,
         "separation_m": state.get("separation_m"),
-        "restarts": restarts,
-        "changes": [(round(at_s - begin_s - start_s, 2), *change) for at_s, *change in operator.changes],
-        **_shares(computers.counts),
         "lines": on.lines[-20:],
     }
 
@@ -99,13 +104,13 @@ def _watch(
     operator: Operator,
     half: tuple[str, ...],
     partition_s: float,
-    partition_after_s: float,
     *,
     until_contact: bool,
 ) -> int:
     """Wait for the end of a run; cut the network meanwhile, and restart robots that went idle in a stall."""
     begin_s, ask_s, restarts = time.monotonic(), 0.0, 0
-    parts = [(begin_s + partition_after_s, (half,)), (begin_s + partition_after_s + partition_s, ())]
+    cut_s = begin_s + _PARTITION_AFTER_S
+    parts = [(cut_s, (half,)), (cut_s + partition_s, ())]
     down = dict.fromkeys(operator.modes, False)
     while not on.outcome and not (until_contact and on.contacts):
         now_s = time.monotonic()
