@@ -25,6 +25,7 @@ from testudo_deploy.guard.speed_cap import cap_sentence, speed_cap_m_s
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_deploy.shield.caution import Caution
 from testudo_deploy.shield.flight_column import ClimbLimits
+from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.supervision.flight_phases import BatteryLimits, FlightIntent, FlightSupervisor
 from testudo_deploy.supervision.modes import RESTING, Event, Mode, VehicleKind, code_of
@@ -102,9 +103,7 @@ class Robot:
             task = TaskReceiver(signals, contract.task_hash, robot=name, epoch=epoch, peers=peers, sensed=sensed)
             self.loop.task = task
         self.loop.hold.within_m = _hold_within_m(fleet, robot, artefact)
-        if robot.scan is not None and robot.scan.rows:
-            space = stop_tube_parameters(robot.spec)
-            self.loop.scans = ScanReceiver(robot.spec, robot.scan.scanner, contract.arena, space)
+        self.loop.scans = _scans_of(robot, contract.arena)
         if fleet.bodies:
             self.loop.motion.touches = BodyContact(fleet.bodies, robot.spec, lambda: self.loop.task.reading)
         self.supervisor = Supervisor(
@@ -302,6 +301,13 @@ def _hold_within_m(fleet: Fleet, robot: FleetRobot, artefact: PolicyArtefact) ->
     has_goal = any(signal.name == "goal_world" for signal in artefact.contract.signals)
     stays = fleet.task is None and robot.follows is None and robot.link.commands is None and robot.spec.dimension == 2
     return GOAL_TOLERANCE_M if has_goal and stays else 0.0
+
+
+def _scans_of(robot: FleetRobot, arena: Arena | None) -> ScanReceiver | None:
+    """Return what takes a robot's scans into its shield; None where the fleet file does not say so."""
+    if robot.scan is None or not robot.scan.rows:
+        return None
+    return ScanReceiver(robot.spec, robot.scan.scanner, arena, stop_tube_parameters(robot.spec))
 
 
 def _flight_of(robot: FleetRobot, artefact: PolicyArtefact) -> FlightSupervisor:

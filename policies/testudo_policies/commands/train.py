@@ -58,7 +58,7 @@ def train(
         testudo train discovery --sharing role --network attention     (parameters of each role, attention)
         testudo train chase --self-play 8 --run runs/play     (roles against each other and against earlier policies)
         testudo train chase --against runs/play --role prey     (a best response to the policy of a run)
-        testudo train unmapped --teacher runs/teacher --run runs/student     (imitates, then learns from the reward)
+        testudo train unmapped --teacher runs/teacher --run runs/student     (imitates, then learns)
         testudo train navigation --starts incident.yaml     (half of the worlds start at an incident of a real run)
         testudo train navigation --run runs/mine --wandb teams     (curves in Weights & Biases)
         testudo train --like runs/sweep/best.json --seeds 5     (options of a sweep or of another run)
@@ -80,8 +80,7 @@ def train(
     join(coordinator, processes, process_id)
     console = Console(quiet=not first())
     console.print(devices().text)
-    text = "" if starts is None else starts_text(load_starts(starts))
-    requested = replace(config, scenario=scenario, starts=text, teacher=_teacher_text(config.teacher))
+    requested = replace(config, scenario=scenario, starts=_starts_text(starts), teacher=_teacher_text(config.teacher))
     completed, hint = suggested(requested) if like is None else (_like(read_config_file(like), requested), "")
     chosen, seeds = _configuration(run, completed, hint, seeds, console)
     folder = run or dated_folder("runs", chosen.scenario)
@@ -121,6 +120,10 @@ def _train(components: TrainingComponents | SharedComponents, folder: Path, seed
     whole = folder if isinstance(components, SharedComponents) else best
     console.print(f"next: testudo evaluate {best}   testudo export {whole}")
     return 0 if result.finished else _STOPPED
+
+
+def _starts_text(starts: Path | None) -> str:
+    return "" if starts is None else starts_text(load_starts(starts))
 
 
 def _teacher_text(given: str) -> str:
