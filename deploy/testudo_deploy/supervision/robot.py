@@ -23,9 +23,9 @@ from testudo_deploy.fleet.localiser import offset_from_start, switched_on_at
 from testudo_deploy.guard.flight_messages import DesiredFlightState, FlightOrder
 from testudo_deploy.guard.speed_cap import cap_sentence, speed_cap_m_s
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
+from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.caution import Caution
 from testudo_deploy.shield.flight_column import ClimbLimits
-from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.supervision.flight_phases import BatteryLimits, FlightIntent, FlightSupervisor
 from testudo_deploy.supervision.modes import RESTING, Event, Mode, VehicleKind, code_of
