@@ -35,10 +35,11 @@ class BenchmarkExtent:
     repeats: int | None = None
     """Timed runs; seeds of each training (learning, improve, screen, platoon) or learner (mpe); injections of each
     fault (faults); kills; known truths (identify); hidden plants (forecast); hidden robots with each localisation
-    (calibrate); runs with each network (lossy); episodes of each row (redteam); runs of each scenario (tasks);
-    runs (orders); changes (tamper)."""
+    (calibrate); runs with each network (lossy); episodes of each row (redteam), of each case with a bar (emulated);
+    runs of each scenario (tasks); runs (orders); changes (tamper)."""
     minutes: float | None = None
-    """Time budget (gpu, redteam, screen), measured time (fleet), time of orders (orders), time-out of a run (lossy)."""
+    """Time budget (gpu, redteam, emulated, screen), measured time (fleet), time of orders (orders), time-out of a run
+    (lossy)."""
     decisions: int | None = None  # environment decisions of each training (mpe)
     scripts: Path | None = None  # folder with JaxMARL's repository, whose learner is trained beside Testudo's (mpe)
     quick: bool = False
@@ -98,7 +99,7 @@ def bench(
         policy: policy file, or the name of one that ships (robot, tiers, shield, tamper, forecast,
             orders).
         robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify,
-            lossy), or the one whose lag cars have (platoon).
+            lossy), or the one whose lag cars have (platoon); a case, or how several begin (emulated).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
             (import, replay).
         worlds: number of parallel worlds (sim, screen, improve), fleets of each forecast (forecast), drawn situations
@@ -108,7 +109,7 @@ def bench(
         tasks: on the fleet.
         plot: file for the picture (learning).
         json: file for the numbers; `learning`, `identify`, `forecast`, `calibrate`, `mutants`, `orders`, `redteam`,
-            `screen`, `tasks` continue from it.
+            `emulated`, `screen`, `tasks` continue from it.
     """
     points = _points()
     if name == "list":

@@ -53,6 +53,11 @@ class BesideFleet:
     emulate: bool = False
     """Give the plant the noise, ages, time-outs and quirks that the link profiles state of real robots."""
 
+    def adapt(self, processes: Sequence[ProcessPlan], fleet: Fleet) -> Sequence[ProcessPlan]:
+        """Return a fleet's plan with these devices, the emulation, and the end of its job."""
+        held = with_hold_to_run(with_button(processes, self.button), self.hold_to_run)
+        return with_until(with_emulation(held, emulates=self.emulate), self.until, orders=fleet.orders)
+
 
 _NOTHING_BESIDE = BesideFleet()
 
@@ -107,7 +112,7 @@ def up(
                 seed=seed,
                 duration_s=timeout,
                 watch=beside.watch,
-                adapt=lambda plan: _with(plan, loaded, beside),
+                adapt=lambda plan: beside.adapt(plan, loaded),
                 lock_step=lock_step,
                 domain_id=None if domain is None else ros_domain_id(domain),
                 show=display.show,
@@ -117,11 +122,6 @@ def up(
         raise
     _show_result(console, state, json)
     return 0 if state.success else _FAILED
-
-
-def _with(plan: Sequence[ProcessPlan], fleet: Fleet, beside: BesideFleet) -> tuple[ProcessPlan, ...]:
-    held = with_hold_to_run(with_button(plan, beside.button), beside.hold_to_run)
-    return with_until(with_emulation(held, emulates=beside.emulate), beside.until, orders=fleet.orders)
 
 
 def _fleet(file: Path | None, policy: Path | None) -> Fleet:

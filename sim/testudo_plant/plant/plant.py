@@ -117,11 +117,7 @@ class Plant:
             for i, robot in enumerate(self.robots)
         ]
         self.watch = ContactWatch(combinations([robot.name for robot in self.robots], 2))
-        self._reverse = {
-            i: ReverseLimit(robot.reverse_way_m)
-            for i, robot in enumerate(self.robots)
-            if robot.reverse_way_m is not None
-        }
+        self._reverse = _reverse_limits(self.robots)
         self._faults = {robot.name: RobotFaults() for robot in self.robots}
         self._commands = np.zeros((len(self.robots), 3))
         self._start_s, self._now_s, self._steps = start_s, start_s, 0
@@ -290,6 +286,12 @@ class Plant:
         if name not in self._index:
             raise TestudoError(f"plant: robot {name!r} is not known; known are {', '.join(self._index)}")
         return self._index[name]
+
+
+def _reverse_limits(robots: Sequence[PlantRobot]) -> dict[int, ReverseLimit]:
+    """Return the backup limits of those robots that have one, by number."""
+    ways_m = {i: robot.reverse_way_m for i, robot in enumerate(robots)}
+    return {i: ReverseLimit(way_m) for i, way_m in ways_m.items() if way_m is not None}
 
 
 def _stream(seed: int, robot: int, purpose: int) -> np.random.Generator:
