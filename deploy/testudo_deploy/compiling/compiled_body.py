@@ -156,7 +156,7 @@ def _rebuilt(like: Any, arrays: Iterator[Any]) -> Any:
 
 def _items(value: Any) -> tuple[Any, ...]:
     """Return a tuple, of whose items nothing is known, as one of any."""
-    return value
+    return cast("tuple[Any, ...]", value)
 
 
 def _fields(value: Any) -> dict[str, Any]:

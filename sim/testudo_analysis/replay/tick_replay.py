@@ -161,9 +161,10 @@ class TickReplay:
             return
         if nominal is None or last is None or last.sequence + 1 != record.sequence:
             return
-        memory, moved = self._rule.initial_memory, np.zeros(len(nominal))
         if last.deadlock_memory and last.shielded_world and not last.reason:
             memory, moved = last.deadlock_memory, np.array(last.shielded_world)
+        else:
+            memory, moved = self._rule.initial_memory, np.zeros(len(nominal))
         wanted = slower(_caution(record), nominal)
         self._batches.add_deadlock(DeadlockTick(record, self._rule, memory, moved, wanted))
 
