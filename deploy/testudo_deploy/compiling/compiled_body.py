@@ -161,8 +161,7 @@ def _items(value: Any) -> tuple[Any, ...]:
 
 def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass by name."""
-    found: dict[str, Any] = vars(value)
-    return found
+    return cast("dict[str, Any]", vars(value))
 
 
 def _builder(result: Any, places: deque[tuple[TracedArray, int]]) -> Callable[[np.ndarray], Any]:
