@@ -5,6 +5,7 @@ turns right of who comes: large and slow robots pass each other by that.
 """
 
 import sys
+from typing import Any
 
 from testudo_bench.fault_matrix.harness.unshielded_policy import step
 from testudo_deploy.control.control_loop import ControlLoop
@@ -13,7 +14,10 @@ from testudo_deploy.shield.shield import Shield
 from testudo_nodes.robot.policy_node import main
 
 if __name__ == "__main__":
-    Shield.step = step
-    ControlLoop._reject_peers = lambda *_: None
-    DeadlockResolver.resolved = lambda _self, _place, _table, _first, nominal_world: nominal_world
+    shield: Any = Shield
+    loop: Any = ControlLoop
+    resolver: Any = DeadlockResolver
+    shield.step = step
+    loop._reject_peers = lambda *_: None
+    resolver.resolved = lambda _self, _place, _table, _first, nominal_world: nominal_world
     sys.exit(main())

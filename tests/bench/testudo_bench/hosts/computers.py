@@ -146,7 +146,7 @@ class Computers:
             _end(self._server)
         if self._switch is not None and self._switch.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired, ValueError):
-                said, _ = self._switch.communicate(timeout=_PATIENCE_S)
+                said = self._switch.communicate(timeout=_PATIENCE_S)[0]
                 self.counts = {k: v for k, v in json.loads(said or "{}").items() if k != "event"}
             self._switch.kill()
         for computer in self.all.values():
