@@ -36,12 +36,7 @@ from testudo_deploy.control.task_receiver import TaskReceiver
 from testudo_deploy.control.tick_bodies import CompiledTickBodies, TickBodies, compiled_bodies
 from testudo_deploy.guard.command_guard import CLOCK_TOLERANCE_S
 from testudo_deploy.shield.caution import slower, wider
-from testudo_deploy.shield.flight_column import (
-    column_below,
-    landing_shield,
-    unknown_robots_near,
-    with_landing_column,
-)
+from testudo_deploy.shield.flight_column import column_below, landing_shield, unknown_robots_near, with_landing_column
 from testudo_deploy.shield.reservations import (
     NOTHING_HEARD,
     PeerReservations,

@@ -106,9 +106,8 @@ class Robot:
         self.loop.scans = _scans_of(robot, contract.arena)
         if fleet.bodies:
             self.loop.motion.touches = BodyContact(fleet.bodies, robot.spec, lambda: self.loop.task.reading)
-        self.supervisor = Supervisor(
-            now_s=now_s, kind=VehicleKind.FLIGHT if robot.has_flight_phases else VehicleKind.GROUND
-        )
+        kind = VehicleKind.FLIGHT if robot.has_flight_phases else VehicleKind.GROUND
+        self.supervisor = Supervisor(now_s=now_s, kind=kind)
         self.flight = _flight_of(robot, artefact) if robot.has_flight_phases else None
         """Of a robot with flight phases."""
         self.pacer = TickPacer(robot.spec.control_period_s)
