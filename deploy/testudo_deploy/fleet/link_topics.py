@@ -95,7 +95,8 @@ def _used(link: LinkChoice, pose: PoseSource) -> Iterator[tuple[str, str]]:
 
 def _check_name(name: str, topic: str, robot: str, robots: tuple[str, ...], where: str) -> None:
     root, _, below = name[1:].partition("/")
-    if root in _OF_THE_FLEET or (root == robot and below.partition("/")[0] in _OWN):
+    is_other = name == TRANSFORM_TOPIC != topic  # transforms of all robots, and of the node that draws them
+    if is_other or root in _OF_THE_FLEET or (root == robot and below.partition("/")[0] in _OWN):
         raise FleetError(
             f"{where}: found {name} for {topic!r}, expected another name: this one is reserved for the "
             "nodes of the fleet"

@@ -14,10 +14,11 @@ from tests.sim.deployed_team import QUICK, begin, deployed
 from tests.sim.recorded_run import record_run
 
 from testudo_analysis.replay import TOLERANCE, reinfer
-from testudo_analysis.replay.counterfactual import _checked_goal
+from testudo_analysis.replay.counterfactual import _checked_goal, deployed_team
 from testudo_crazyflie.firmware.commanders import decode_set_point
 from testudo_crazyflie.firmware.crtp_packets import GENERIC, Packet
 from testudo_deploy.contract.command_types import CommandTypeError
+from testudo_deploy.contract.contract import ATTITUDE_THRUST
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
@@ -288,9 +289,15 @@ def test_a_yaw_rate_in_the_record_of_a_policy_without_one_is_found(tmp_path):
     assert not reinfer(dataclasses.replace(run, ticks={**run.ticks, "r0": changed}), artefact).passed
 
 
-def test_a_counterfactual_says_that_it_has_no_yaw_rates(turning):
+def test_a_counterfactual_turns_the_drones_and_refuses_what_no_shield_checks(turning):
+    contract = turning.contract
+    team, _ = deployed_team(SPEC, contract.shield, contract.arena, 2, contract.command, shielded=True)
+    assert team.yaw_rate_limit == contract.command.limits[0][1] > 0
+
     class Story:
         spec = SPEC
 
-    with pytest.raises(CommandTypeError, match=r"a counterfactual: found a policy of command\.type"):
-        _checked_goal(Story(), turning, np.zeros((3, 1)))
+    other = dataclasses.replace(contract.command, type=ATTITUDE_THRUST)
+    bare = dataclasses.replace(turning, contract=contract.replace(command=other))
+    with pytest.raises(CommandTypeError, match=r"found a policy of command\.type 'attitude"):
+        _checked_goal(Story(), bare, np.zeros((3, 1)))

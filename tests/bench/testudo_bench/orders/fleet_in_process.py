@@ -200,6 +200,7 @@ class FleetInProcess:
             robot = self.robots[name].robot
             if robot is not None and self.robots[name].linked:
                 robot.request(Event.ARM if request is Request.ACTIVATE else Event.START, self.now_s)
+            self._bring_up.on_answer(name)  # at once; of a robot that is not there, that it could not be sent
 
     def _applied(self, one: InProcess) -> tuple[float, ...]:
         """Return the command that acts on a body now: late, and none after the dead-man time."""
