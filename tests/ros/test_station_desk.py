@@ -108,7 +108,8 @@ class Site:
     def publish(self, order):
         self.orders.append(order)
         if self._answers:
-            text = GoalAnswer(order.order, order.robot, False, f"{order.robot}: is too near").encode().decode()
+            (robot,) = order.goals_world
+            text = GoalAnswer(order.order, False, (f"{robot}: is too near",)).encode().decode()
             self.heard.on_answer(SimpleNamespace(data=text))
 
     def ask(self, **values):
@@ -136,11 +137,11 @@ def test_a_click_sends_the_order_of_the_verb_and_its_refusal_comes_back(tmp_path
     site = Site(tmp_path)
     assert site.ask(verb="goal", robots=["r1"], place=[0.5, -0.25]) == [("r1", False, "r1: is too near")]
     (order,) = site.orders
-    assert (order.robot, order.goals_world, order.repeat) == ("r1", ((0.5, -0.25),), False)
+    assert (order.goals_world, order.repeat) == ({"r1": ((0.5, -0.25),)}, False)
     assert [said for _, _, said in site.ask(verb="home", robots=list(NAMES))] == [
         f"{name}: is too near" for name in NAMES
     ]
-    assert site.orders[1].goals_world == ()
+    assert site.orders[1].goals_world == {"r0": ()}
 
 
 def test_an_order_that_nobody_answers_says_so(tmp_path, monkeypatch):
