@@ -37,7 +37,7 @@ def shared_library(source: str) -> ctypes.PyDLL:
     Raises:
         NotCompiledError: switched off, no compiler, or it failed.
     """
-    if os.environ.get(SWITCH, "1") == "0":
+    if os.environ.get(SWITCH) == "0":
         raise NotCompiledError(f"{SWITCH}=0 is set")
     compiler = found_compiler()
     if not compiler:

@@ -4,11 +4,12 @@ Times are seconds on one clock that the caller injects.
 """
 
 import math
+import os
 import time
 from dataclasses import dataclass
 
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts, climb_volume_of, load_policy
-from testudo_deploy.compiling.shared_library import NotCompiledError
+from testudo_deploy.compiling.shared_library import SWITCH, NotCompiledError
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.body_contact import BodyContact
@@ -121,7 +122,12 @@ class Robot:
         self._last: TickRecord | None = None
 
     def use_compiled_bodies(self) -> str:
-        """Compute the arrays of a tick as machine code from now on, and return why not; empty if it does."""
+        """Compute the arrays of a tick as machine code where that is asked for; return why not, empty if it does.
+
+        It is asked for by the environment variable `SWITCH` = 1, until it is proven equal to NumPy (docs/shield.md).
+        """
+        if os.environ.get(SWITCH) != "1":
+            return ""
         try:
             self.loop.use_compiled_bodies()
         except NotCompiledError as error:

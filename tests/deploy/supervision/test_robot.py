@@ -276,3 +276,17 @@ def test_motion_outside_of_the_robot_file_is_a_warning_and_no_other_mode(pair):
     assert after.values["warning"] == "assumption_lag: found too much"
     assert after.message == f"{before.message}; assumption_lag: found too much"
     assert after.values["mode"] == before.values["mode"]
+
+
+def test_machine_code_is_used_only_where_it_is_asked_for(pair, monkeypatch):
+    """Its equality with NumPy is not proven (docs/shield.md), so that no robot gets it unasked."""
+    asked = []
+    loop = pair.robots[0].loop
+    monkeypatch.setattr(loop, "use_compiled_bodies", lambda: asked.append(True))
+    for value, expected in ((None, 0), ("0", 0), ("1", 1)):
+        if value is None:
+            monkeypatch.delenv("TESTUDO_COMPILED", raising=False)
+        else:
+            monkeypatch.setenv("TESTUDO_COMPILED", value)
+        assert pair.robots[0].use_compiled_bodies() == ""
+        assert len(asked) == expected
