@@ -114,7 +114,8 @@ def resolve_deadlock(
             heard = _trusted(neighbours) & (neighbours.age_s < _IN_ORDER_S)
             unheard = neighbours.valid & ~heard
             known = (replace(traffic, present=heard), unheard, nominal_world, shield.peer_speed_m_s, period_s)
-            order, in_passage = passage_order(frame, memory.passage, control_point_world, *known)
+            found_order, passed = passage_order(frame, memory.passage, control_point_world, *known)
+            order, in_passage = _within_reach(near, found_order, passed, memory.passage)
             traffic = without_those_that_wait(traffic, order)
     place, stalls = (control_point_world, traffic, nominal_world), memory.progress < BLOCKED_SHARE
     wanted, replaced, way = give_way(shield, arena, memory.way, *place, stalls, period_s)
@@ -127,6 +128,19 @@ def resolve_deadlock(
     turned, after = _turned(shield, memory, offset, wants.velocity_world, moved_world, period_s)
     found = ResolvedVelocity(xp.where(wants.is_final, wants.velocity_world, turned), wants.announced_world)
     return found, replace(after, way=way, passage=in_passage)
+
+
+def _within_reach(
+    near: Array, order: PassageOrder, passed: PassageState, before: PassageState
+) -> tuple[PassageOrder, PassageState]:
+    """Return order and state of robots; those that are not ``near`` (...) a passage take no part and keep their state.
+
+    Batches of robots compute the order for all; a robot by itself leaves it out beyond its reach, with the same result.
+    """
+    xp = array_namespace(near)
+    reached = replace(order, takes_part=order.takes_part & near, peer_waits=order.peer_waits & near[None, ...])
+    through_s = xp.where(near, passed.through_s, before.through_s)
+    return reached, PassageState(through_s, xp.where(near, passed.waited_s, before.waited_s))
 
 
 def _trusted(neighbours: PeerTable) -> Array:
