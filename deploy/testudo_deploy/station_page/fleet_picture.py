@@ -21,7 +21,7 @@ from testudo_deploy.supervision.modes import RESTING, WATCHDOGS, Mode
 
 SCHEMA = "testudo/station-page/1"
 GOOD, REST, DOUBT, BAD, SILENT = "good", "rest", "doubt", "bad", "silent"
-"""How a robot is: drives; stands because it is told to; brakes and may go on by itself; needs a person; not heard."""
+"""State of a robot: drives; stands by command; brakes and may go on by itself; needs an operator; not heard."""
 _STANDS = (*RESTING, Mode.ARMED, Mode.HOLD, Mode.TAKE_OFF)
 _PER_M = 1000.0
 """Places are rounded to a millimetre."""

@@ -48,7 +48,7 @@ def make_views(fleet, *, age_s=0.02):
 
 
 class Desk:
-    """Notes stops and requests; posts pictures while it is told to."""
+    """Records stops and requests; posts pictures while it is switched on."""
 
     def __init__(self, fleet=None, **shown):
         self.fleet_file, self.shown = fleet or make_fleet(), shown

@@ -13,7 +13,7 @@ WALL_AND_TWO = {"r1": (0.0, -0.64), "r2": (0.0, -0.12)}
 
 
 def drive(start, goal, others, *, helped=True, seconds=60.0, arena=ARENA):
-    """Drive r0 straight to what it is told, and stop before what stands; returns its places and whether it was led."""
+    """Drive r0 straight to its goal, stopping before bodies at rest; return its positions and whether it was led."""
     ways, place, led, places = Detours(arena, room_m=ROOM_M, separation_m=SEPARATION_M), start, 0, [start]
     for step in range(round(seconds / STEP_S)):
         now_s, seen = step * STEP_S, {"r0": place, **others}

@@ -3,7 +3,7 @@
     python -m testudo_bench.hosts.shaped_switch '{"ports": {"r0": "/run/netns/...", ...}, "link": {...}, "seed": 0}'
 
 It says `{"event": "ready"}`, takes `{"part": [["r0"], ["r1"]]}` lines on standard input, and says its counts when that
-ends. A computer's own address is given to its port by whoever made the namespace.
+ends. The code that makes a namespace also assigns the address of its port.
 """
 
 import contextlib
