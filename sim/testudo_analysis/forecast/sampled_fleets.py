@@ -21,7 +21,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_runs.progress_bar import Share, quiet
 from testudo_sim.physics.fleet_parameters import draw_fleet_parameters, with_longest_delay
 from testudo_sim.physics.world_parameters import WorldParameters
-from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
+from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy, by_world
 from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.residual_motion import begin_residual
@@ -136,7 +136,7 @@ class FleetSimulator:
         period_s = self.team.described.control_period_s
         while done < self.team.ticks and not np.all(stays >= HOLD_S + period_s):
             command, hidden = policy(signals(state, goal), hidden)
-            nominal = np.asarray(command).reshape(count, size, -1).transpose(2, 1, 0)
+            nominal = by_world(command, size)
             state, logged = advance(state, nominal, jax.random.fold_in(root, done))
             logs.append(jax.tree.map(np.asarray, logged))
             away = np.linalg.norm(logs[-1].position_world - goal[None], axis=1)

@@ -34,7 +34,7 @@ from testudo_sim.environment import to_batch
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, has_numbers
-from testudo_sim.team.batch_policy import artefact_policy
+from testudo_sim.team.batch_policy import artefact_policy, by_world
 from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import no_faults
 from testudo_sim.team.residual_motion import begin_residual, residual_noise
@@ -366,5 +366,5 @@ class _Decisions:
         if self._numbered:
             signals[ROBOT_NUMBER] = jnp.tile(jnp.arange(size, dtype=jnp.float32), worlds)[:, None]
         command, self._hidden = self._policy(signals, self._hidden)
-        nominal = np.asarray(command).reshape(worlds, size, -1).transpose(2, 1, 0)
+        nominal = by_world(command, size)
         return np.broadcast_to(nominal, (self._stage.chunk, *nominal.shape)), None

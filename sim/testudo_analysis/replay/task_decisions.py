@@ -12,7 +12,7 @@ from testudo_analysis.replay.recorded_task import RecordedTask
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import WorldState
-from testudo_sim.team.batch_policy import artefact_policy
+from testudo_sim.team.batch_policy import artefact_policy, by_world
 from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState
 from testudo_sim.team.team_tick import SimulatedTeam
 
@@ -59,8 +59,7 @@ class TaskDecisions:
         assert self._world is not None  # noqa: S101 -- set by the line above
         signals, standing = self._signals(self._world)
         command, self._hidden = self._policy(signals, self._hidden)
-        size, worlds = state.estimate.yaw.shape
-        nominal = np.asarray(command).reshape(worlds, size, -1).transpose(2, 1, 0)
+        nominal = by_world(command, state.estimate.yaw.shape[0])
         return np.broadcast_to(nominal, (self._chunk, *nominal.shape)), standing
 
     def return_at_end(self, state: DeployedTeamState) -> np.ndarray:

@@ -18,6 +18,11 @@ A learned message comes after the velocity, in the same array.
 """
 
 
+def by_world(command: Any, size: int) -> np.ndarray:
+    """Return the commands (C, N, E) of teams of ``size`` robots, from those of a batch policy (E N, C)."""
+    return np.asarray(command).reshape(-1, size, np.shape(command)[-1]).transpose(2, 1, 0)
+
+
 def artefact_policy(artefact: PolicyArtefact) -> BatchPolicy:
     """Return a policy file as a batch policy.
 
