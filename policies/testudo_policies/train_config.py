@@ -13,6 +13,7 @@ from testudo_sim.physics_choice import Form, Impl, PhysicsChoice, Tier
 
 Sharing = Literal["shared", "none", "role"]
 Encoder = Literal["pooled", "attention"]
+Layers = Literal["1", "all"]
 Commanded = Literal["velocity", "velocity_yaw_rate", "waypoints"]
 _CENTRAL = ("mappo", "qmix", "maddpg", "hasac", "masac")  # algorithms whose critic reads the true state of the team
 _COMMAND_TYPES = {"velocity": COMMAND_TYPE, "velocity_yaw_rate": VELOCITY_YAW_RATE, "waypoints": WAYPOINT}
@@ -72,6 +73,10 @@ class TrainConfig:
     form: Form = "wheels"
     """Ground robots in MuJoCo: `wheels` in contact with the floor, or `planar` discs, which are much faster."""
     impl: Impl = "auto"  # MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` uses what is installed
+    layers: Layers = field(default="1", metadata=OPTIONAL)
+    """Layers of the shield under which the policy learns: `1`, the projection, at ticks of one clock; or `all`, as on
+    robots: reserved segments, right of way, messages with echo, and ticks of each robot in its own phase. It takes two
+    to four times as long, and pays where `testudo evaluate --layers all` finds less than layer 1."""
     downwash: bool = field(default=True, metadata=OPTIONAL)
     """Tiers `attitude` and `rotors`: simulate the downwash of drones."""
     battery: bool = field(default=False, metadata=OPTIONAL)

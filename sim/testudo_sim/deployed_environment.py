@@ -21,7 +21,13 @@ from testudo_sim.physics.world_parameters import WorldParameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.scenario import TaskScoring
 from testudo_sim.team.crowd_links import CrowdLinks
-from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
+from testudo_sim.team.deployed_team import (
+    DeployedTeam,
+    DeployedTeamState,
+    renumbered,
+    start_deployed,
+    tick_deployed,
+)
 from testudo_sim.team.fault_schedule import Faults, no_faults
 from testudo_sim.team.residual_motion import begin_residual
 
@@ -60,7 +66,11 @@ class DeployedEnvironment(Environment):
                 channels=channels,
             ),
             spread=environment.spread,
+            change_price=environment.change_price,
+            facing_price=environment.facing_price,
             failures=environment.failures,
+            curriculum=environment.curriculum,
+            contact_cost=environment.contact_cost,
             task_channel=environment.task_channel,
             deployment=DeployedTeam(
                 Shield(model, team.shield, replace(space, hold_ticks=STRIDE * space.hold_ticks), team.arena),
@@ -83,7 +93,7 @@ class DeployedEnvironment(Environment):
     @property
     def scoring(self) -> TaskScoring:
         """See `Environment.scoring`."""
-        return TaskScoring(self.scenario, self.robot)
+        return TaskScoring(self.scenario, self.robot, self.change_price, self.facing_price)
 
     def links(self, team: Any) -> CrowdLinks | None:
         """See `Environment.links`: the radio of a deployed team has a link of every pair."""
@@ -104,6 +114,12 @@ class DeployedEnvironment(Environment):
             residual=begin_residual(self.team.noise, keys, self.team.size),
         )
         return replace(self.world(keys, state, begin.task), difficulty=difficulty)
+
+    def restarted(self, done: jax.Array, fresh: WorldState, ended: WorldState) -> WorldState:
+        """See `Environment.restarted`; all worlds count their messages together."""
+        number = ended.team.number
+        worlds = super().restarted(done, replace(fresh, team=renumbered(fresh.team, number)), ended)
+        return replace(worlds, team=replace(worlds.team, number=number))
 
     def tick(
         self,

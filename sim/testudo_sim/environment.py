@@ -187,7 +187,7 @@ class Environment:
         scene = self.scene(state)
         motion = scene.robots
         stop = self.team.model.stopping_point(motion)
-        table = true_table(stop, state.team.announced[0], self.links(state.team))
+        table = true_table(stop, state.team.announcement, self.links(state.team))
         task = self.task_signals(state)
         named = policy_signals(motion, stop, table, self.team.shield.hold_s, task)
         own = {name: value for name, value in task.items() if value.ndim == _OWN_AXES}
@@ -271,12 +271,16 @@ class Environment:
         difficulty = None if state.difficulty is None else next_difficulty(state.difficulty, score.success)
         fresh = self.reset(jax.random.split(reset_key, elapsed.shape[0]), difficulty)
         done = terminated | truncated
-        after_reset = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)
+        after_reset = self.restarted(done, fresh, ended)
         stands = self.standing(ended)
         left = None if stands is None or score.stood is None else stands & ~score.stood
         return after_reset, StepResult(
             reward, terminated, truncated, metrics, ended, score.stood, left, terms, score.metrics
         )
+
+    def restarted(self, done: jax.Array, fresh: WorldState, ended: WorldState) -> WorldState:
+        """Return the worlds of ``fresh`` where ``done`` (E,), and those of ``ended`` elsewhere."""
+        return jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, ended)
 
     def advance(self, state: WorldState, team_state: Any, change_m_s: jax.Array) -> tuple[WorldState, TaskScore]:
         """Return the worlds after a decision, without any restart, and its score.

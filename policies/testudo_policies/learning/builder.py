@@ -26,6 +26,7 @@ from testudo_policies.learning.teacher import TeacherEntry, make_student
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_policies.train_config import Commanded, Encoder, TrainConfig
+from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.robot_number import numbered
@@ -35,6 +36,7 @@ from testudo_sim.team.residual_motion import residual_noise
 from testudo_sim.team.task_channel import TaskChannel
 from testudo_sim.team.team_tick import SimulatedTeam
 
+_EXACT_NUMBERS = 2**24  # integers that single precision holds
 _PRECISIONS = ("highest", "high", "default")
 _BOUNDS: tuple[tuple[tuple[str, ...], float, float], ...] = (
     (("self_play",), 0, 1000),
@@ -119,6 +121,9 @@ def build(config: TrainConfig) -> TrainingComponents:
         change_price=config.change_price,
         facing_price=config.facing_price if yaw_rate_rad_s else 0.0,
     )
+    if config.layers == "all":
+        environment = DeployedEnvironment.of(environment, config.physics_choice)
+        _check_message_numbers(config, environment)
     speed_m_s, waypoints = spec.control_point_speed_m_s, None
     if environment.team.tracking is not None:
         waypoints = WaypointChoice.create(speed_m_s, environment.decision_s, task.arena, spec.dimension)
@@ -238,6 +243,17 @@ def _check_trainer(config: TrainConfig, task: Scenario) -> None:
         raise TestudoError(
             f"--trainer: found {config.trainer} for scenario {config.scenario!r}, whose robots leave or join; expected "
             "testudo, the only trainer of such tasks"
+        )
+
+
+def _check_message_numbers(config: TrainConfig, environment: Environment) -> None:
+    """Messages of all layers are counted in single precision, over the whole run."""
+    decisions = config.decisions // config.worlds if config.worlds else 0
+    ticks = decisions * environment.scenario.decision_ticks * environment.steps_per_tick
+    if ticks > _EXACT_NUMBERS:
+        raise TestudoError(
+            f"--layers all: found {config.decisions} decisions in {config.worlds} worlds, which are {ticks} ticks, "
+            f"expected at most {_EXACT_NUMBERS}; take more worlds"
         )
 
 

@@ -120,6 +120,11 @@ class DeployedTeamState:
     turns: jax.Array | None = None  # (H, N, E) [rad/s]: see `TeamState.turns`
     residual: jax.Array | None = None  # (C, N, E): see `TeamState.residual`
 
+    @property
+    def announcement(self) -> jax.Array:
+        """See `TeamState.announcement`."""
+        return self.radio.announcement((self.number - 1) % self.radio.sent.shape[0])
+
 
 def start_deployed(
     team: SimulatedTeam,
@@ -178,6 +183,22 @@ def start_deployed(
         no_turns(team, sent),
         residual,
     )
+
+
+def renumbered(state: DeployedTeamState, number: jax.Array) -> DeployedTeamState:
+    """Return an initial state whose messages are counted from ``number`` () on.
+
+    A world can thus begin while others of its batch drive: all have one ring of messages. Numbers are exact up to
+    2^24 ticks.
+    """
+    radio = state.radio
+    radio = replace(
+        radio,
+        heard=radio.heard + number,
+        acknowledged=radio.acknowledged + number,
+        sent_heard=radio.sent_heard + number,
+    )
+    return replace(state, radio=radio, space=replace(state.space, since=state.space.since + number), number=number)
 
 
 def tick_deployed(

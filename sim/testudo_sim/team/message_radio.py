@@ -42,6 +42,11 @@ class MessageRadio:
         """Return the number D of space dimensions."""
         return (self.content.shape[0] - self.message_size) // _PARTS
 
+    def announcement(self, place: jax.Array) -> jax.Array:
+        """Return point, velocity and learned message (2D + M, N, E) of the messages at a place of the ring."""
+        content = self.sent[place]
+        return jnp.concatenate([content[: 2 * self.dimension], content[_PARTS * self.dimension :]])
+
 
 def receive_messages(announcement: jax.Array, slots: int, message_size: int = 0) -> MessageRadio:
     """Return the radio after all robots received the messages (C, N, E), with learned ones of ``message_size``."""

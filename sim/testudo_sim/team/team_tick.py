@@ -120,6 +120,11 @@ class TeamState:
     links: CrowdLinks | None = None  # who is in the slots of the table; None: everybody, in the order of robots
     residual: jax.Array | None = None  # (C, N, E): process of the residual motion; None without
 
+    @property
+    def announcement(self) -> jax.Array:
+        """Return the newest announcement (2D + M, N, E) of each robot: control point, velocity, learned message."""
+        return self.announced[0]
+
 
 class InitialMotion(NamedTuple):
     """Motion, measurements and commands that precede a simulated start."""
