@@ -83,7 +83,10 @@ def readme() -> str:
 
 
 def _tasks(table: Table) -> list[str]:
-    """Return the lines of the README's table: tasks that a row begins with their `name`, and rows `return` below it."""
+    """Return the lines of the README's table: tasks that a row begins with their `name`, and rows `return` below it.
+
+    Cells are those of the page, with intervals where it has them; what is asked for is compared by their first number.
+    """
     column = {name: k for k, name in enumerate(table.columns)}
     found: dict[str, dict[str, list[str]]] = {}
     task = ""
@@ -100,7 +103,7 @@ def _tasks(table: Table) -> list[str]:
         pairs = {figure: (_first(cells[0]), _first(cells[1])) for figure, cells in figures.items()}
         if not earns_its_place(pairs.get("success"), pairs.get("return", (0.0, 0.0))):
             continue
-        cells = [", ".join(f"{figure} {pairs[figure][k]:g}" for figure in pairs) for k in range(2)]
+        cells = [", ".join(f"{figure} {figures[figure][k]}" for figure in pairs) for k in range(2)]
         by = [f"success {one - other:+.2f}" for one, other in [pairs[k] for k in pairs if k == "success"]]
         by += [f"return x {one / other:.1f}" for one, other in [pairs[k] for k in pairs if k == "return"]]
         lines.append(f"| {name} | {' | '.join(cells)} | {', '.join(by)} |")
