@@ -21,13 +21,7 @@ from testudo_sim.physics.world_parameters import WorldParameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.scenario import TaskScoring
 from testudo_sim.team.crowd_links import CrowdLinks
-from testudo_sim.team.deployed_team import (
-    DeployedTeam,
-    DeployedTeamState,
-    renumbered,
-    start_deployed,
-    tick_deployed,
-)
+from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
 from testudo_sim.team.fault_schedule import Faults, no_faults
 from testudo_sim.team.residual_motion import begin_residual
 
@@ -118,7 +112,7 @@ class DeployedEnvironment(Environment):
     def restarted(self, done: jax.Array, fresh: WorldState, ended: WorldState) -> WorldState:
         """See `Environment.restarted`; all worlds count their messages together."""
         number = ended.team.number
-        worlds = super().restarted(done, replace(fresh, team=renumbered(fresh.team, number)), ended)
+        worlds = super().restarted(done, replace(fresh, team=_renumbered(fresh.team, number)), ended)
         return replace(worlds, team=replace(worlds.team, number=number))
 
     def tick(
@@ -141,3 +135,19 @@ class DeployedEnvironment(Environment):
         faults = no_faults(spec.dimension, size, keys.shape[0], driver_ticks)
         longest = parameters.message_ticks.astype(jnp.int32)
         return replace(faults, phase=phase, message_ticks=jnp.stack([jnp.ones_like(longest), longest]))
+
+
+def _renumbered(state: DeployedTeamState, number: jax.Array) -> DeployedTeamState:
+    """Return an initial state whose messages are counted from ``number`` () on.
+
+    A world can thus begin while others of its batch drive: all have one ring of messages. Numbers are exact up to
+    2^24 ticks.
+    """
+    radio = state.radio
+    radio = replace(
+        radio,
+        heard=radio.heard + number,
+        acknowledged=radio.acknowledged + number,
+        sent_heard=radio.sent_heard + number,
+    )
+    return replace(state, radio=radio, space=replace(state.space, since=state.space.since + number), number=number)

@@ -185,22 +185,6 @@ def start_deployed(
     )
 
 
-def renumbered(state: DeployedTeamState, number: jax.Array) -> DeployedTeamState:
-    """Return an initial state whose messages are counted from ``number`` () on.
-
-    A world can thus begin while others of its batch drive: all have one ring of messages. Numbers are exact up to
-    2^24 ticks.
-    """
-    radio = state.radio
-    radio = replace(
-        radio,
-        heard=radio.heard + number,
-        acknowledged=radio.acknowledged + number,
-        sent_heard=radio.sent_heard + number,
-    )
-    return replace(state, radio=radio, space=replace(state.space, since=state.space.since + number), number=number)
-
-
 def tick_deployed(
     team: SimulatedTeam,
     deployment: DeployedTeam,
