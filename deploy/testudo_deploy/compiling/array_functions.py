@@ -166,7 +166,7 @@ def max(value: TracedArray, *, axis: Any = None) -> TracedArray:  # noqa: A001
 
 
 def sum(value: TracedArray, *, axis: Any = None) -> TracedArray:  # noqa: A001
-    """See the array API; in the order of the axis."""
+    """See the array API; in NumPy's order, for arrays in row-major order."""
     return _reduced("sum", value, axis, FLOAT if value.dtype == FLOAT else INT)
 
 
@@ -180,8 +180,10 @@ def argmax(value: TracedArray, *, axis: int) -> TracedArray:
     return _reduced("argmax", value, axis, INT)
 
 
-def argsort(value: TracedArray, *, axis: int) -> TracedArray:
+def argsort(value: TracedArray, *, axis: int, stable: builtins.bool) -> TracedArray:
     """See the array API; equal values stay in order, what is not a number comes last."""
+    if not stable:
+        raise TypeError("a body sorts without stable=True: in NumPy the order of equal values is not known")
     return value.graph.add("argsort", [value], value.shape, INT, axis % value.ndim, axis % value.ndim)
 
 

@@ -26,7 +26,21 @@ _HEAD = """#include <math.h>
 static inline double least(double a, double b) { return (a < b || a != a) ? a : b; }
 static inline double largest(double a, double b) { return (a > b || a != a) ? a : b; }
 static inline double sign(double a) { return a != a ? a : (double)((a > 0) - (a < 0)); }
+static double pairwise(const double *a, long n)
+{
+    double s = 0, r[8];
+    long i = 0;
+    if (n > 128) { long half = n / 2 - n / 2 % 8; return pairwise(a, half) + pairwise(a + half, n - half); }
+    if (n >= 8) {
+        for (; i < 8; i++) r[i] = a[i];
+        for (; i < n - n % 8; i++) r[i % 8] += a[i];
+        s = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
+    }
+    for (; i < n; i++) s += a[i];
+    return s;
+}
 """
+"""`pairwise` adds in the order of NumPy along the last axis (`numpy.sum`, Notes); along others it adds row by row."""
 
 
 def c_function(name: str, graph: Graph, count: int, results: Sequence[TracedArray]) -> str:
@@ -173,6 +187,10 @@ class _Writer:
         if node.op in ("all", "any"):
             first, sign = ("1", "&") if node.op == "all" else ("0", "|")
             body = [f"unsigned char s = {first};", f"{inner}s {sign}= ({value}) != 0;", f"{target} = s;"]
+        elif node.op == "sum" and node.dtype == FLOAT and taken == (values.ndim - 1,):
+            count = values.shape[taken[0]]
+            body = [f"double t[{max(count, 1)}];", f"{inner}t[r{taken[0]}] = {value};"]
+            body += [f"{target} = pairwise(t, {count});"]
         elif node.op == "sum":
             body = [f"{_TYPES[node.dtype]} s = 0;", f"{inner}s += {value};", f"{target} = s;"]
         elif node.op in ("least", "largest"):

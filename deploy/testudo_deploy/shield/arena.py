@@ -370,7 +370,7 @@ def nearest_rows(rows: tuple[Array, Array], count: int = OBSTACLE_ROWS) -> tuple
     if bounds.shape[0] <= count:
         return rows, None
     xp = array_namespace(bounds)
-    order = xp.argsort(bounds, axis=0)[: count + 1, ...]
+    order = xp.argsort(bounds, axis=0, stable=True)[: count + 1, ...]  # NumPy's default depends on the processor
     least = xp.take_along_axis(bounds, order, axis=0)
     chosen = [xp.take_along_axis(normals[d, ...], order[:count, ...], axis=0) for d in range(normals.shape[0])]
     known = all_of(xp.abs(bounds) < xp.inf, axis=0)  # what is not finite sorts last, where no row would see it

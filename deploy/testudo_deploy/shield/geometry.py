@@ -68,7 +68,8 @@ def z_scaled(vector: Array, height_ratio: float, axis: int = 0) -> Array:
     if is_numpy(vector):  # one robot: one call in place of a few
         return vector * _shares(height_ratio, vector.ndim - axis, vector.dtype)
     flat, high = ((slice(None),) * axis + (part, ...) for part in (slice(0, 2), slice(2, 3)))
-    return array_namespace(vector).concat([vector[flat], vector[high] / height_ratio], axis=axis)
+    # by the same product as above: a quotient may have another last bit
+    return array_namespace(vector).concat([vector[flat], vector[high] * (1 / height_ratio)], axis=axis)
 
 
 @functools.cache

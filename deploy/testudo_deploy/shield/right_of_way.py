@@ -171,7 +171,8 @@ def _keeps_right(unit: float, traffic: Traffic, lanes: Lanes, ahead: Array, cosi
         return 0 * ahead[0, ...]
     along, left = dot(ahead[:, None, ...], traffic.offset_world), left_of(ahead, traffic.offset_world)
     meets = lanes.wants & (cosine < _HEAD_ON) & (along > 0.3 * unit) & (along < _FAR * unit)
-    meets = meets & (xp.abs(left) < _LANE * unit)
+    # in space, one that is far above or far aside of a climbing robot can be near in both of these
+    meets = meets & (xp.abs(left) < _LANE * unit) & (lanes.distance_m < _AT_ALL * unit)
     if known_false(meets):
         return 0 * ahead[0, ...]
     missing = (_LANE * unit - left) / 2  # each robot makes half of the way

@@ -189,7 +189,7 @@ def pair_rows(
     rows = parameters.neighbour_rows
     if gap.shape[0] <= rows:
         return (-away, bounds / share), None, PeerUncertainty(sine, allowed, share, parameters.height_ratio)
-    order = xp.argsort(gap, axis=0)
+    order = xp.argsort(gap, axis=0, stable=True)  # NumPy's default order of equal gaps depends on the processor
 
     def nearest(values: Array) -> Array:
         return xp.take_along_axis(values, order[:rows, ...], axis=0)
@@ -219,7 +219,7 @@ def reachable_peer_positions(parameters: ProjectionParameters, neighbours: PeerT
     During its control tick a peer moves as announced. Of the time of sending only an upper bound is known, so the peer
     is on a part of its announced path. Afterwards it may move in any way up to top speed: a control point follows
     commands without delay, so no bound of acceleration holds. The space that it owns may restrict it further. An
-    untrusted body may move in any way from the start, and during the hold, too.
+    untrusted body may move in any way from the start, and during the hold, too, and no reserved space restricts it.
     """
     xp = array_namespace(neighbours.age_s)
     age = xp.where(neighbours.age_s >= 0, neighbours.age_s, xp.nan)  # a message from the future is invalid
@@ -231,7 +231,8 @@ def reachable_peer_positions(parameters: ProjectionParameters, neighbours: PeerT
     on_way = length(half_way)
     reach = on_way + parameters.peer_speed_m_s * (age - certain)
     if neighbours.farthest_m is not None:
-        reach = xp.minimum(reach, neighbours.farthest_m + on_way)
+        within = xp.minimum(reach, neighbours.farthest_m + on_way)
+        reach = within if neighbours.untrusted is None else xp.where(neighbours.untrusted, reach, within)
     return neighbours.control_point_world + half_way, reach
 
 

@@ -38,7 +38,7 @@ def everything(pair, flag, scale):
     xp = array_namespace(pair.first)
     one, two = pair.first, pair.second
     spread = xp.concat([one, one[:, ::-1] * scale, 2.0 * one[:1, ...] - np.array([[0.5]])], axis=0)
-    order = xp.argsort(one[0, ...], axis=0)
+    order = xp.argsort(one[0, ...], axis=0, stable=True)
     near = xp.take_along_axis(one[1, ...], order[:3], axis=0)
     table = xp.reshape(stacked(one, -one), (4, 5))
     chosen = xp.where(flag & (two > 0.1), two, xp.sign(two) * 3)
@@ -77,6 +77,25 @@ def test_every_function_gives_the_bits_of_numpy():
             assert np.shape(found[index]) == np.shape(wanted), index
             assert np.array_equal(np.asarray(found[index], float), np.asarray(wanted, float)), index
         assert pair.third is None
+
+
+def test_sums_are_taken_in_the_order_of_numpy():
+    """Along the last axis NumPy adds eight numbers side by side and halves long sums; along others row by row."""
+
+    def body(*values):
+        xp = array_namespace(values[0])
+        return tuple(xp.sum(value, axis=axis) for value in values for axis in (0, 1))
+
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=(17, count)) for count in (7, 8, 9, 31, 128, 129, 300)]
+    for found, wanted in zip(compiled(body, *values)(*values), body(*values), strict=True):
+        assert np.array_equal(found, wanted)
+    assert any((value.cumsum(axis=1)[:, -1] != value.sum(axis=1)).any() for value in values)  # control: it matters
+
+
+def test_a_sort_of_which_equal_values_are_not_in_order_is_refused():
+    with pytest.raises(TypeError, match="sorts without stable=True"):
+        trace("body", lambda value: array_namespace(value).argsort(value, axis=0, stable=False), [np.zeros(9)])
 
 
 def test_least_and_greatest_keep_what_is_not_a_number_although_it_never_gets_there():

@@ -102,3 +102,8 @@ def test_an_untrusted_body_can_be_anywhere_at_once():
     middle, radius = reachable_peer_positions(parameters, table)
     assert (middle == 0).all()
     assert radius == pytest.approx(parameters.peer_speed_m_s * (0.02 + parameters.hold_s))
+    # what it may seem to reserve restricts it in no way; a trusted one, the control, it does
+    reserving = dataclasses.replace(table, farthest_m=np.array([0.01]))
+    assert reachable_peer_positions(parameters, reserving)[1] == radius
+    trusted = dataclasses.replace(reserving, untrusted=None, age_s=np.array([0.5]))
+    assert reachable_peer_positions(parameters, trusted)[1] < 0.1

@@ -69,6 +69,21 @@ def test_who_meets_nobody_keeps_its_velocity(peer):
     assert not replaces
 
 
+def test_a_climbing_robot_does_not_turn_for_one_that_is_far_aside():
+    """Regression: seen from above such a way has almost no sides, so that one 6 separations aside counted as met.
+
+    Another peer nearby keeps the rule from ending early, which hid that from a robot without one.
+    """
+    drone = projection_parameters(load_robot("crazyflie_2x"))
+    climbs, rests = np.array([0.02, 0.0, 0.5]), initial_right_of_way(np.array(0.0))
+    away, descends = drone.separation_m * np.array([[6.0, 1.0], [0.0, 2.0], [2.0, 0.0]]), -climbs[:, None] + 0 * EAST
+    for reach, turns in ((1.0, False), (0.3, True)):  # control: one that is near is met
+        offset = away * np.array([reach, 1.0])
+        peers = Traffic(offset, descends, descends * np.array([1.0, -1.0]), np.ones(2, bool), np.ones(2, bool))
+        wanted, _, _ = give_way(drone, None, rests, np.zeros(3), peers, climbs, np.array(False), PERIOD_S)
+        assert (not np.array_equal(wanted, climbs)) == turns
+
+
 def test_the_lower_priority_backs_out_of_the_door_and_goes_aside():
     """As drawn by hand: backwards between the posts, whose walls stop what goes aside; sideways beside the wall."""
     wanted, replaces, _ = live(2 * GIVES_WAY_AFTER_S, (0, 0), traffic(((1.1, 0), WEST)), EAST, DOOR)

@@ -7,7 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_deploy.shield.velocity_projection import PeerTable, ShieldStatus, extrapolated, update_peer_table
+from testudo_deploy.shield.arena import nearest_rows
+from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.velocity_projection import (
+    PeerTable,
+    ShieldStatus,
+    extrapolated,
+    pair_rows,
+    update_peer_table,
+)
+from testudo_hardware.motion import MotionState, motion_model
+from testudo_hardware.spec import load_robot
 
 
 def table_of(point, velocity, age, valid):
@@ -76,3 +86,19 @@ def test_a_message_from_the_future_brakes(make_scene, name):
     age_s[1, 2] = -0.01
     status = scene.but(table=replace(scene.table, age_s=age_s)).shield().status
     assert np.flatnonzero(status == int(ShieldStatus.BRAKED)).tolist() == [2]
+
+
+def test_of_peers_and_obstacles_that_are_equally_near_the_first_slots_have_rows():
+    """Regression: NumPy's own order of equal values depends on the processor, and so did the command of a robot."""
+    spec = load_robot("robomaster_s1")
+    stop = motion_model(spec).stopping_point(MotionState(np.zeros(2), np.array(0.0), np.zeros(2)))
+    near = np.array([(x, y) for x in (-4, -3, 3, 4) for y in (-4, -3, 3, 4) if abs(x) != abs(y)], float)
+    ring = np.concatenate([2 * near[:4], near, 2 * near[4:]]).T  # eight peers at 10 m, eight at 5 m
+    nearest = [4, 5, 6, 7, 8, 9, 10, 11]
+    for places in (ring, ring[:, ::-1], np.concatenate([ring, ring[:, 3:7]], axis=1)):
+        count = places.shape[1]
+        table = PeerTable(places, 0 * places, np.full(count, 0.02), np.ones(count, bool))
+        (normals, _), _, _ = pair_rows(projection_parameters(spec), stop, table)
+        np.testing.assert_allclose(normals, places[:, nearest] / 5, atol=1e-9)
+        (found, _), _ = nearest_rows((places, np.hypot(*places)))
+        np.testing.assert_array_equal(found, places[:, nearest])
