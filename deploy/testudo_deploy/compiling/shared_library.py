@@ -18,7 +18,7 @@ from testudo_hardware.errors import TestudoError
 
 COMPILERS = ("cc", "gcc", "clang")
 SWITCH = "TESTUDO_COMPILED"
-"""Environment variable: 0 keeps the bodies in NumPy."""
+"""Environment variable: policy nodes compile their bodies where it is 1; 0 refuses to compile anywhere."""
 FLAGS = ["-O1", "-ffp-contract=off", "-fno-fast-math", "-fPIC", "-shared", "-w"]
 """No product and sum may be joined, nothing reordered: NumPy's roundings. -O1: of -O2's 3 s of compiling half, for 2 µs
 of 20 a tick."""
@@ -39,9 +39,7 @@ def shared_library(source: str) -> ctypes.PyDLL:
     """
     if os.environ.get(SWITCH) == "0":
         raise NotCompiledError(f"{SWITCH}=0 is set")
-    compiler = found_compiler()
-    if not compiler:
-        raise NotCompiledError(f"no C compiler was found ({', '.join(COMPILERS)}); `apt install gcc` adds one")
+    compiler = _compiler()
     text = "\n".join((*FLAGS, platform.machine(), str(Path(compiler).stat().st_mtime_ns), source))
     name = hashlib.sha256(text.encode()).hexdigest()[:32]
     try:
@@ -55,9 +53,26 @@ def shared_library(source: str) -> ctypes.PyDLL:
         raise NotCompiledError(f"the cache of compiled bodies cannot be used: {error}") from error
 
 
-def found_compiler() -> str:
-    """Return the path of the C compiler that is used; empty if there is none."""
-    return next(filter(None, map(shutil.which, COMPILERS)), "")
+def try_compiler() -> None:
+    """Compile a source that needs the headers of C, and keep nothing of it.
+
+    Raises:
+        NotCompiledError: no compiler, or it failed.
+    """
+    with tempfile.TemporaryDirectory() as made:
+        _compile(_compiler(), "#include <math.h>\ndouble root(double x) { return sqrt(x); }\n", Path(made) / "root.so")
+
+
+def is_asked_for() -> bool:
+    """Return whether policy nodes are to compute their bodies as machine code."""
+    return os.environ.get(SWITCH) == "1"
+
+
+def _compiler() -> str:
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None:
+        raise NotCompiledError(f"no C compiler was found ({', '.join(COMPILERS)}); `apt install gcc` adds one")
+    return compiler
 
 
 def _cache() -> Path:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from packaging.specifiers import SpecifierSet
 
+from testudo_deploy.compiling.shared_library import SWITCH
 from testudo_deploy.doctor.finding import Finding, failed, ok, warning
 from testudo_deploy.doctor.machine_facts import (
     DISTRIBUTION,
     AcceleratorFact,
     ClockFact,
+    MachineCodeFact,
     MachineFacts,
     PackageFact,
     ProcessorFact,
@@ -39,6 +41,7 @@ def check_machine(facts: MachineFacts, *, runs_fleet: bool, needs_clock: bool) -
         check_governor(facts.processor),
         check_load(facts.processor),
         check_realtime(facts.processor),
+        check_machine_code(facts.machine_code),
     )
 
 
@@ -177,3 +180,15 @@ def check_realtime(fact: ProcessorFact) -> Finding:
         f"found {limit}, and the kernel refuses all the same",
         "sudo sysctl kernel.sched_rt_runtime_us=-1; in a container: --cap-add=SYS_NICE and a CPU budget for real time",
     )
+
+
+def check_machine_code(fact: MachineCodeFact) -> Finding:
+    """Check that there is a compiler where robots are to compute their ticks as machine code."""
+    name = "machine code"
+    if fact.refused:
+        return warning(
+            name,
+            f"{SWITCH}=1 asks for it, and {fact.refused}: ticks stay in NumPy and take about three times as long",
+            f"sudo apt install gcc libc6-dev, or unset {SWITCH}",
+        )
+    return ok(name, "asked for, and the C compiler works" if fact.asked_for else f"not asked for ({SWITCH} is not 1)")

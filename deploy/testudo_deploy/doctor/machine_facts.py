@@ -17,6 +17,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from testudo_deploy.compiling.shared_library import NotCompiledError, is_asked_for, try_compiler
 from testudo_hardware.errors import TestudoError
 
 DISTRIBUTION = "testudo"
@@ -70,6 +71,14 @@ class ProcessorFact:
 
 
 @dataclass(frozen=True)
+class MachineCodeFact:
+    """Whether robots here compute their ticks as machine code; off by default."""
+
+    asked_for: bool = False
+    refused: str = ""  # why this computer cannot; empty if it can, or if it is not asked for
+
+
+@dataclass(frozen=True)
 class MachineFacts:
     """Everything that the checks of a machine need."""
 
@@ -80,6 +89,7 @@ class MachineFacts:
     accelerator: AcceleratorFact
     clock: ClockFact
     processor: ProcessorFact
+    machine_code: MachineCodeFact = MachineCodeFact()
 
 
 def machine_facts(root: Path = Path("/")) -> MachineFacts:
@@ -98,6 +108,7 @@ def machine_facts(root: Path = Path("/")) -> MachineFacts:
         accelerator_fact(root),
         clock_fact(root),
         processor_fact(root),
+        machine_code_fact(),
     )
 
 
@@ -158,6 +169,17 @@ def processor_fact(root: Path = Path("/")) -> ProcessorFact:
     cores = len(os.sched_getaffinity(0)) if sys.platform.startswith("linux") else os.cpu_count() or 1
     limit = resource.getrlimit(resource.RLIMIT_RTPRIO)[0] if sys.platform.startswith("linux") else 0
     return ProcessorFact(cores, os.getloadavg()[0], governors, limit, _grants_realtime())
+
+
+def machine_code_fact() -> MachineCodeFact:
+    """Return whether machine code is asked for in this shell; the compiler is tried only then."""
+    if not is_asked_for():
+        return MachineCodeFact()
+    try:
+        try_compiler()
+    except NotCompiledError as error:
+        return MachineCodeFact(asked_for=True, refused=str(error))
+    return MachineCodeFact(asked_for=True)
 
 
 def probe(code: str, environment: Mapping[str, str] | None = None) -> Any:

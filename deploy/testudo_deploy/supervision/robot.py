@@ -4,12 +4,11 @@ Times are seconds on one clock that the caller injects.
 """
 
 import math
-import os
 import time
 from dataclasses import dataclass
 
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts, climb_volume_of, load_policy
-from testudo_deploy.compiling.shared_library import SWITCH, NotCompiledError
+from testudo_deploy.compiling.shared_library import NotCompiledError, is_asked_for
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.control.body_contact import BodyContact
@@ -126,7 +125,7 @@ class Robot:
 
         It is asked for by the environment variable `SWITCH` = 1, until it is proven equal to NumPy (docs/shield.md).
         """
-        if os.environ.get(SWITCH) != "1":
+        if not is_asked_for():
             return ""
         try:
             self.loop.use_compiled_bodies()

@@ -14,6 +14,7 @@ from testudo_deploy.doctor.machine_checks import check_machine
 from testudo_deploy.doctor.machine_facts import (
     AcceleratorFact,
     ClockFact,
+    MachineCodeFact,
     MachineFacts,
     PackageFact,
     ProcessorFact,
@@ -276,6 +277,10 @@ FAULTS = {
     "robot stopped": (
         lambda b: b.status(mode="stopped", code="estop", sentence="stopped"),
         *("tb1 mode", "stopped", "testudo rearm tb1"),
+    ),
+    "no compiler for machine code": (
+        lambda b: b.machine_with(machine_code=MachineCodeFact(asked_for=True, refused="no C compiler was found")),
+        *("machine code", "TESTUDO_COMPILED=1 asks for it, and no C compiler was found", "apt install gcc"),
     ),
     "policy silent": (lambda b: b.status(mode=""), "tb1 mode", "not heard", "ROS_DOMAIN_ID"),
     "late ticks": (lambda b: b.status(late_ticks=900), "tb1 ticks", "18.0 %", "governor"),

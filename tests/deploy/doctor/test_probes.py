@@ -12,8 +12,15 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.authentication.fleet_key import new_key, write_key
 from testudo_deploy.doctor.finding import Level
 from testudo_deploy.doctor.fleet_checks import check_fleet_file, fleet_facts
-from testudo_deploy.doctor.machine_checks import NEEDED_PRIORITY, check_machine, check_packages
-from testudo_deploy.doctor.machine_facts import clock_fact, machine_facts, package_facts, processor_fact
+from testudo_deploy.doctor.machine_checks import NEEDED_PRIORITY, check_machine, check_machine_code, check_packages
+from testudo_deploy.doctor.machine_facts import (
+    MachineCodeFact,
+    clock_fact,
+    machine_code_fact,
+    machine_facts,
+    package_facts,
+    processor_fact,
+)
 from testudo_deploy.doctor.ros_checks import check_discovery, check_distribution, check_ros
 from testudo_deploy.doctor.ros_facts import NetworkFact, RosFact, network_fact, ros_fact, unknown_hosts
 
@@ -34,6 +41,7 @@ def test_the_facts_of_this_machine_are_complete():
     checks = [finding.check for finding in check_machine(facts, runs_fleet=True, needs_clock=False)]
     assert checks == [
         *("interpreter", "packages", "device", "clock", "clock source", "CPU governor", "load", "real-time rights"),
+        "machine code",
     ]
     assert {"numpy", "onnxruntime"} <= {package.name for package in facts.packages if package.fits}
     assert facts.processor.cores >= 1
@@ -69,6 +77,21 @@ def test_a_process_without_realtime_rights_is_found():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["0", "False"]
+
+
+def test_a_missing_or_failing_compiler_is_found_only_where_machine_code_is_asked_for(monkeypatch, tmp_path):
+    monkeypatch.setenv("TESTUDO_COMPILED", "1")
+    assert machine_code_fact() == MachineCodeFact(asked_for=True)
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    assert "no C compiler was found" in machine_code_fact().refused
+    broken = tmp_path / "gcc"
+    broken.write_text("#!/bin/sh\necho 'fatal error: math.h: No such file' >&2\nexit 1\n")
+    broken.chmod(0o700)
+    finding = check_machine_code(machine_code_fact())
+    assert "math.h: No such file" in finding.found
+    assert "libc6-dev" in finding.remedy
+    monkeypatch.delenv("TESTUDO_COMPILED")
+    assert check_machine_code(machine_code_fact()).level == Level.OK
 
 
 def test_the_needed_priority_is_the_highest_of_the_nodes():
