@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.residual_margin import RESIDUAL, RESIDUAL_HELD
 from testudo_hardware.spec import load_robot
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "shield.md"
@@ -30,10 +31,15 @@ FORMULAS = {
     "pose age + δ + max(τ, v / a) in its place where the acceleration limit can be reached",
 }
 """Formula of each term by its name; a term without one, or a formula without its term, ends the tool."""
+OPTIONAL = {
+    RESIDUAL: "κ · R(pose age + δ + T + T_hold, l), both robots; [R](#residual-motion) ends at rest",
+    RESIDUAL_HELD: "R'(T_hold, l) / γ, both robots: what it moves the control point by while the gap of a hold is used",
+}
+"""Formula of the terms that only robot files with `[motion_noise]` have."""
 KEPT = "distance of control points that is kept from a peer at rest with a fresh message"
 WALL = (
-    "body radius + l + localisation + velocity + model (one robot, without κ) + T_hold/γ · held arc; at least "
-    "body radius + tube error + two position errors"
+    "body radius + l + localisation + velocity + model + residual motion (one robot, without κ) + T_hold/γ · held arc "
+    "+ residual motion held (one robot); at least body radius + tube error + two position errors"
 )
 
 
@@ -56,6 +62,7 @@ def table() -> str:
         "| margin | [m] | formula |",
         "|---|---|---|",
         *(f"| {term.name} | {term.value_m:.4f} | {FORMULAS[term.name]} |" for term in margins.terms),
+        *(f"| {name} | `[motion_noise]` | {formula} |" for name, formula in OPTIONAL.items()),
         f"| **D** | **{margins.separation_m:.4f}** | {KEPT} |",
         f"| wall | {margins.wall_m:.4f} | {WALL} |",
     ]

@@ -52,8 +52,8 @@ class RobotSpec:
     """A robot; every number is SI. Lengths m, times s, angles rad; NaN for quantities that its kind does not have.
 
     ``quantities`` has the same numbers with unit, source and interval, by ``section.key``, as far as the file has them.
-    The optional tables are empty where the file lacks them. Except `silence` they are not in `to_dict` and the hash: a
-    policy that commands velocities does not depend on them.
+    The optional tables are empty where the file lacks them. Except `silence` and `motion_noise`, which the shield's
+    margins contain, they are not in `to_dict` and the hash: a policy that commands velocities does not depend on them.
     """
 
     name: str
@@ -180,7 +180,7 @@ class RobotSpec:
             "kind": self.kind,
             "description": self.description,
         }
-        for key, quantity in {**self.quantities, **self.silence}.items():
+        for key, quantity in {**self.quantities, **self.silence, **self.motion_noise}.items():
             section, name = key.split(".")
             tables.setdefault(section, {})[name] = {
                 "value": quantity.value,

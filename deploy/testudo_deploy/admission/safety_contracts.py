@@ -16,6 +16,7 @@ from testudo_deploy.contract.contract import Contract
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.robot_links import default_link
 from testudo_deploy.shield.projection_margins import ProjectionParameters, control_point_error_m
+from testudo_deploy.shield.residual_margin import RESIDUAL, fastest_m_s
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters, with_untrusted_speed
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -50,8 +51,8 @@ class Guarantees:
     direction_factor: float  # separation per metre of uncertainty (kappa)
     body_radius_m: float  # radius kept free at its own height: the body, or the downwash of a drone
     look_ahead_m: float  # distance of the control point ahead of the body's centre
-    localisation_m: float  # error of the control point by the errors of position, yaw and velocity
-    speed_m_s: float  # highest speed of the control point
+    localisation_m: float  # error of the control point by the errors of position, yaw and velocity, and residual motion
+    speed_m_s: float  # highest speed of the control point, with residual motion
     acceleration_m_s2: float  # least braking deceleration and largest acceleration
     velocity_lag_s: float  # for the announced stopping points
     velocity_lag_low_s: float
@@ -151,7 +152,7 @@ def obligation(
         body_radius_m=spec.keep_radius_m,
         look_ahead_m=_look_ahead(spec),
         localisation_m=control_point_error_m(spec),
-        speed_m_s=spec.control_point_speed_m_s,
+        speed_m_s=fastest_m_s(spec),
         acceleration_m_s2=spec.acceleration_limit_m_s2,
         velocity_lag_s=lag.value,
         velocity_lag_low_s=lag.low,
@@ -218,7 +219,7 @@ def save_safety_contracts(folder: Path, obligations: Iterable[Obligation]) -> No
 def _assumptions(own: Guarantees, shield: ProjectionParameters) -> tuple[Assumption, ...]:
     """Return the assumptions of the margins; a sum over a pair less the own part."""
     bodies, ahead, located = (_term(shield, name) for name in ("bodies", "look-ahead", "localisation"))
-    located += sum(term.value_m for term in shield.terms if term.name == "velocity")
+    located += sum(term.value_m for term in shield.terms if term.name in ("velocity", RESIDUAL))
     equal = ("shield_version", "layers", "frame", "arena", "dead_man_s", "control_period_s", "separation_m")
     equal = (*equal, "height_ratio", "clearance_m")
     return (

@@ -23,7 +23,8 @@ from testudo_deploy.contract.contract import (
     robot_signals,
 )
 from testudo_deploy.shield.arena import check_obstacle
-from testudo_deploy.shield.projection_margins import SHIELD_VERSION
+from testudo_deploy.shield.projection_margins import SHIELD_VERSION, residual_error_m
+from testudo_deploy.shield.residual_margin import RESIDUAL
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec, parse_robot
@@ -194,6 +195,14 @@ def _check_ranges(contract: Contract, spec: RobotSpec, where: str) -> None:
     ):
         if not holds:
             raise PolicyContractError(f"{where}.{name}: found {attrgetter(name)(contract)!r}, expected {expected}")
+    # the part of the peers is checked with the fleet
+    residual = sum(term.value_m for term in shield.terms if term.name == RESIDUAL)
+    least = shield.direction_factor * residual_error_m(spec)
+    if residual < least - 1e-9:
+        raise PolicyContractError(
+            f"{where}.shield.terms: found {residual:.6g} m for {RESIDUAL!r}, expected at least {least:.6g} m by "
+            "[motion_noise] of robot_spec; export the policy again"
+        )
     if contract.arena is not None:
         low, high = contract.arena.low_world, contract.arena.high_world
         if len(low) != spec.dimension or len(high) != spec.dimension:

@@ -45,6 +45,7 @@ from testudo_deploy.shield.reservations import (
     kept_at_rest,
     reserved_at_rest,
 )
+from testudo_deploy.shield.residual_margin import fastest_m_s
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.stop_tube import stop_tube_parameters, with_untrusted_speed
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldStatus
@@ -75,6 +76,7 @@ class ControlLoop:
         check_shielded(contract.command.type, robot)
         self._policy = PolicyDecisions(artefact)
         self._spec, self._robot, self._epoch, self._model = spec, robot, epoch, motion_model(spec)
+        self._fastest_m_s = fastest_m_s(spec)
         stated = untrusted or {}  # highest speeds of untrusted peers [m/s]; 0 for that of the robot file
         space = with_untrusted_speed(stop_tube_parameters(spec), max(stated.values(), default=0.0))
         self._shield = Shield(self._model, contract.shield, space, contract.arena)
@@ -335,9 +337,7 @@ class ControlLoop:
             if names:
                 raise BrakeReason(f"{code}: {', '.join(names)}")
         space = self._shield.space
-        self._peers.untrusted.update(
-            self._peers.outside_reservations(space, tick.now_s, self._spec.control_point_speed_m_s)
-        )
+        self._peers.untrusted.update(self._peers.outside_reservations(space, tick.now_s, self._fastest_m_s))
         tick.table = table = self._peers.table(tick.now_s)
         tick.peers = peers = self._peers.spaces(tick.now_s, space.silence_s)
         tick.lost = tuple(peer in self.lost for peer in self._peers.peers) if self.lost else ()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from testudo_deploy.shield.residual_margin import RESIDUAL, longest_ahead_s, residual_way_m
 from testudo_hardware.motion.motion_model import turn_slip_m_s
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
@@ -95,6 +96,8 @@ def stop_tube_terms(spec: RobotSpec) -> tuple[MarginTerm, ...]:
     if spec.velocity_error_m_s:
         source = "sensing.velocity_error, as long as it lasts: the lag, or until rest where acceleration is limited"
         terms.append(("velocity", velocity_error_m(spec, ahead_s, way), source))
+    if moved := residual_way_m(spec, longest_ahead_s(spec)):
+        terms.append((RESIDUAL, moved, "motion_noise: bound of its displacement from the pose until rest"))
     if spec.coast_s > 0:
         source = over_way + "coasting, and what silence.level_error does until the motors are cut"
         terms.append(("silence", coast_drift_m(spec), source))

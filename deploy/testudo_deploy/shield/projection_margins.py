@@ -15,6 +15,14 @@ from testudo_deploy.shield.margin_terms import (
     stopping_way_m,
     velocity_error_m,
 )
+from testudo_deploy.shield.residual_margin import (
+    RESIDUAL,
+    RESIDUAL_HELD,
+    fastest_m_s,
+    longest_ahead_s,
+    residual_drift_m,
+    residual_way_m,
+)
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion.motion_model import turn_slip_m_s
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, HOLONOMIC
@@ -69,10 +77,15 @@ def projection_parameters(
     located = _localisation(own) + _localisation(peer)
     rolled = _velocity_error(own) + _velocity_error(peer)
     model = _model_error(own) + _model_error(peer)
+    moved = residual_error_m(own) + residual_error_m(peer)
+    reach = hold + max(own.coast_s, peer.coast_s)
+    drift = (_drift(own, reach) + _drift(peer, reach)) / gap_share
     kappa = _direction_factor(
-        bodies + ahead + lag + arc + slip, located + rolled + model, 2 * hold * own.control_point_speed_m_s / gap_share
+        bodies + ahead + lag + arc + slip + drift,
+        located + rolled + model + moved,
+        2 * hold * own.control_point_speed_m_s / gap_share,
     )
-    located, rolled, model = kappa * located, kappa * rolled, kappa * model
+    located, rolled, model, moved = kappa * located, kappa * rolled, kappa * model, kappa * moved
     terms = (
         MarginTerm("bodies", bodies, "sum of the radii that are kept free: bodies, or the wash of drones"),
         MarginTerm("look-ahead", ahead, "control points ahead of the axles"),
@@ -84,18 +97,22 @@ def projection_parameters(
     if rolled:
         terms += (MarginTerm("velocity", rolled, "kappa * stopping-point error by the measured velocity, both robots"),)
     if own.coast_s + peer.coast_s > 0:
-        drift = coast_drift_m(own) + coast_drift_m(peer)
-        terms += (MarginTerm("silence", drift, "error of the level and of the speed while coasting, both robots"),)
+        coasted = coast_drift_m(own) + coast_drift_m(peer)
+        terms += (MarginTerm("silence", coasted, "error of the level and of the speed while coasting, both robots"),)
     if slip:
         terms += (MarginTerm("turn slip", slip, "forward speed lost in turns, over the share"),)
+    if moved:
+        source = "kappa * bound of the displacement by motion_noise from a pose until rest, both robots"
+        held = "bound of the displacement by motion_noise while a command acts, over the share, both robots"
+        terms += (MarginTerm(RESIDUAL, moved, source), MarginTerm(RESIDUAL_HELD, drift, held))
     return ProjectionParameters(
         SHIELD_VERSION,
         gap_share,
         hold,
         kappa,
         sum(term.value_m for term in terms),
-        _wall_margin(own, hold / gap_share),
-        peer.control_point_speed_m_s,
+        _wall_margin(own, hold, gap_share),
+        fastest_m_s(peer),
         peer.acceleration_limit_m_s2,
         peer.velocity_lag_s,
         peer.control_period_s,
@@ -106,8 +123,8 @@ def projection_parameters(
     )
 
 
-def _wall_margin(spec: RobotSpec, use_s: float) -> float:
-    """Return the distance of the control point from walls and obstacles [m]; ``use_s`` is T_hold over the share.
+def _wall_margin(spec: RobotSpec, hold_s: float, gap_share: float) -> float:
+    """Return the distance of the control point from walls and obstacles [m].
 
     Not less than what the stop-tube check keeps, plus the noise of two poses: otherwise layer 1 would let a robot slide
     towards an obstacle where layer 2 stops it. Training and robot read this one number.
@@ -118,7 +135,9 @@ def _wall_margin(spec: RobotSpec, use_s: float) -> float:
         + _localisation(spec)
         + _velocity_error(spec)
         + _model_error(spec)
-        + use_s * (_held_arc(spec) + turn_slip_m_s(spec))
+        + hold_s / gap_share * (_held_arc(spec) + turn_slip_m_s(spec))
+        + residual_error_m(spec)
+        + _drift(spec, hold_s + spec.coast_s) / gap_share
     )
     space = stop_tube_parameters(spec)
     return max(projected, space.wall_m + space.noise_m)
@@ -147,8 +166,8 @@ def _lag_margin(own: RobotSpec, peer: RobotSpec, apart: float) -> float:
 
 
 def control_point_error_m(spec: RobotSpec) -> float:
-    """Return the error of a stopping point by the errors of position, yaw and velocity [m]."""
-    return _localisation(spec) + _velocity_error(spec)
+    """Return the error of a stopping point by the errors of position, yaw and velocity, and residual motion [m]."""
+    return _localisation(spec) + _velocity_error(spec) + residual_error_m(spec)
 
 
 def _localisation(spec: RobotSpec) -> float:
@@ -162,6 +181,16 @@ def _velocity_error(spec: RobotSpec) -> float:
     speed = spec.control_point_speed_m_s
     ahead_s = spec.pose_max_age_s + spec.command_delay_s
     return velocity_error_m(spec, ahead_s, _look_ahead(spec) + speed * ahead_s + stopping_way_m(spec, speed))
+
+
+def residual_error_m(spec: RobotSpec) -> float:
+    """Return how far the residual motion moves a control point from a pose until the robot rests [m]."""
+    return residual_way_m(spec, longest_ahead_s(spec) + spec.control_period_s, _look_ahead(spec))
+
+
+def _drift(spec: RobotSpec, reach_s: float) -> float:
+    """Return how far the residual motion moves a control point while one command acts [m]."""
+    return residual_drift_m(spec, reach_s, _look_ahead(spec))
 
 
 def _model_error(spec: RobotSpec) -> float:

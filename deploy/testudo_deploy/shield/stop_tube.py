@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from testudo_deploy.shield.margin_terms import MarginTerm, sample_ticks, stop_tube_terms
+from testudo_deploy.shield.residual_margin import fastest_m_s
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion import LagResponse, MotionModel, MotionState
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -72,7 +73,7 @@ def stop_tube_parameters(own: RobotSpec, peer: RobotSpec | None = None) -> StopT
         beside_m=peer_segment + peer_error + (peer.look_ahead_m if peer.kind == DIFFERENTIAL_DRIVE else 0.0),
         wall_m=own.body_radius_m + error,
         untrusted_m=own.keep_radius_m + peer.keep_radius_m + error + own.position_error_m,
-        untrusted_speed_m_s=peer.control_point_speed_m_s,
+        untrusted_speed_m_s=fastest_m_s(peer),
         noise_m=2 * own.position_error_m,
         silence_s=max(1.0, 10 * peer.control_period_s),
         terms=terms,

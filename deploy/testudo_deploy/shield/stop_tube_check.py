@@ -11,7 +11,7 @@ from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube, tube_
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.arrays import Array, all_of, any_of, array_namespace, is_numpy, known_false, min_of, stacked
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint
-from testudo_hardware.motion.motion_model import actuator_command, effective_command
+from testudo_hardware.motion.motion_model import actuator_command, brake_time_s, effective_command
 from testudo_hardware.motion.motion_state import length
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
@@ -182,7 +182,7 @@ def _rest_s(spec: RobotSpec, velocity_world: Array, estimate: MotionState) -> Ar
 
 def rest_time_s(spec: RobotSpec, speed_m_s: Array) -> Array:
     """Return how long from now until a robot rests, below 1 cm/s, that gets commands of a speed (...) [m/s]."""
-    return spec.command_delay_s + spec.hold_s + spec.coast_s + _brake_time_s(spec, speed_m_s)
+    return spec.command_delay_s + spec.hold_s + spec.coast_s + brake_time_s(spec, speed_m_s)
 
 
 def _speed(spec: RobotSpec, state: MotionState) -> Array:
@@ -190,12 +190,3 @@ def _speed(spec: RobotSpec, state: MotionState) -> Array:
     if spec.kind != DIFFERENTIAL_DRIVE:
         return length(state.velocity)
     return length(stacked(state.velocity[0, ...], spec.look_ahead_m * state.velocity[1, ...]))
-
-
-def _brake_time_s(spec: RobotSpec, speed: Array) -> Array:
-    """Return how long a robot needs after a hold from a speed (...) [m/s] to rest, below 1 cm/s: (...)."""
-    xp = array_namespace(speed)
-    lag = spec.quantities["dynamics.velocity_lag"].high
-    # the lag's tail: ln(v / 1 cm/s) time constants; and the part at the limit of deceleration
-    tail = lag * xp.log(xp.maximum(speed / 0.01, xp.ones_like(speed)))
-    return tail + speed / spec.acceleration_limit_m_s2

@@ -121,6 +121,15 @@ def hover_drift_m_s(spec: RobotSpec) -> tuple[float, ...]:
     return (0.03, 0.03, 0.06) if spec.kind == VELOCITY_POINT else (0.0,) * spec.dimension
 
 
+def brake_time_s(spec: RobotSpec, speed_m_s: Array) -> Array:
+    """Return how long a robot needs after a hold from a speed (...) [m/s] to rest, below 1 cm/s: (...)."""
+    xp = array_namespace(speed_m_s)
+    lag = spec.quantities["dynamics.velocity_lag"].high
+    # the lag's tail: ln(v / 1 cm/s) time constants; and the part at the limit of deceleration
+    tail = lag * xp.log(xp.maximum(speed_m_s / 0.01, xp.ones_like(speed_m_s)))
+    return tail + speed_m_s / spec.acceleration_limit_m_s2
+
+
 def actuator_command(model: MotionModel, stop: StoppingPoint, control_velocity_world: Array) -> Array:
     """Return the actuator command (D, ...) that moves the control point with a velocity (D, ...) [m/s]."""
     rate = matrix_vector(stop.inverse, control_velocity_world)

@@ -9,7 +9,8 @@ less. The error of a measured pose is white. `testudo identify` finds the number
 Every function takes standard normal numbers instead of a generator, so that one body serves NumPy and JAX.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -48,9 +49,19 @@ class MotionNoise:
     @classmethod
     def from_spec(cls, spec: RobotSpec) -> Self | None:
         """Return the process of a robot file; None where the file has no `[motion_noise]`."""
-        if not spec.motion_noise:
+        return cls._of({key: number.value for key, number in spec.motion_noise.items()}, spec)
+
+    @classmethod
+    def upper_ends(cls, spec: RobotSpec) -> Self | None:
+        """Return the process with the upper end of each interval; None where the file has no `[motion_noise]`."""
+        return cls._of({key: number.high for key, number in spec.motion_noise.items()}, spec)
+
+    @classmethod
+    def _of(cls, numbers: Mapping[str, float], spec: RobotSpec) -> Self | None:
+        """Return the process of numbers by `motion_noise.key`; None without any."""
+        if not numbers:
             return None
-        value = {key.removeprefix("motion_noise."): number.value for key, number in spec.motion_noise.items()}
+        value = {key.removeprefix("motion_noise."): number for key, number in numbers.items()}
         channels = tuple(
             NoiseChannel(*(value[f"{name}_{part}"] for part in CHANNEL_PARTS)) for name in channel_names(spec)
         )
@@ -70,6 +81,18 @@ class MotionNoise:
 def channel_names(spec: RobotSpec) -> tuple[str, ...]:
     """Return the names of the channels of a robot, in the order of `MotionNoise.channels`."""
     return (ALONG, ACROSS, TURN) if spec.dimension == 2 else (ALONG, ACROSS, UP, TURN)
+
+
+def integral_deviation_s(time_s: float, correlation_s: float) -> float:
+    """Return the standard deviation [s] of the integral of a channel's process of unit variance over a time.
+
+    Maybeck, section 4.11: the time itself while that is short beside the correlation, then its square root. It is
+    concave in the time.
+    """
+    ratio = time_s / correlation_s
+    if ratio < 1e-3:  # the first terms of the series: the difference below would be one of nearly equal numbers
+        return time_s * (1 - ratio / 6)
+    return correlation_s * math.sqrt(2 * (ratio + math.expm1(-ratio)))
 
 
 def advance(noise: MotionNoise, process: Array, normal: Array, period_s: Array | float) -> Array:

@@ -23,6 +23,7 @@ from testudo_deploy.shield.deadlock_resolution import (
 )
 from testudo_deploy.shield.passages import passages
 from testudo_deploy.shield.reservations import ReservedSpace, ShieldInputs, reserved_at_rest
+from testudo_deploy.shield.residual_margin import fastest_m_s
 from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.shield import Shield
 from testudo_deploy.shield.velocity_projection import PeerTable, ShieldResult, ShieldStatus
@@ -372,7 +373,7 @@ def _watch(
     seen = by_slot(measured.position_world)
     age = jnp.full_like(table.age_s, spec.pose_max_age_s)
     peers = peer_spaces(radio, _silent_ticks(deployment, spec), ~state.flagged)
-    left = left_reserved_segments(deployment.shield.space, peers, seen, age, table.age_s, spec.control_point_speed_m_s)
+    left = left_reserved_segments(deployment.shield.space, peers, seen, age, table.age_s, fastest_m_s(spec))
     watched = (state.faults.hostile_kind > 0) & ~state.faults.blind_tracking
     flagged = state.flagged | (left & watched)
     return replace(

@@ -4,11 +4,13 @@ import json
 import math
 
 import pytest
+from tests.deploy.noisy_robot import noisy
 from tests.deploy.tiny_policy import draft_contract, tiny_model, with_test_vector
 
 from testudo_deploy.contract.contract import PolicyContractError, Signal, robot_signals
 from testudo_deploy.contract.rules import check_robot, graph_inputs, read_contract
 from testudo_deploy.shield.arena import Arena, Ball, Block, Capsule
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.spec import load_robot, parse_robot
 
 ROBOTS = ("gritsbot_x", "crazyflie_2x", "robomaster_s1")
@@ -206,6 +208,23 @@ def test_a_hold_shorter_than_the_dead_man_time_is_refused(contract):
     shield = contract.replace(shield=_changed(contract.shield, hold_s=0.033))
     with pytest.raises(PolicyContractError, match=r"hold_s: found 0\.033, expected at least 0\.133"):
         read_contract(shield.to_json())
+
+
+def test_the_residual_motion_of_a_robot_file_is_in_its_contract_and_no_margin_lacks_it():
+    plain = load_robot("gritsbot_x")
+    draft = draft_contract(noisy(plain, along_deviation=0.01))
+    made = with_test_vector(draft, tiny_model(draft))
+    again = read_contract(made.to_json())
+    assert again == made
+    assert again.contract_hash != draft_contract(plain).contract_hash
+    assert again.shield.separation_m > projection_parameters(plain).separation_m
+    with pytest.raises(PolicyContractError, match=r"motion_noise differs"):
+        check_robot(made, plain, "policy.onnx")
+    without = made.replace(shield=projection_parameters(plain))
+    with pytest.raises(
+        PolicyContractError, match=r"shield\.terms: found 0 m for 'residual motion', expected at least 0\.0"
+    ):
+        read_contract(without.to_json())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "[" * 100_000])

@@ -7,7 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from testudo_hardware.motion.motion_noise import MotionNoise, NoiseChannel, measured_pose, sampled_path
+from testudo_hardware.motion.motion_noise import (
+    MotionNoise,
+    NoiseChannel,
+    integral_deviation_s,
+    measured_pose,
+    sampled_path,
+)
 from testudo_hardware.spec import SpecError, load_robot, parse_robot, robot_files
 
 PERIOD_S, STEPS, DRAWS = 0.05, 40, 20_000
@@ -48,10 +54,24 @@ def test_every_number_of_the_section_arrives_and_a_missing_one_is_refused(robot,
     found = [number for each in noise.channels for number in vars(each).values()]
     found += [noise.pose_position_m, noise.pose_yaw_rad]
     assert found == [entry["value"] for entry in tables["motion_noise"].values()]
-    assert spec.sha256 == load_robot(robot).sha256  # a policy does not depend on it
+    assert spec.sha256 != load_robot(robot).sha256  # the shield's margins contain it
+    assert parse_robot(spec.to_dict(), "contract").sha256 == spec.sha256
     del tables["motion_noise"]["turn_share"]
     with pytest.raises(SpecError, match=r"mine\.toml: motion_noise\.turn_share: missing"):
         parse_robot(tables, "mine.toml")
+
+
+def test_the_integral_has_the_deviation_of_many_sampled_ones():
+    correlation_s, time_s = 0.3, PERIOD_S * STEPS
+    process = np.random.default_rng(0).standard_normal(DRAWS)
+    kept, total = np.exp(-PERIOD_S / correlation_s), np.zeros(DRAWS)
+    for normal in np.random.default_rng(1).standard_normal((STEPS, DRAWS)):
+        after = kept * process + np.sqrt(1 - kept**2) * normal
+        total, process = total + PERIOD_S * (process + after) / 2, after
+    assert integral_deviation_s(time_s, correlation_s) == pytest.approx(total.std(), rel=0.02)
+    # both forms of the formula meet where one takes over from the other
+    assert integral_deviation_s(0.99e-3, 1.0) == pytest.approx(0.99e-3, rel=1e-3)
+    assert integral_deviation_s(1.01e-3, 1.0) == pytest.approx(1.01e-3, rel=1e-3)
 
 
 def test_a_ground_robot_has_no_vertical_noise():
