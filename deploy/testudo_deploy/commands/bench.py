@@ -99,7 +99,8 @@ def bench(
         policy: policy file, or the name of one that ships (robot, tiers, shield, tamper, forecast,
             orders).
         robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify,
-            lossy), or the one whose lag cars have (platoon); a case, or how several begin (emulated).
+            lossy), or the one whose lag cars have (platoon); a case, or how several begin (emulated); a case of it
+            (faults).
         team_size: robots in a world (sim, learning), robots of the fleet (robot, fleet, lossy), recorded robots
             (import, replay).
         worlds: number of parallel worlds (sim, screen, improve), fleets of each forecast (forecast), drawn situations

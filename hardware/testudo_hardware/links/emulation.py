@@ -27,9 +27,10 @@ _LIMITS: dict[str, tuple[str, float, float]] = {
     "turn_rate_noise": ("rad/s", 0.0, 2.0),
     "odometry_drift": ("1", 0.0, 0.3),
     "localisation_rate": ("Hz", 0.1, 200.0),
-    "dead_man": ("s", 0.01, 5.0),
+    "dead_man": ("s", 0.01, 3600.0),
     "reverse_way": ("m", 0.0, 10.0),
     "joystick_rate": ("Hz", 0.0, 100.0),
+    "status_rate": ("Hz", 0.1, 100.0),
 }
 """Unit and range of each key."""
 
@@ -52,11 +53,14 @@ class Emulation:
     localisation_rate: Number | None = field(default=None, metadata=OPTIONAL)
     """Rate of the poses that correct odometry."""
     dead_man: Number | None = field(default=None, metadata=OPTIONAL)
-    """Longest time for which the base acts on its last command, where that differs from the robot file."""
+    """Longest time for which the base acts on its last command, where that differs from the robot file; an hour: for
+    ever."""
     reverse_way: Number | None = field(default=None, metadata=OPTIONAL)
     """The base drives backwards only so far, and earns that by driving forward; missing: as far as commanded."""
     joystick_rate: Number | None = field(default=None, metadata=OPTIONAL)
     """Rate of zeros from another publisher of commands; 0: it is there, and silent."""
+    status_rate: Number | None = field(default=None, metadata=OPTIONAL)
+    """Rate at which a drone reports its state."""
 
     def fault(self) -> str:
         """Return the key that is wrong, what was found and what is expected; empty if all are right."""

@@ -9,7 +9,8 @@ import pytest
 from testudo_bench.emulated import bench_emulated as bench
 from testudo_bench.emulated.emulated_faults import ROWS, FaultOutcome
 from testudo_bench.emulated.emulated_robot import PoseErrors
-from testudo_bench.emulated.vendor_cases import CASES, PreparedCase
+from testudo_bench.emulated.prepared_case import PreparedCase
+from testudo_bench.emulated.vendor_cases import CASES
 from testudo_hardware.errors import TestudoError
 
 
@@ -105,7 +106,7 @@ def test_a_file_or_a_robot_that_is_another_is_refused(tmp_path):
 
 
 def test_every_case_makes_a_fleet_with_the_numbers_of_its_profile(tmp_path):
-    case = next(one for one in CASES if one.name == "turtlebot4_base")
+    case = next(one for one in CASES if one.name == "turtlebot4")
     prepared = PreparedCase(case, tmp_path)
     fleet = prepared.fleet(0)
     emulation = fleet.robots[0].link.profile.emulation

@@ -4,10 +4,16 @@ Times are measured and judged by `testudo bench faults`, on a machine that does 
 come within a second. On a stalled machine robots brake before the injection: then the row is repeated.
 """
 
+import math
+from contextlib import contextmanager
 from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
+
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.link_profile import TWIST
 
 pytestmark = [
     pytest.mark.ros,
@@ -16,8 +22,10 @@ pytestmark = [
 ]
 
 if find_spec("rclpy") is not None:
-    from testudo_bench.fault_matrix.fault_matrix import ROWS, TRIES, once, run_matrix
-    from testudo_bench.fault_matrix.harness.fault_case import keeps_driving
+    from testudo_bench.fault_matrix import fault_matrix
+    from testudo_bench.fault_matrix.fault_matrix import ROWS, TRIES, bench_faults, once, run_matrix
+    from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, keeps_driving
+    from testudo_bench.fault_matrix.harness.fleet_bed import OWN_BED, vendor_bed
     from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
 else:
     ROWS = ()
@@ -123,11 +131,77 @@ def test_fault_in_the_shared_driving_fleet(row, driving):
             break
     assert found is not None, "the machine stalled at every repetition"
     assert found.passed, found.note
-    assert row.limit_s is None or found.time_s <= max(BRAKE_S, 2 * row.limit_s)
+    limit_s = row.limit_s(driving.fleet.robots[0].spec)
+    assert limit_s is None or found.time_s <= max(BRAKE_S, 2 * limit_s)
 
 
 @pytest.mark.parametrize("row", [case(row) for row in ROWS if row.fleet != "driving"])
 def test_fault_in_a_separate_fleet(row, tmp_path):
     [outcome] = run_matrix([row], 1, tmp_path, lambda _: None)
     assert all(found.passed for found in outcome.found), outcome.note
-    assert outcome.worst_s is None or outcome.worst_s <= max(BRAKE_S, 2 * row.limit_s)
+    assert outcome.worst_s is None or outcome.worst_s <= max(BRAKE_S, 2 * outcome.limit_s)
+
+
+def named(name):
+    return next(row for row in ROWS if row.inject.__name__ == name)
+
+
+@pytest.fixture
+def injected(monkeypatch):
+    """No fleets: every injection is noted, and passes."""
+    found = []
+
+    @contextmanager
+    def harness(_kind, _folder, bed):
+        yield bed
+
+    def inject(row, *_):
+        found.append(row)
+        return FaultFinding(True, 0.01)
+
+    monkeypatch.setattr(fault_matrix, "_harness", harness)
+    monkeypatch.setattr(fault_matrix, "once", inject)
+    monkeypatch.setattr(fault_matrix, "_alone", inject)
+    return found
+
+
+@pytest.mark.parametrize("name", [None, "turtlebot4", "turtlebot3", "nav2"])
+def test_every_row_is_run_with_a_vendors_driver_or_says_why_not(injected, name):
+    """Our own robots: all are run. None is left out silently, and one that is left out counts neither way."""
+    result = bench_faults(robot=name, repeats=1, say=lambda _: None)
+    rows = result.values["rows"]
+    left_out = [row for row in rows if row["passed"] is None]
+    assert len(rows) == len(ROWS) == len(injected) + len(left_out)
+    assert all(row["note"] and not row["times_s"] for row in left_out)
+    assert {row["row"] for row in left_out} == (set() if name is None else {15, 16, 17, 18, 23, 26, 27, 30, 31})
+    assert result.values["passed"] == result.values["numbers"] == (39 if name is None else 32)
+    assert {row[7] for row in result.rows} == ({"held"} if name is None else {"held", "not run"})
+
+
+def test_a_vendors_robot_has_the_times_of_its_file_and_the_topics_of_its_driver(tmp_path):
+    bed = vendor_bed("turtlebot4")
+    found = [named(row).limit_s(bed.spec) for row in ("silent", "guard_killed", "estop_topic")]
+    assert found == pytest.approx([0.3, 0.5, 0.05])
+    assert [named(row).limit_s(OWN_BED.spec) for row in ("silent", "guard_killed")] == pytest.approx([0.1, 0.1])
+    fleet = write_fleet(tmp_path, bed=bed)
+    robot = fleet.robots[0]
+    assert (fleet.key_file, robot.pose.filter, robot.link.profile.command_type) == (None, "kalman", TWIST)
+    assert robot.link.profile.emulation.dead_man.value == robot.spec.dead_man_s
+    apart_m = math.dist(*(one.initial_position_world for one in fleet.robots[:2])) / math.sqrt(2)
+    assert apart_m > stop_tube_parameters(robot.spec).clearance_m
+
+
+@pytest.mark.parametrize("name", ["roomba", "turtlebot4_", "robotarium"])
+def test_a_robot_without_a_matrix_is_refused(name):
+    with pytest.raises(TestudoError, match=f"bench faults: --robot: found '{name}', expected"):
+        vendor_bed(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["guard_killed", "jump"])
+def test_fault_of_an_emulated_turtlebot_4(name, tmp_path):
+    row, bed = named(name), vendor_bed("turtlebot4")
+    [outcome] = run_matrix([row], 1, tmp_path, lambda _: None, bed)
+    assert outcome.found, outcome.note
+    assert all(found.passed for found in outcome.found), outcome.note
+    assert outcome.worst_s <= max(BRAKE_S, 2 * outcome.limit_s)

@@ -135,7 +135,7 @@ def test_a_robot_that_may_not_drive_ends_it(mode, within_s):
     """An operator's stop ends it at once, a brake that does not end after the patience."""
     drive = CalibrationDrive(SPEC, AREA, ROOM, PLAN)
     floor = Floor(drive, SPEC)
-    floor.run(20.0)
+    floor.run(21.0)  # not in the silence after a segment, in which it waits for a brake of the robot
     floor.mode = mode
     assert floor.run(within_s) is Outcome.STOPPED
     assert drive.reason == "why not"

@@ -16,7 +16,8 @@ from scipy.stats import binomtest
 
 from testudo_bench.emulated.emulated_faults import ROWS, run_fault
 from testudo_bench.emulated.lock_step_fleet import run_episode
-from testudo_bench.emulated.vendor_cases import CASES, PreparedCase, VendorCase
+from testudo_bench.emulated.prepared_case import PreparedCase
+from testudo_bench.emulated.vendor_cases import CASES, VendorCase, find_cases
 from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
@@ -73,7 +74,7 @@ def bench_emulated(
     Raises:
         TestudoError: an unknown case, or the file is of another benchmark.
     """
-    chosen = _chosen(robot or "")
+    chosen = find_cases(robot or "", "testudo bench emulated: --robot")
     found = _read(saved)
     counts = {
         one.name: _QUICK if quick else repeats if one.expected == "bar" else -(-repeats // _FEWER) for one in chosen
@@ -89,14 +90,6 @@ def bench_emulated(
         f"faults: {held} of {len(faults)} held", _FAULT_COLUMNS, [_fault_row(*one) for one in faults], {}
     )
     return BenchResult(title, COLUMNS, [_row(one) for one in figures], values, (shown,) if faults else ())
-
-
-def _chosen(robot: str) -> list[VendorCase]:
-    chosen = [one for one in CASES if one.name == robot] or [one for one in CASES if one.name.startswith(robot)]
-    if not chosen:
-        known = ", ".join(one.name for one in CASES)
-        raise TestudoError(f"testudo bench emulated: --robot: found {robot!r}, expected {known}, or how some begin")
-    return chosen
 
 
 def _read(saved: Path | None) -> dict[str, list[Outcome]]:

@@ -1,23 +1,15 @@
-"""The vendors' robots that `testudo bench emulated` drives, and what each of them does to measurements and commands."""
+"""The vendors' robots that `testudo bench emulated` and `faults` drive: robot file, link profile, poses, and quirks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-import yaml
-
 from testudo_analysis.identify.robot_file_writer import robot_text
-from testudo_bench.emulated.straight_policy import write_straight_policy
-from testudo_deploy.contract.policy_artefact import PolicyArtefact
-from testudo_deploy.fleet.fleet import Fleet, load_fleet
-from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.emulation import Emulation, Number
 from testudo_hardware.links.link_profile import link_files, load_link
-from testudo_hardware.spec import load_robot
-from testudo_sim.scenarios.navigation import Navigation
+from testudo_hardware.spec import RobotSpec, load_robot
 
 _KALMAN = {"filter": "kalman", "sigma": 0.05, "yaw_sigma": 0.035, "odometry_drift": 0.01}
 _LATE = {"latency_low": 0.14, "latency_high": 0.16}
@@ -86,13 +78,6 @@ CASES = (
         expected="shown",
     ),
     _turtlebot4(
-        "turtlebot4_base",
-        "the first, with a base that acts for 0.5 s on its last command, as its file then says",
-        robot_file={**_SENSING, "timing.dead_man": 0.5},
-        emulation={"dead_man": 0.5},
-        expected="shown",
-    ),
-    _turtlebot4(
         "turtlebot4_reverse",
         "the first, with the backup limit of `safety_override` none",
         emulation={"reverse_way": 0.15},
@@ -144,63 +129,45 @@ _UNITS = {
 }
 
 
-class PreparedCase:
-    """A case with its robot file, link profile and policy in a folder."""
+def find_cases(name: str, what: str) -> list[VendorCase]:
+    """Return the case of a name, or those whose names begin so.
 
-    def __init__(self, case: VendorCase, folder: Path) -> None:
-        """Write the files; the policy drives straight to the goal."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self.case, self._folder = case, folder
-        tables = load_robot(case.robot).to_dict()
-        for key, value in case.robot_file.items():
-            section, name = key.split(".")
-            tables[section][name] = {**tables[section][name], "value": value, "interval": [value, value]}
-        (folder / "robot.toml").write_text(robot_text(tables, []), encoding="utf-8")
-        self.spec = load_robot(folder / "robot.toml")
-        self._write_link()
-        self.scenario = Navigation.create(self.spec, projection_parameters(self.spec))
-        policy = folder / "policy.onnx"
-        write_straight_policy(policy, self.spec, self.scenario, case.team_size)
-        self._sha256 = PolicyArtefact.load(policy).sha256
-        # one program: step by step JAX compiles forty
-        self._start = jax.jit(lambda key: self.scenario.own_start(key, case.team_size))
+    Raises:
+        TestudoError: there is none; ``what`` is the option that named it.
+    """
+    found = [one for one in CASES if one.name == name] or [one for one in CASES if one.name.startswith(name)]
+    if not found:
+        known = ", ".join(one.name for one in CASES)
+        raise TestudoError(f"{what}: found {name!r}, expected {known}, or how some begin")
+    return found
 
-    def _write_link(self) -> None:
-        """Write the link profile with the worse numbers of the case."""
-        case = self.case
-        text = link_files()[case.link].read_text(encoding="utf-8")
-        head, _, own = text.partition("[emulation]\n")
-        declared = load_link(case.link).emulation
-        rest = own[own.index("\n[") :] if "\n[" in own else ""
-        numbers = {} if declared is None else {k: v for k, v in vars(declared).items() if v is not None}
-        numbers |= {key: Number(value, _UNITS[key], "testudo bench emulated") for key, value in case.emulation.items()}
-        Emulation(**numbers)  # refuses a key that is missing
-        lines = [
-            f'{key} = {{ value = {one.value}, unit = "{one.unit}", source = "{one.source}" }}'
-            for key, one in numbers.items()
-        ]
-        (self._folder / "link.toml").write_text("\n".join([head, "[emulation]", *lines, rest, ""]), encoding="utf-8")
 
-    def fleet(self, number: int) -> Fleet:
-        """Return the fleet at the starts and goals of one episode of `navigation`."""
-        size = self.case.team_size
-        start = self._start(jax.random.key(number))
-        places, goals = np.array(start.position_world, float).T, np.array(start.task.goal_world, float).T
-        # each robot has its own topic of transforms, as TurtleBot 4 in namespaces have
-        tf = self.case.pose["source"] == "tf"
-        link = {"profile": "link.toml", "remappings": {"/tf": "tf"}} if tf else "link.toml"
-        robots = {
-            f"tb{k + 1}": {
-                "type": "robot.toml",
-                "initial_position": places[k].tolist(),
-                "initial_yaw": float(start.yaw[k]),
-                "goal": goals[k].tolist(),
-                "link": link,
-                "pose": dict(self.case.pose),
-            }
-            for k in range(size)
-        }
-        tables = {"fileversion": 1, "policy": "policy.onnx", "policy_sha256": self._sha256, "robots": robots}
-        file = self._folder / "fleet.yaml"
-        file.write_text(yaml.safe_dump(tables, sort_keys=False), encoding="utf-8")
-        return load_fleet(file)
+def robot_tables(case: VendorCase) -> dict[str, Any]:
+    """Return the tables of the robot file, with what the user states in it."""
+    tables = load_robot(case.robot).to_dict()
+    for key, value in case.robot_file.items():
+        section, name = key.split(".")
+        tables[section][name] = {**tables[section][name], "value": value, "interval": [value, value]}
+    return tables
+
+
+def write_robot(case: VendorCase, folder: Path) -> RobotSpec:
+    """Write `robot.toml` and return the robot."""
+    (folder / "robot.toml").write_text(robot_text(robot_tables(case), []), encoding="utf-8")
+    return load_robot(folder / "robot.toml")
+
+
+def write_link(case: VendorCase, folder: Path) -> None:
+    """Write `link.toml`: the link profile with the worse numbers of the case."""
+    text = link_files()[case.link].read_text(encoding="utf-8")
+    head, _, own = text.partition("[emulation]\n")
+    declared = load_link(case.link).emulation
+    rest = own[own.index("\n[") :] if "\n[" in own else ""
+    numbers = {} if declared is None else {k: v for k, v in vars(declared).items() if v is not None}
+    numbers |= {key: Number(value, _UNITS[key], "testudo bench emulated") for key, value in case.emulation.items()}
+    Emulation(**numbers)  # refuses a key that is missing
+    lines = [
+        f'{key} = {{ value = {one.value}, unit = "{one.unit}", source = "{one.source}" }}'
+        for key, one in numbers.items()
+    ]
+    (folder / "link.toml").write_text("\n".join([head, "[emulation]", *lines, rest, ""]), encoding="utf-8")

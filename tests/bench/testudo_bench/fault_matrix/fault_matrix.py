@@ -17,6 +17,7 @@ from testudo_bench.fault_matrix.faults import (
     task_faults,
 )
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
+from testudo_bench.fault_matrix.harness.fleet_bed import OWN_BED, FleetBed, vendor_bed
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
 from testudo_deploy.commands.report import BenchResult
 
@@ -33,8 +34,8 @@ ROWS: tuple[FaultRow, ...] = tuple(
         key=lambda row: row.number,
     )
 )
-_ORDER = ("none", "driving", "tasked", "tracked", "pursued", "weak", "recorded", "run")
-_ONCE = ("none", "run", "weak", "pursued", "recorded")  # Fleets that are started anew for each repetition
+_ORDER = ("none", "own", "driving", "tasked", "tracked", "pursued", "weak", "recorded", "run")
+_ONCE = ("none", "own", "run", "weak", "pursued", "recorded")  # Fleets that are started anew for each repetition
 
 
 _RECORD_S = 3.0
@@ -48,12 +49,14 @@ class RowOutcome:
 
     row: FaultRow
     found: tuple[FaultFinding, ...]
+    limit_s: float | None = None  # of the robots into which it was injected
+    left_out: str = ""  # why it was not injected
 
     @property
     def worst_s(self) -> float | None:
         """Return the longest time, if the row requires one."""
         times = [one.time_s for one in self.found if one.time_s is not None]
-        return max(times) if times and self.row.limit_s is not None else None
+        return max(times) if times and self.limit_s is not None else None
 
     @property
     def stolen_s(self) -> float:
@@ -63,40 +66,38 @@ class RowOutcome:
     @property
     def passed(self) -> bool:
         """Return whether every repetition met the requirement in time."""
-        in_time = self.row.limit_s is None or (self.worst_s is not None and self.worst_s <= self.row.limit_s)
+        in_time = self.limit_s is None or (self.worst_s is not None and self.worst_s <= self.limit_s)
         return bool(self.found) and all(one.passed for one in self.found) and in_time
 
     @property
     def note(self) -> str:
         """Return the note of the first failed repetition, else of the last one."""
         if not self.found:
-            return _STALLED
+            return self.left_out or _STALLED
         return next((one.note for one in self.found if not one.passed), self.found[-1].note)
 
 
 def run_matrix(
-    rows: Sequence[FaultRow], repetitions: int, folder: Path, say: Callable[[str], None]
+    rows: Sequence[FaultRow], repetitions: int, folder: Path, say: Callable[[str], None], bed: FleetBed = OWN_BED
 ) -> Iterator[RowOutcome]:
     """Yield the outcome of each row, ordered by the fleet that it needs; ``folder`` is empty."""
+    left_out = [row for row in rows if bed is not OWN_BED and row.not_emulated]
+    for row in left_out:
+        yield RowOutcome(row, (), row.limit_s(bed.spec), row.not_emulated)
     for kind in _ORDER:
-        chosen = [row for row in rows if row.fleet == kind]
+        chosen = [row for row in rows if row.fleet == kind and row not in left_out]
         if not chosen:
             continue
         if kind in _ONCE:
             for row in chosen:
                 say(f"{row.number}: {row.fault}")
-                yield RowOutcome(
-                    row,
-                    tuple(
-                        _alone(row, folder / f"{kind}_{row.number}_{row.inject.__name__}_{k}")
-                        for k in range(repetitions)
-                    ),
-                )
+                places = (folder / f"{kind}_{row.number}_{row.inject.__name__}_{k}" for k in range(repetitions))
+                yield RowOutcome(row, tuple(_alone(row, place, bed) for place in places), row.limit_s(bed.spec))
             continue
-        with _harness(kind, folder / kind) as harness:
+        with _harness(kind, folder / kind, bed) as harness:
             for row in chosen:
                 say(f"{row.number}: {row.fault}")
-                yield RowOutcome(row, tuple(_repeated(row, harness, repetitions)))
+                yield RowOutcome(row, tuple(_repeated(row, harness, repetitions)), row.limit_s(bed.spec))
 
 
 def _repeated(row: FaultRow, harness: FleetHarness, repetitions: int) -> Iterator[FaultFinding]:
@@ -124,16 +125,19 @@ def once(row: FaultRow, harness: FleetHarness) -> FaultFinding | None:
         return FaultFinding(False, None, f"the injection failed: {type(error).__name__}: {error}")
 
 
-def _alone(row: FaultRow, folder: Path) -> FaultFinding:
+def _alone(row: FaultRow, folder: Path, bed: FleetBed) -> FaultFinding:
     """Return one repetition of a row that needs its own fleet, or none."""
     if row.fleet == "none":
-        return row.inject(folder)
+        return row.inject(folder) or FaultFinding(False, None, _STALLED)
+    if row.fleet == "own":
+        found = (row.inject(folder / str(attempt), bed) for attempt in range(TRIES))
+        return next((one for one in found if one is not None), FaultFinding(False, None, _STALLED))
     for attempt in range(TRIES):
         here = folder / str(attempt)
-        with _harness(row.fleet, here) as harness:  # a new one: the fault persists
+        with _harness(row.fleet, here, bed) as harness:  # a new one: the fault persists
             found = _record(harness) if row.fleet == "run" else once(row, harness)
         if found is not None:
-            return row.inject(here / "run") if row.fleet == "run" else found
+            return row.inject(here / "run") or found if row.fleet == "run" else found
     return FaultFinding(False, None, _STALLED)
 
 
@@ -148,7 +152,7 @@ def _record(harness: FleetHarness) -> FaultFinding | None:
 
 
 @contextmanager
-def _harness(kind: str, folder: Path) -> Iterator[FleetHarness]:
+def _harness(kind: str, folder: Path, bed: FleetBed) -> Iterator[FleetHarness]:
     folder.mkdir(parents=True)
     options: dict[str, Any] = {}
     if kind in ("recorded", "run"):
@@ -158,44 +162,58 @@ def _harness(kind: str, folder: Path) -> Iterator[FleetHarness]:
     # the pursuer commands its robot from outside, as a vendor's driver without keys permits
     keyed = kind != "pursued"
     tracking, tasked = kind in ("tracked", "pursued"), kind == "tasked"
-    fleet = write_fleet(folder, tracking=tracking, fast=kind == "weak", keyed=keyed, tasked=tasked)
-    with FleetHarness(folder, fleet, **options) as harness:
+    fleet = write_fleet(folder, bed=bed, tracking=tracking, fast=kind == "weak", keyed=keyed, tasked=tasked)
+    with FleetHarness(folder, fleet, bed=bed, **options) as harness:
         yield harness
 
 
 _REPEATS, _QUICK = 5, 1
 
 
-def bench_faults(*, repeats: int = _REPEATS, quick: bool = False, say: Callable[[str], None] = print) -> BenchResult:
+def bench_faults(
+    *,
+    robot: str | None = None,
+    repeats: int = _REPEATS,
+    quick: bool = False,
+    say: Callable[[str], None] = print,
+) -> BenchResult:
     """Inject every fault of the matrix over DDS into three robots on the MuJoCo plant, and time the brake.
+
+    With a vendor's robot the plant emulates its driver: topics, types, rates, quality of service, noise, ages,
+    time-outs and quirks of its link profile. Times are those of its robot file, and rows that do not apply say why.
 
     Times run from the fault to the brake command on the actuator topic; with a dead guard, to the brake of the driver.
     Beside the longest time stands the processor time that the host of a virtual machine withheld meanwhile, in steps
     of 10 ms over all cores; it changes no verdict.
 
     Args:
+        robot: a vendor's robot, by a case of `testudo bench emulated`; our own by default.
         repeats: repetitions of each row; the longest time counts.
         quick: one repetition of each.
         say: receives progress messages.
     """
     outcomes: list[RowOutcome] = []
+    bed = OWN_BED if robot is None else vendor_bed(robot)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            outcomes.extend(run_matrix(ROWS, _QUICK if quick else repeats, Path(folder), say))
+            outcomes.extend(run_matrix(ROWS, _QUICK if quick else repeats, Path(folder), say, bed))
         except KeyboardInterrupt:
             say("interrupted: finished rows are shown")
     outcomes.sort(key=lambda outcome: outcome.row.number)
-    numbers = {outcome.row.number for outcome in outcomes}
-    passed = {
-        number for number in numbers if all(outcome.passed for outcome in outcomes if outcome.row.number == number)
-    }
+    run = [outcome for outcome in outcomes if not outcome.left_out]
+    numbers = {outcome.row.number for outcome in run}
+    passed = {number for number in numbers if all(one.passed for one in run if one.row.number == number)}
     values = {
+        "robot": bed.name,
         "rows": [_values(outcome) for outcome in outcomes],
         "numbers": len(numbers),
         "passed": len(passed),
         "failed": sorted(numbers - passed),
     }
-    title = f"fault matrix: {len(passed)} of {len(numbers)} rows held"
+    apart = len({outcome.row.number for outcome in outcomes} - numbers)
+    title = f"fault matrix{f' of {bed.name}' if bed.name else ''}: {len(passed)} of {len(numbers)} rows held" + (
+        f", {apart} do not apply" if apart else ""
+    )
     columns = ("row", "fault", "required", "within", "worst", "host withheld", "of", "verdict", "note")
     return BenchResult(title, columns, [_shown(outcome) for outcome in outcomes], values)
 
@@ -210,11 +228,11 @@ def _shown(outcome: RowOutcome) -> tuple[str, ...]:
         str(row.number),
         row.fault,
         row.required,
-        _milliseconds(row.limit_s),
+        _milliseconds(outcome.limit_s),
         _milliseconds(outcome.worst_s),
         _milliseconds(outcome.worst_s and outcome.stolen_s),
         str(len(outcome.found)),
-        "held" if outcome.passed else "FAILED",
+        "not run" if outcome.left_out else "held" if outcome.passed else "FAILED",
         outcome.note,
     )
 
@@ -225,10 +243,10 @@ def _values(outcome: RowOutcome) -> dict[str, Any]:
         "row": row.number,
         "fault": row.fault,
         "required": row.required,
-        "limit_s": row.limit_s,
+        "limit_s": outcome.limit_s,
         "worst_s": outcome.worst_s,
         "times_s": [found.time_s for found in outcome.found],
         "stolen_s": [found.stolen_s for found in outcome.found],
-        "passed": outcome.passed,
+        "passed": None if outcome.left_out else outcome.passed,
         "note": outcome.note,
     }

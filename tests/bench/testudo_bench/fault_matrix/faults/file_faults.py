@@ -28,6 +28,9 @@ from testudo_sim.go_to_goal import write_go_to_goal_policy
 _PATIENCE_S = 60.0
 
 
+_NO_ROBOT = "no robot takes part: as for our own"
+
+
 def _refused(folder: Path, spoil: Callable[[Path], None], *expected: str) -> FaultFinding:
     """Spoil the files of a fleet and return whether its policy node refuses them and names what is expected."""
     folder.mkdir(parents=True)
@@ -150,7 +153,6 @@ def bad_files(folder: Path) -> FaultFinding:
 
 BAG = "run_0.mcap"
 _WATCH_S = 3.0
-_TICK_S = 0.02
 _SLOWER = 1.5  # permitted random growth of the time between commands; a recorder that delays control causes far more
 
 
@@ -249,7 +251,7 @@ def full_disk(harness: FleetHarness) -> FaultFinding | None:
     still_drives = harness.observer.drives("r0", _WATCH_S)
     if not drove or (not still_drives and harness.observer.codes_since("r0", full_s) - {""} == {"stale_pose"}):
         return None  # the machine stalled; if it stalls every time, the row fails
-    sound = still_drives and len(lines) == 1 and after_s <= _SLOWER * before_s + _TICK_S / 2
+    sound = still_drives and len(lines) == 1 and after_s <= _SLOWER * before_s + harness.tick_s / 2
     return FaultFinding(
         sound,
         ended_s,
@@ -259,9 +261,27 @@ def full_disk(harness: FleetHarness) -> FaultFinding | None:
 
 
 ROWS = (
-    FaultRow(15, "policy file of another hash, truncated, empty", "refused", None, wrong_hash, fleet="none"),
-    FaultRow(16, "opset and IR newer than the runtime", "refused, versions named", None, newer_format, fleet="none"),
-    FaultRow(17, "policy of another robot", "refused, both named", None, other_robot, fleet="none"),
+    FaultRow(
+        15,
+        "policy file of another hash, truncated, empty",
+        "refused",
+        None,
+        wrong_hash,
+        fleet="none",
+        not_emulated=_NO_ROBOT,
+    ),
+    FaultRow(
+        16,
+        "opset and IR newer than the runtime",
+        "refused, versions named",
+        None,
+        newer_format,
+        fleet="none",
+        not_emulated=_NO_ROBOT,
+    ),
+    FaultRow(
+        17, "policy of another robot", "refused, both named", None, other_robot, fleet="none", not_emulated=_NO_ROBOT
+    ),
     FaultRow(
         18,
         "robot or fleet file with a bad key, unit, type or number",
@@ -269,6 +289,7 @@ ROWS = (
         None,
         bad_files,
         fleet="none",
+        not_emulated=_NO_ROBOT,
     ),
     FaultRow(
         30,
@@ -277,7 +298,8 @@ ROWS = (
         None,
         damaged,
         fleet="run",
+        not_emulated=_NO_ROBOT,
     ),
-    FaultRow(31, "recording of nonsense", "one clear error", None, nonsense, fleet="run"),
+    FaultRow(31, "recording of nonsense", "one clear error", None, nonsense, fleet="run", not_emulated=_NO_ROBOT),
     FaultRow(32, "disk full while recording", "control unaffected, one error", 1.0, full_disk, fleet="recorded"),
 )

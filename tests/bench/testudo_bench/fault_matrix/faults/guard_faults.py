@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes
-from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, write_fleet
+from testudo_bench.fault_matrix.harness.fleet_bed import FleetBed
+from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
 from testudo_bench.fault_matrix.harness.joystick import Joystick
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
@@ -20,11 +21,16 @@ from testudo_deploy.shield.arena import Arena
 
 _UNSHIELDED = "testudo_bench.fault_matrix.harness.unshielded_policy"
 _UNRESERVED = "testudo_bench.fault_matrix.harness.unreserved_policy"
-_WALLED = Arena((-1.0, -1.0), (0.8, 3.0))  # the robots drive along x = y, at a wall a metre away
 _REACHES_S, _REPEATS_S = 30.0, 3.0
 _HEARTBEAT_S = 1.0
 _SWITCH = HoldSwitch("/joy", 1)
 _SEEN_RELEASED_S = 1.0
+
+
+def _walled(bed: FleetBed) -> Arena:
+    """Return an arena in which the robots, along x = y, drive at a wall that is, for ours, a metre away."""
+    low, far, wide = (bed.scale * metres for metres in (-1.0, 0.8, 3.0))
+    return Arena((low, low), (far, wide))
 
 
 def _drive_until_refused(harness: FleetHarness, code: str) -> None:
@@ -42,31 +48,35 @@ def _drive_until_refused(harness: FleetHarness, code: str) -> None:
     time.sleep(_REPEATS_S)  # the policy tries again once a second
 
 
-def past_the_shield(folder: Path) -> FaultFinding:
+def past_the_shield(folder: Path, bed: FleetBed) -> FaultFinding | None:
     """Every policy's process sends its nominal command, straight at the wall: each guard brakes from its own pose."""
     folder.mkdir(parents=True)
-    fleet = write_fleet(folder, arena=_WALLED)
-    with FleetHarness(folder, fleet, module=_UNSHIELDED) as harness:
+    fleet = write_fleet(folder, bed=bed, arena=_walled(bed))
+    with FleetHarness(folder, fleet, bed=bed, module=_UNSHIELDED) as harness:
         heard = harness.observer.robots
         try:
             _drive_until_refused(harness, "arena")
+        except StalledError:
+            return None
         except HarnessError as error:
             return FaultFinding(False, None, str(error))
         radius_m = fleet.robots[0].spec.body_radius_m
         farthest_m = max(reading.position_world[0] for name in fleet.names for _, reading in heard[name].truth)
-    left_m = _WALLED.high_world[0] - radius_m - farthest_m
+    left_m = _walled(bed).high_world[0] - radius_m - farthest_m
     return FaultFinding(left_m > 0, None, f"least distance of a body from the wall: {1e3 * left_m:.0f} mm")
 
 
-def past_the_segment(folder: Path) -> FaultFinding:
+def past_the_segment(folder: Path, bed: FleetBed) -> FaultFinding | None:
     """Every policy's process drives out of the space that it announces: each guard brakes within it."""
     folder.mkdir(parents=True)
-    fleet = write_fleet(folder)
+    fleet = write_fleet(folder, bed=bed)
     limits = {robot.name: segment_limits(robot.spec).radius_m for robot in fleet.robots}
-    with FleetHarness(folder, fleet, module=_UNRESERVED) as harness:
+    with FleetHarness(folder, fleet, bed=bed, module=_UNRESERVED) as harness:
         heard, farthest_m = harness.observer.robots, 0.0
         try:
             _drive_until_refused(harness, "segment")
+        except StalledError:
+            return None
         except HarnessError as error:
             return FaultFinding(False, None, str(error))
         for name, limit_m in limits.items():
@@ -75,25 +85,27 @@ def past_the_segment(folder: Path) -> FaultFinding:
     return FaultFinding(farthest_m <= 0, None, f"{-1e3 * farthest_m:.0f} mm left to where its peers keep clear")
 
 
-def station_lost(folder: Path) -> FaultFinding | None:
+def station_lost(folder: Path, bed: FleetBed) -> FaultFinding | None:
     """The emergency stop of the station dies in a fleet that requires its heartbeat."""
     folder.mkdir(parents=True)
-    fleet = write_fleet(folder)
+    fleet = write_fleet(folder, bed=bed)
     save_fleet(replace(fleet, estop_heartbeat_s=_HEARTBEAT_S), fleet.file)
-    with FleetHarness(folder, load_fleet(fleet.file)) as harness:
+    with FleetHarness(folder, load_fleet(fleet.file), bed=bed) as harness:
         try:
             harness.wait_until_all_drive()
             return brakes(harness, harness.send("emergency_stop", signal.SIGKILL), code="station_lost")
+        except StalledError:
+            return None
         except HarnessError as error:
             return FaultFinding(False, None, str(error))
 
 
-def joystick_lost(folder: Path) -> FaultFinding | None:
+def joystick_lost(folder: Path, bed: FleetBed) -> FaultFinding | None:
     """The joystick whose button somebody holds falls silent."""
     folder.mkdir(parents=True)
-    fleet = write_fleet(folder)
+    fleet = write_fleet(folder, bed=bed)
     save_fleet(replace(fleet, hold_to_run=_SWITCH), fleet.file)
-    with FleetHarness(folder, load_fleet(fleet.file)) as harness:
+    with FleetHarness(folder, load_fleet(fleet.file), bed=bed) as harness:
         processes = harness.processes
         with Joystick(processes.domain_id, processes.environment(), _SWITCH.topic) as joystick:
             guards = [harness.observer.robots[name] for name in fleet.names]
@@ -105,6 +117,8 @@ def joystick_lost(folder: Path) -> FaultFinding | None:
                 fault_s = time.monotonic()
                 joystick.kill()
                 return brakes(harness, fault_s, code="not_held")
+            except StalledError:
+                return None
             except HarnessError as error:
                 return FaultFinding(False, None, str(error))
 
@@ -116,16 +130,16 @@ ROWS = (
         "the guard brakes; no body touches the wall",
         None,
         past_the_shield,
-        fleet="none",
+        fleet="own",
     ),
-    FaultRow(34, "the station is lost", "brake, latched", _HEARTBEAT_S, station_lost, fleet="none"),
+    FaultRow(34, "the station is lost", "brake, latched", _HEARTBEAT_S, station_lost, fleet="own"),
     FaultRow(
         35,
         "the policy's process drives out of its reserved segment",
         "the guard brakes inside the space that peers keep clear",
         None,
         past_the_segment,
-        fleet="none",
+        fleet="own",
     ),
-    FaultRow(39, "the hold-to-run joystick falls silent", "brake", _SWITCH.silent_s, joystick_lost, fleet="none"),
+    FaultRow(39, "the hold-to-run joystick falls silent", "brake", _SWITCH.silent_s, joystick_lost, fleet="own"),
 )

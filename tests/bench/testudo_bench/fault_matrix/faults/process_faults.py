@@ -15,21 +15,22 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import Bool, UInt8MultiArray
 
-from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes, keeps_driving
+from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes, dead_man, keeps_driving, tick
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
+from testudo_bench.fault_matrix.harness.other_commands import other_publisher
 from testudo_bench.fault_matrix.harness.relay_observer import repeating
-from testudo_hardware.links.wire import CommandReading, fill_command
+from testudo_hardware.links.wire import CommandReading
 from testudo_nodes.common.qos import OFFERED
 
-_DEAD_MAN_S = _CLOCK_S = 0.1
 _SLEEP_S = 2.0
 _HANG_S = 1.0
+_NO_KEY = "a vendor's driver knows no fleet key: whoever publishes on its topics is heard"
 _INTRUDING_M_S, _INTRUDING_PERIOD_S, _INTRUDING_S = -0.0789, 0.005, 1.0
 
 
 def overrun(harness: FleetHarness) -> FaultFinding | None:
-    """Inference takes six ticks; missed ticks are not repeated."""
-    hang_s = 6 * harness.tick_s
+    """Inference takes a tick longer than the dead-man time; missed ticks are not repeated."""
+    hang_s = harness.bed.spec.dead_man_s + harness.tick_s
     fault_s = harness.fail_policy(f"hang {hang_s:g}")
     found = brakes(harness, fault_s)
     woke_s = fault_s + hang_s
@@ -76,7 +77,7 @@ def policy_killed(harness: FleetHarness) -> FaultFinding | None:
     epoch = harness.observer.epochs["r0"]
     found = brakes(harness, harness.send("r0/policy", signal.SIGKILL))
     harness.restart("r0/policy")
-    harness.wait(lambda: harness.observer.epochs["r0"] != epoch, "it did not restart")
+    harness.wait_until_restarted("r0", epoch)
     harness.wait(lambda: harness.observer.robots["r0"].mode == "idle", "it did not restart in idle")
     time.sleep(1.0)
     record = harness.observer.robots["r0"].record
@@ -120,30 +121,25 @@ def guard_killed(harness: FleetHarness) -> FaultFinding | None:
 
 def second_publisher(harness: FleetHarness) -> FaultFinding | None:
     """Another node publishes on the actuator topic."""
-    rogue = harness.observer.node.create_publisher(TwistStamped, "/r0/cmd_vel", OFFERED["cmd_vel"])
-    try:
+    with other_publisher(harness, "r0"):
         return brakes(harness, time.monotonic(), code="second_publisher")
-    finally:
-        harness.observer.node.destroy_publisher(rogue)
 
 
 def intruding_commands(harness: FleetHarness) -> FaultFinding | None:
     """Another node without the fleet key sends commands to the actuators, with honest and with early stamps."""
-    node, spec = harness.observer.node, harness.fleet.robot("r0").spec
-    publisher = node.create_publisher(TwistStamped, "/r0/cmd_vel", OFFERED["cmd_vel"])
+    spec = harness.fleet.robot("r0").spec
     early_s = itertools.cycle((0.0, harness.tick_s, spec.dead_man_s - 0.005))
 
-    def command() -> None:
-        reading = CommandReading(time.monotonic() + next(early_s), (_INTRUDING_M_S, *(0.0,) * (spec.dimension - 1)))
-        publisher.publish(fill_command(TwistStamped(), "r0", spec, reading))
-
     fault_s = time.monotonic()
-    try:
-        with repeating(command, _INTRUDING_PERIOD_S):
+    with other_publisher(harness, "r0") as command:
+
+        def intrude() -> None:
+            values = (_INTRUDING_M_S, *(0.0,) * (spec.dimension - 1))
+            command(CommandReading(time.monotonic() + next(early_s), values))
+
+        with repeating(intrude, _INTRUDING_PERIOD_S):
             found = brakes(harness, fault_s, code="second_publisher")
             time.sleep(_INTRUDING_S)
-    finally:
-        node.destroy_publisher(publisher)
     applied = harness.observer.robots["r0"].applied
     acted = sum(at_s > fault_s and abs(one[0] - _INTRUDING_M_S) < 1e-6 for at_s, one in applied)
     return found and replace(found, passed=not acted, note=f"{acted} commands of the intruder acted" if acted else "")
@@ -181,7 +177,7 @@ def qos_mismatch(harness: FleetHarness) -> FaultFinding:
     try:
         epoch = harness.observer.epochs["r0"]
         harness.restart("r0/policy")
-        harness.wait(lambda: harness.observer.epochs["r0"] != epoch, "it did not restart")
+        harness.wait_until_restarted("r0", epoch)
         begin_s = time.monotonic()
         heard = harness.observer.robots["r0"]
         harness.wait(lambda: heard.mode == "idle" and heard.code == "qos_mismatch", "no qos_mismatch", 2.0)
@@ -225,27 +221,40 @@ def _is_latched(harness: FleetHarness, names: tuple[str, ...]) -> bool:
 
 
 ROWS = (
-    FaultRow(11, "clock an hour ahead, then correct again", "brake; buffers reset", _CLOCK_S, clock_ahead),
-    FaultRow(11, "clock an hour back, then correct again", "brake; buffers reset", _CLOCK_S, clock_behind),
-    FaultRow(12, "inference takes six ticks", "the guard brakes; ticks are not queued", _DEAD_MAN_S, overrun),
-    FaultRow(13, "inference raises", "brake", _DEAD_MAN_S, raises),
-    FaultRow(13, "inference hangs", "the guard brakes", _DEAD_MAN_S, hangs),
-    FaultRow(14, "the policy gives NaN", "brake", TICK_S, gives_nan),
+    FaultRow(11, "clock an hour ahead, then correct again", "brake; buffers reset", dead_man, clock_ahead),
+    FaultRow(11, "clock an hour back, then correct again", "brake; buffers reset", dead_man, clock_behind),
+    FaultRow(
+        12,
+        "inference takes a tick more than the dead-man time",
+        "the guard brakes; ticks are not queued",
+        dead_man,
+        overrun,
+    ),
+    FaultRow(13, "inference raises", "brake", dead_man, raises),
+    FaultRow(13, "inference hangs", "the guard brakes", dead_man, hangs),
+    FaultRow(14, "the policy gives NaN", "brake", tick, gives_nan),
     FaultRow(19, "parameters are set while active", "refused", None, parameter_change),
-    FaultRow(20, "policy killed", "the guard brakes; restarts in idle, new epoch", _DEAD_MAN_S, policy_killed),
-    FaultRow(20, "policy terminated", "its last command is a brake", _DEAD_MAN_S, policy_ended),
+    FaultRow(20, "policy killed", "the guard brakes; restarts in idle, new epoch", dead_man, policy_killed),
+    FaultRow(20, "policy terminated", "its last command is a brake", dead_man, policy_ended),
     FaultRow(
         21,
         "policy stopped for 2 s, then continued",
         "the guard brakes; old commands dropped",
-        _DEAD_MAN_S,
+        dead_man,
         policy_suspended,
     ),
-    FaultRow(22, "guard killed", "the driver brakes; the policy goes idle", _DEAD_MAN_S, guard_killed),
+    FaultRow(22, "guard killed", "the driver brakes; the policy goes idle", dead_man, guard_killed),
     FaultRow(23, "second publisher of commands", "the guard brakes", 0.5, second_publisher),
-    FaultRow(23, "intruder sends commands", "the guard brakes; no command of it acts", 0.5, intruding_commands),
-    FaultRow(23, "intruder forges messages", "the robots drive on", None, forged_messages),
+    FaultRow(
+        23,
+        "intruder sends commands",
+        "the guard brakes; no command of it acts",
+        0.5,
+        intruding_commands,
+        not_emulated=_NO_KEY,
+    ),
+    FaultRow(23, "intruder forges messages", "the robots drive on", None, forged_messages, not_emulated=_NO_KEY),
     FaultRow(24, "quality of service does not match", "not armed; topic and policy named", 2.0, qos_mismatch),
-    FaultRow(29, "emergency stop, topic", "brake, latched, re-armed by hand", TICK_S, estop_topic),
-    FaultRow(29, "emergency stop, service", "brake, latched, re-armed by hand", TICK_S, estop_service),
+    FaultRow(29, "emergency stop, topic", "brake, latched, re-armed by hand", tick, estop_topic),
+    FaultRow(29, "emergency stop, service", "brake, latched, re-armed by hand", tick, estop_service),
 )

@@ -3,9 +3,10 @@
 import signal
 import time
 
-from testudo_bench.fault_matrix.harness.fault_case import TICK_S, FaultFinding, FaultRow, brakes
+from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
 from testudo_deploy.control.task_receiver import OLDEST_TASK_S
+from testudo_hardware.spec import RobotSpec
 
 _LATE_S = 0.5
 _PERIOD_S = 0.05  # of the task's messages
@@ -58,9 +59,18 @@ def foreign(harness: FleetHarness) -> FaultFinding | None:
     return _requested(harness, "contract", "task_contract")
 
 
-_AGED_S = OLDEST_TASK_S + TICK_S
+def _aged(spec: RobotSpec) -> float:
+    """Return the age at which a message of the task is too old, and a tick."""
+    return OLDEST_TASK_S + spec.control_period_s
+
+
+def _next(spec: RobotSpec) -> float:
+    """Return the time in which the next message of the task comes, and a tick."""
+    return _PERIOD_S + spec.control_period_s
+
+
 ROWS = (
-    FaultRow(36, "task node stopped", "all brake", _AGED_S, stopped, fleet="tasked"),
-    FaultRow(37, "messages of the task 0.5 s late", "all brake", _AGED_S, late, fleet="tasked"),
-    FaultRow(38, "task of another policy", "all brake", _PERIOD_S + TICK_S, foreign, fleet="tasked"),
+    FaultRow(36, "task node stopped", "all brake", _aged, stopped, fleet="tasked"),
+    FaultRow(37, "messages of the task 0.5 s late", "all brake", _aged, late, fleet="tasked"),
+    FaultRow(38, "task of another policy", "all brake", _next, foreign, fleet="tasked"),
 )

@@ -5,12 +5,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from testudo_hardware.spec import RobotSpec
 
 if TYPE_CHECKING:
     from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
 
-TICK_S = 0.02  # control at 50 Hz, in the fleets that are timed
+Limit = Callable[[RobotSpec], float] | float
+"""Longest permitted time [s], of every robot or by its file."""
+
+
+def tick(spec: RobotSpec) -> float:
+    """Return the time of a control tick."""
+    return spec.control_period_s
+
+
+def stale(spec: RobotSpec) -> float:
+    """Return the age at which a pose is too old, and a tick."""
+    return spec.pose_max_age_s + spec.control_period_s
+
+
+def dead_man(spec: RobotSpec) -> float:
+    """Return the longest time for which one command acts."""
+    return spec.dead_man_s
+
+
 AT_REST_S = 3.0
 _BEFORE_S = 0.2
 LATE_CODES = {"stale_pose", "guard_late"}
@@ -36,11 +56,18 @@ class FaultRow:
     number: int
     fault: str
     required: str
-    limit_s: float | None  # Longest permitted time; None if the row requires none
-    inject: Callable[[Any], FaultFinding | None]
-    """Injects the fault once into a `FleetHarness`, or without a fleet into a folder; None if the machine stalled."""
+    limit: Limit | None  # Longest permitted time; None if the row requires none
+    inject: Callable[..., FaultFinding | None]
+    """Injects the fault once into a `FleetHarness`, or without a fleet into a folder, or, for a row with fleets of its
+    own, into a folder and a `FleetBed`; None if the machine stalled."""
     fleet: str = "driving"
-    """Kind of fleet that the fault needs: driving, tasked, tracked, pursued, weak, recorded, run, or none."""
+    """Kind of fleet that the fault needs: driving, tasked, tracked, pursued, weak, recorded, run, own, or none."""
+    not_emulated: str = ""
+    """Why the row is not run with a vendor's driver; empty if it is."""
+
+    def limit_s(self, spec: RobotSpec) -> float | None:
+        """Return the longest permitted time [s] for a robot; None if the row requires none."""
+        return self.limit(spec) if callable(self.limit) else self.limit
 
 
 def brakes(

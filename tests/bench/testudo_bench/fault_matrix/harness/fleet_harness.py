@@ -12,11 +12,13 @@ from typing import Any, Self
 
 from testudo_bench.fault_matrix.harness.faulty_policy import VARIABLE
 from testudo_bench.fault_matrix.harness.faulty_task import SUFFIX
-from testudo_bench.fault_matrix.harness.relay_observer import Observer, relayed_topic
+from testudo_bench.fault_matrix.harness.fleet_bed import FAST_ROBOT_FILE, OWN_BED, ROBOT_FILE, FleetBed
+from testudo_bench.fault_matrix.harness.relay_observer import RELAYED, Observer, relayed_topic
 from testudo_deploy.commands.security import add_key
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
+from testudo_deploy.fleet.pose_source import sensed_topics
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
 from testudo_deploy.launch.launch_plan import ParameterValue, ProcessPlan, plan
 from testudo_deploy.shield.arena import Arena
@@ -25,12 +27,10 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.go_to_goal import write_go_to_goal_policy
 
-ROBOT_FILE, FAST_ROBOT_FILE = (Path(__file__).with_name(name) for name in ("robot.toml", "robot_fast.toml"))
-SPACING_M = 0.6
-"""Distance between the robots' paths: reservations never overlap, but each needs the acknowledgement of the peers."""
 FAST_SPACING_M = 3.0
 FAR_M = 1000.0
 PATIENCE_S = 30.0
+BEGINS_S = 120.0  # in which the processes of a fleet begin, on a machine with other work
 UP_TO_SPEED_S = 0.4
 _DECIDES_S = 5.0
 SWAP_RADIUS_M = 1.0
@@ -54,6 +54,7 @@ class StalledError(HarnessError):
 def write_fleet(
     folder: Path,
     *,
+    bed: FleetBed = OWN_BED,
     count: int = 3,
     tracking: bool = False,
     fast: bool = False,
@@ -64,15 +65,20 @@ def write_fleet(
 ) -> Fleet:
     """Write robot, policy and fleet file into a folder, with a fleet key if ``keyed``, and return the fleet.
 
+    The robots are those of the ``bed``; `fast`, `tracking`, `slower` and a key are for our own.
+
     With ``tasked`` the task node sends the goals. ``slower`` multiplies control period, dead-man time and oldest age of
     a pose: the fleet needs less of the machine.
 
     Goals are far away, or on a wall of the arena. Every robot drives along x = y: the policy limits each axis alone,
     so this direction gives top speed.
     """
-    robot, spacing_m = (FAST_ROBOT_FILE, FAST_SPACING_M) if fast else (ROBOT_FILE, SPACING_M)
-    text = _TIMES.sub(lambda found: f"{found[1]}{slower * float(found[2]):g}", robot.read_text(encoding="utf-8"))
-    (folder / "robot.toml").write_text(text, encoding="utf-8")
+    spacing_m = FAST_SPACING_M if fast else bed.spacing_m
+    bed.write_files(folder)
+    if bed is OWN_BED:
+        robot = FAST_ROBOT_FILE if fast else ROBOT_FILE
+        text = _TIMES.sub(lambda found: f"{found[1]}{slower * float(found[2]):g}", robot.read_text(encoding="utf-8"))
+        (folder / "robot.toml").write_text(text, encoding="utf-8")
     spec = load_robot(folder / "robot.toml")
     far_m = FAR_M if arena is None else arena.high_world[0]
     policy = folder / "policy.onnx"
@@ -88,8 +94,8 @@ def write_fleet(
         )
         for k in range(count)
     )
-    fleet = _saved(folder, policy, robots, tracking=tracking, task={} if tasked else None)
-    if not keyed:
+    fleet = bed.placed(_saved(folder, policy, robots, tracking=tracking, task={} if tasked else None))
+    if not keyed or bed is not OWN_BED:
         return fleet
     add_key(fleet)
     return load_fleet(fleet.file)
@@ -155,8 +161,9 @@ class FleetHarness:
         run_folder: Path | None = None,
         plant: Mapping[str, ParameterValue] | None = None,
         module: str = "",
+        bed: FleetBed = OWN_BED,
     ) -> None:
-        self.fleet, self.folder = fleet, folder
+        self.fleet, self.folder, self.bed = fleet, folder, bed
         self._module, self._receivers = module, fleet.names if module else ("r0",)
         self._fault_file = folder / "fault"
         self.plan = tuple(
@@ -248,13 +255,15 @@ class FleetHarness:
         Raises:
             StalledError: it does not come to drive.
         """
-        if self.observer.robots[name].code in _LATCHED_CODES:
+        heard = self.observer.robots[name]
+        self.wait(lambda: heard.mode, f"{name} did not begin", BEGINS_S, StalledError)
+        if heard.code in _LATCHED_CODES:
             self.restart_policy(name)
 
         def driving() -> bool:
             if self.request_next(name):
                 time.sleep(0.2)
-            return self.observer.robots[name].mode == "active"
+            return heard.mode == "active"
 
         self.wait(driving, f"{name} could not be started", error=StalledError)
 
@@ -302,7 +311,11 @@ class FleetHarness:
         epoch = self.observer.epochs.get(name)
         self.send(f"{name}/policy", signal.SIGKILL)
         self.restart(f"{name}/policy")
-        self.wait(lambda: self.observer.epochs.get(name) != epoch, f"{name} did not restart")
+        self.wait_until_restarted(name, epoch)
+
+    def wait_until_restarted(self, name: str, epoch: str | None) -> None:
+        """Wait until the policy process of a robot has another epoch than ``epoch``."""
+        self.wait(lambda: self.observer.epochs.get(name) != epoch, f"{name} did not restart", BEGINS_S)
 
     def events(self) -> list[ProcessEvent]:
         """Return the events of the processes since the last call."""
@@ -313,7 +326,8 @@ class FleetHarness:
 
     def _rewired(self, process: ProcessPlan, plant: Mapping[str, ParameterValue]) -> ProcessPlan:
         if process.label == "plant":
-            return replace(process, parameters={**process.parameters, **_PLANT, **plant})
+            own = _PLANT if self.bed is OWN_BED else {"emulate": True}
+            return replace(process, parameters={**process.parameters, **own, **plant})
         if process.name == "task":
             return replace(process, module="testudo_bench.fault_matrix.harness.faulty_task")
         if process.name != "policy" or process.namespace not in self._receivers:
@@ -321,7 +335,8 @@ class FleetHarness:
         name = process.namespace
         remaps = [f"/{peer}/peer_state:={relayed_topic(peer, name)}" for peer in self.fleet.peers(name)]
         if not self._module:
-            remaps.append("odom:=odom_relayed")
+            kinds = [topic.kind for topic in sensed_topics(self.fleet.robot(name))]
+            remaps += [f"{kind}:={kind}_relayed" for kind in kinds if kind in RELAYED]
         words = [word for remap in remaps for word in ("-r", remap)]
         return replace(
             process,

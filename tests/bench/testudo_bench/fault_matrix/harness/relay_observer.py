@@ -26,11 +26,13 @@ from std_srvs.srv import Trigger
 
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
+from testudo_deploy.fleet.pose_source import SensedTopic, sensed_topics
 from testudo_deploy.launch.topic_names import ESTOP_TOPIC, EVENTS_TOPIC
+from testudo_hardware.links.topics import CommandWire
 from testudo_hardware.links.wire import read_command, read_odometry
-from testudo_nodes.common.messages import envelope_bytes, status_values
+from testudo_nodes.common.messages import envelope_bytes, message_class, status_values
 from testudo_nodes.common.process_priority import PRIORITIES, reset_scheduling, set_realtime_priority
-from testudo_nodes.common.qos import OFFERED, REQUESTED, recorded
+from testudo_nodes.common.qos import OFFERED, REQUESTED, measured, recorded
 
 MOVING_M_S = 0.02
 _LATE = 1.5  # permitted mean time between true poses, in periods, over half of an interval
@@ -38,6 +40,8 @@ _WAKE_S = 0.2
 _EPOCH = re.compile(rb'"epoch":"([^"]*)"')
 _SERVICES = {"start": "policy/start", "stop": "policy/stop", "rearm": "guard/rearm", "estop": "guard/estop"}
 _TRANSITIONS = {"activate": Transition.TRANSITION_ACTIVATE, "deactivate": Transition.TRANSITION_DEACTIVATE}
+RELAYED = ("odom", "amcl_pose")
+"""Measurements of r0 that pass through the observer."""
 Change = Callable[[Any], Any]  # replacement of a relayed message: another one, several in a list, or None
 PeerChange = Callable[[str, str, Any], Any]  # the same with sender and receiver as first arguments
 
@@ -105,6 +109,8 @@ class Observer:
         """Newest peer message of each robot."""
         self.odometry: Change = pass_on
         """Change applied to the odometry of r0."""
+        self.localisation: Change = pass_on
+        """Change applied to the poses beside the odometry of r0, if it has some."""
         self.peers: PeerChange = pass_on_to
         """Change applied to peer messages."""
         self._context = rclpy.Context()
@@ -123,10 +129,12 @@ class Observer:
             if keep_ticks:
                 self.robots[robot.name].envelopes = deque()
             self._observe(robot)
-        publisher = self.node.create_publisher(Odometry, "/r0/odom_relayed", OFFERED["odom"])
-        self.node.create_subscription(
-            Odometry, "/r0/odom", lambda message: _publish(publisher, self.odometry(message)), REQUESTED["odom"]
-        )
+        topics = sensed_topics(fleet.robots[0])
+        self.is_localised_apart = any(topic.kind == "amcl_pose" for topic in topics)
+        """r0 gets poses beside its odometry, which `localisation` changes."""
+        for topic in topics:
+            if topic.kind in RELAYED:
+                self._relay(topic)
         self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
@@ -148,7 +156,7 @@ class Observer:
 
     def pass_everything(self) -> None:
         """Make the relays pass all messages unchanged."""
-        self.odometry, self.peers = pass_on, pass_on_to
+        self.odometry, self.localisation, self.peers = pass_on, pass_on, pass_on_to
 
     def deliver(self, sender: str, receiver: str, message: UInt8MultiArray) -> None:
         """Deliver a delayed peer message to a robot."""
@@ -195,6 +203,20 @@ class Observer:
         """Return every code that a robot's guard had since a time."""
         heard = self.robots[name]
         return {code for at_s, code in heard.guard_codes if at_s >= time_s} | {heard.guard_code}
+
+    def _relay(self, topic: SensedTopic) -> None:
+        """Pass the measurements of one topic of r0 on, as its driver or localisation offers them."""
+        kind = message_class(topic.type)
+        publisher = self.node.create_publisher(
+            kind, f"{topic.absolute}_relayed", measured(reliable=topic.wire.reliable)
+        )
+        name = "odometry" if topic.kind == "odom" else "localisation"
+        self.node.create_subscription(
+            kind,
+            topic.absolute,
+            lambda message: _publish(publisher, getattr(self, name)(message)),
+            REQUESTED[topic.kind],
+        )
 
     def _observe(self, robot: FleetRobot) -> None:
         name, heard = robot.name, self.robots[robot.name]
@@ -272,9 +294,11 @@ _Listener = tuple[type, str, Callable[[Any], None]]
 
 def _motion_listeners(robot: FleetRobot, heard: Heard) -> list[_Listener]:
     name, spec = robot.name, robot.spec
+    wire = CommandWire(name, spec, robot.link.profile)
 
-    def sent(message: TwistStamped) -> None:
-        heard.sent.append((time.monotonic(), read_command(message, name, spec).command))
+    def sent(message: Any) -> None:
+        now_s = time.monotonic()
+        heard.sent.append((now_s, wire.decode(message, now_s).command))
 
     def applied(message: TwistStamped) -> None:
         reading = read_command(message, name, spec)  # stamped with the time since which it acts
@@ -283,7 +307,8 @@ def _motion_listeners(robot: FleetRobot, heard: Heard) -> list[_Listener]:
     def truth(message: Odometry) -> None:
         heard.truth.append((time.monotonic(), read_odometry(message, name, spec)))
 
-    return [(TwistStamped, "cmd_vel", sent), (TwistStamped, "applied_cmd_vel", applied), (Odometry, "truth", truth)]
+    commanded = (message_class(wire.type), "cmd_vel", sent)
+    return [commanded, (TwistStamped, "applied_cmd_vel", applied), (Odometry, "truth", truth)]
 
 
 def _mode_listeners(heard: Heard) -> list[_Listener]:
