@@ -63,6 +63,10 @@ class ProcessPlan:
         return ["--enclave", self.enclave]
 
 
+PLANT_FLIES = "plant_flies"
+"""Parameter of guard and policy of a drone on the plant: requests and states go by our own topics."""
+
+
 def plan(
     fleet: Fleet,
     *,
@@ -135,11 +139,16 @@ def with_button(processes: Sequence[ProcessPlan], button: str) -> tuple[ProcessP
 
 
 def with_emulation(processes: Sequence[ProcessPlan], *, emulates: bool) -> tuple[ProcessPlan, ...]:
-    """Return a plan whose plant has noise, ages, time-outs and quirks of the link profiles (`[emulation]`)."""
+    """Return a plan whose plant has noise, ages, time-outs and quirks of the link profiles (`[emulation]`).
+
+    Guard and policy of a drone then speak with it as with the real one, for example by services of Crazyswarm2.
+    """
+    if not emulates:
+        return tuple(processes)
     return tuple(
         replace(process, parameters={**process.parameters, "emulate": True})
-        if emulates and process.name == "plant"
-        else process
+        if process.name == "plant"
+        else replace(process, parameters={k: v for k, v in process.parameters.items() if k != PLANT_FLIES})
         for process in processes
     )
 
@@ -242,7 +251,7 @@ def _robot_nodes(fleet: Fleet, backend: str) -> list[_Node]:
             nodes.append(("driver", name, {"robot": name}))
         own: dict[str, ParameterValue] = {"robot": name, "policy": str(fleet.team_of(name).policy)}
         if backend == "sim" and fleet.robot(name).has_flight_phases:
-            own["plant_flies"] = True
+            own[PLANT_FLIES] = True
         nodes += [("guard", name, own), ("policy", name, own | {"configure": True})]
     return nodes
 

@@ -177,7 +177,7 @@ def _stamp(message: Any, frame: str) -> float:
 
 
 STATUS = "crazyflie_interfaces/msg/Status"
-_CAN_BE_ARMED, _ARMED, _CAN_FLY, _FLYING, _TUMBLED, _LOCKED, _CRASHED, _PLANNER = 1, 2, 8, 16, 32, 64, 128, 256
+CAN_BE_ARMED, ARMED, CAN_FLY, FLYING, TUMBLED, LOCKED, CRASHED, PLANNER = 1, 2, 8, 16, 32, 64, 128, 256
 """Bits of `Status.supervisor_info`."""
 _ALL_GROUPS = 0
 
@@ -226,15 +226,15 @@ def read_status(message: Any, received_s: float) -> VehicleState:
     """Read a `Status`; ``received_s`` is its arrival on the steady clock, since the age of a log block is unknown."""
     bits = int(message.supervisor_info)
     volts = float(message.battery_voltage)
-    ready = bits & (_CAN_FLY if bits & _ARMED else _CAN_BE_ARMED)
+    ready = bits & (CAN_FLY if bits & ARMED else CAN_BE_ARMED)
     return VehicleState(
         received_s,
         battery_v=volts if 0 < volts < 100 else None,
-        armed=bool(bits & _ARMED),
+        armed=bool(bits & ARMED),
         can_fly=bool(ready),
-        flying=bool(bits & _FLYING),
-        tumbled=bool(bits & _TUMBLED),
-        locked=bool(bits & (_LOCKED | _CRASHED)),
+        flying=bool(bits & FLYING),
+        tumbled=bool(bits & TUMBLED),
+        locked=bool(bits & (LOCKED | CRASHED)),
         latency_s=1e-3 * float(message.latency_unicast),
-        planner_active=bool(bits & _PLANNER),
+        planner_active=bool(bits & PLANNER),
     )

@@ -7,7 +7,7 @@ world frame: `body_forward_command` and `world_command` convert.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -278,6 +278,23 @@ def read_named_pose(message: Any, robot: str, frame: str, dimension: int, where:
     if len(found) > 1:
         raise WireError(f"{where}: found {len(found)} bodies of the name {robot!r}, expected one")
     return _reading(message, found[0].pose, dimension, where) if found else None
+
+
+def fill_named_poses(message: Any, body: Callable[[], Any], frame: str, poses: Mapping[str, PoseReading]) -> Any:
+    """Write the poses of bodies at one moment into an empty `NamedPoseArray` and return it.
+
+    ``body`` makes an empty `NamedPose`; ``poses`` is by name, all of one stamp.
+    """
+    message.header.frame_id = frame
+    bodies: list[Any] = []
+    for name, reading in poses.items():
+        fill_stamp(message.header.stamp, reading.stamp_s)
+        named = body()
+        named.name = name
+        fill_pose(named.pose, reading.position_world, reading.yaw)
+        bodies.append(named)
+    message.poses = bodies
+    return message
 
 
 def fill_transform(message: Any, parent: str, child: str, reading: TransformReading) -> Any:

@@ -114,6 +114,11 @@ class CrazyflieFirmware:
         """Return whether its motors are running."""
         return self.phase not in (FlightPhase.OFF, FlightPhase.LOCKED)
 
+    @property
+    def planner_active(self) -> bool:
+        """Return whether its own planner leads, or will once the set-points end."""
+        return self.phase is FlightPhase.PLANNER or self._waits
+
     def can_fly(self, now_s: float) -> bool:
         """Return whether it can fly, or before arming, whether it can be armed."""
         well = self.phase is not FlightPhase.LOCKED and not self.tumbled

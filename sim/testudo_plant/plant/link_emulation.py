@@ -11,7 +11,6 @@ from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.link_topics import TRANSFORM_TOPIC
 from testudo_deploy.fleet.localiser import placed
 from testudo_deploy.fleet.pose_source import SensedTopic, sensed_topics
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.emulation import value_of
 from testudo_hardware.links.link_profile import NAMED_POSES, ODOMETRY
@@ -28,6 +27,8 @@ from testudo_plant.plant.odometry_sensor import OdometryModel
 from testudo_plant.plant.plant import PlantRobot
 
 _AMCL_EVERY = 10  # odometry samples for each `amcl_pose`; nav2 sends one for every 0.25 m
+_FRAME_PHASE = 0.5  # motion capture sees all robots at one moment
+_STATUS_HZ = 10.0
 _TRANSFORM_EVERY = 2  # odometry samples for each transform of a localisation
 
 
@@ -39,9 +40,6 @@ class LinkEmulation:
 
         It ``emulates`` the driver with the numbers of the profile's `[emulation]`; otherwise measurements and commands
         are as good as those of the plant's own robots.
-
-        Raises:
-            TestudoError: a pose source that the plant does not support.
         """
         self._robot, self._start = robot, PlanarTransform(robot.initial_position_world, robot.initial_yaw)
         self.commands = CommandWire(robot.name, robot.spec, robot.link.profile)
@@ -50,11 +48,8 @@ class LinkEmulation:
         """Whether stamps are on the ROS clock; else on the steady clock."""
         self._samples = 0
         self._source = robot.pose.source if robot.pose else ""
-        if self.topics[0].type == NAMED_POSES:
-            raise TestudoError(
-                f"{robot.name}: pose: found {self.topics[0].type}, which the plant does not support; expected odom, "
-                "odom+initial, tf, amcl_pose, or mocap as PoseStamped"
-            )
+        self.shares_poses = self.topics[0].type == NAMED_POSES
+        """Whether the poses of all robots come in one message, as motion capture sends them."""
         profile = robot.link.profile
         self._emulation = profile.emulation if emulates else None
         self.transform_topic = (
@@ -69,6 +64,15 @@ class LinkEmulation:
         if self._emulation is not None and self._emulation.localisation_rate is not None:
             every = max(1, round(self.rate_hz / self._emulation.localisation_rate.value))
         self._every = every
+        self.other_publishers = profile.command.other_publishers.value if self._emulation is not None else ()
+        """Names of the nodes beside the guard that publish commands, in the robot's namespace."""
+        self.zeros_hz = 0.0 if self._emulation is None else value_of(self._emulation.joystick_rate, 0.0)
+        """Rate at which they send zeros; 0: they are silent."""
+        flight = profile.flight
+        self.serves_flight = self._emulation is not None and flight is not None and flight.wire.value == "crazyswarm2"
+        """Whether requests come by the services of crazyflie_server, and states as its `Status`."""
+        self.status_s = 1 / value_of(None if self._emulation is None else self._emulation.status_rate, _STATUS_HZ)
+        """Time between two states of a drone [s]."""
 
     @property
     def rate_hz(self) -> float:
@@ -88,6 +92,7 @@ class LinkEmulation:
             robot.initial_yaw,
             self.rate_hz,
             grounded=robot.has_flight_phases,
+            odometry_phase=_FRAME_PHASE if self.shares_poses else None,
         )
         if emulation is None:
             return plain

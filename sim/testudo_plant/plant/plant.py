@@ -47,6 +47,8 @@ class PlantRobot:
     initial_yaw: float  # [rad]
     odometry_rate_hz: float | None = None  # rate of its odometry; None for that of the odometry model
     odometry: OdometryModel | None = None  # of this robot alone; None for that of the plant
+    odometry_phase: float | None = None
+    """Share of a period at which it is first measured; None: apart from the others, which spreads the load."""
     dead_man_s: float | None = None  # of its base; None for that of its file
     reverse_way_m: float | None = None  # how far its base drives backwards, see `ReverseLimit`; None: no limit
     grounded: bool = False
@@ -112,7 +114,7 @@ class Plant:
                 replace(robot.odometry or model, rate_hz=robot.odometry_rate_hz or model.rate_hz),
                 _stream(seed, i, _SENSOR_STREAM),
                 start_s,
-                phase=(i + 0.5) / len(self.robots),  # spreads the ticks of all robots over the period
+                phase=(i + 0.5) / len(self.robots) if robot.odometry_phase is None else robot.odometry_phase,
             )
             for i, robot in enumerate(self.robots)
         ]
@@ -206,13 +208,14 @@ class Plant:
         """
         self._drone(name).ask(request, self._now_s)
 
-    def vehicle(self, name: str) -> VehicleState:
-        """Return the state that a drone reports; raises as `ask`."""
+    def vehicle(self, name: str, *, tells_planner: bool = False) -> VehicleState:
+        """Return the state that a drone reports, with ``tells_planner`` also that of its planner; raises as `ask`."""
         vehicle = self._drone(name).vehicle
         locked = vehicle.phase is FlightPhase.LOCKED
         battery_v = self.faults(name).battery_v or self._battery(name).voltage_v
         flight = (vehicle.armed, vehicle.can_fly(self._now_s), vehicle.flying, vehicle.tumbled, locked)
-        return VehicleState(self._now_s, battery_v, *flight, "pid", "kalman")
+        planner = vehicle.planner_active if tells_planner else None
+        return VehicleState(self._now_s, battery_v, *flight, "pid", "kalman", planner_active=planner)
 
     def charge(self, name: str) -> float:
         """Return the charge of the battery of a drone, 0 to 1; raises as `ask`."""

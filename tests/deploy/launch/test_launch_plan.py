@@ -11,7 +11,14 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.fleet.link_topics import ROBOT_TOPICS
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
 from testudo_deploy.launch.fleet_topics import process_interfaces, topics
-from testudo_deploy.launch.launch_plan import ProcessPlan, plan, ros_arguments, with_button, with_hold_to_run
+from testudo_deploy.launch.launch_plan import (
+    ProcessPlan,
+    plan,
+    ros_arguments,
+    with_button,
+    with_emulation,
+    with_hold_to_run,
+)
 from testudo_deploy.launch.signed_topics import signed_topics
 from testudo_deploy.launch.topic_names import HEARTBEAT_TOPIC, SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
@@ -213,3 +220,15 @@ def test_a_switch_that_a_guard_would_not_know_of_is_refused(fleet):
 def test_real_robots_do_not_wait(fleet):
     with pytest.raises(TestudoError, match="lock_step: found backend 'hw', expected sim"):
         plan(fleet, run_folder=None, backend="hw", lock_step=True)
+
+
+def test_an_emulated_drone_is_reached_as_the_real_one_and_the_plant_alone_emulates(tmp_path):
+    drones = make_tiny_fleet(tmp_path, 2, "crazyflie_2x", walls=False)
+    link = LinkChoice("crazyswarm2_logged", load_link("crazyswarm2_logged"))
+    fleet = replace(drones, robots=tuple(replace(robot, link=link) for robot in drones.robots))
+    before = plan(fleet, run_folder=None)
+    assert {one.name for one in before if "plant_flies" in one.parameters} == {"guard", "policy"}
+    assert with_emulation(before, emulates=False) == before
+    after = with_emulation(before, emulates=True)
+    assert not any("plant_flies" in one.parameters for one in after)
+    assert [one.name for one in after if "emulate" in one.parameters] == ["plant"]

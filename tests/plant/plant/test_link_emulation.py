@@ -1,6 +1,7 @@
 """The plant speaks as a robot's driver would, and what it says is understood on the robot."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from tests.hardware import plain_messages as plain
@@ -8,10 +9,9 @@ from tests.hardware import plain_messages as plain
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.pose_source import PoseSourceReader
 from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.link_profile import load_link
-from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_transform
+from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_named_poses, fill_transform
 from testudo_hardware.spec import load_robot
 from testudo_plant.plant.link_emulation import LinkEmulation
 from testudo_plant.plant.odometry_sensor import OdometryModel
@@ -109,6 +109,35 @@ def test_the_plant_takes_noise_and_quirks_from_the_profile_only_where_it_emulate
     assert (emulated.odometry.speed_sigma_m_s, emulated.dead_man_s) == (OdometryModel().speed_sigma_m_s, 0.5)
 
 
-def test_unsupported_pose_source_is_refused():
-    with pytest.raises(TestudoError, match="NamedPoseArray, which the plant does not support"):
-        LinkEmulation(robot("mocap", "crazyswarm2", "crazyflie_2x"))
+def test_motion_capture_sends_all_robots_of_a_moment_in_one_message_and_each_finds_itself():
+    entry = robot("mocap", "crazyswarm2", "crazyflie_2x", frame="world")
+    stand_in, sensor = LinkEmulation(entry, emulates=True), PoseSourceReader(entry)
+    assert stand_in.shares_poses
+    assert stand_in.plant_robot().odometry_phase == LinkEmulation(entry).plant_robot().odometry_phase == 0.5
+    placed = []
+    for k in range(60):
+        at_s = NOW_S + k / stand_in.rate_hz
+        sample = OdometryReading(at_s - 0.01, (2.0, 1.0 + 0.2 * k / stand_in.rate_hz, 1.0), 0.3, (0.2, 0.0, 0.0))
+        [(topic, measured)] = stand_in.say(sample, ROS_S + at_s, at_s)
+        other = replace(measured, position_world=(9.0, 9.0, 9.0))
+        poses = {"cf9": other, "tb1": measured}
+        message = fill_named_poses(plain.named_poses(), lambda: plain.named_poses("").poses[0], "world", poses)
+        assert [body.name for body in message.poses] == ["cf9", "tb1"]
+        placed.append((sample, sensor.place(topic, message, ROS_S + at_s, at_s)))
+    sample, found = placed[-1]
+    assert found.position_world == pytest.approx(sample.position_world, abs=0.01)
+    assert found.yaw == pytest.approx(0.3, abs=1e-6)
+    without = fill_named_poses(plain.named_poses(), lambda: plain.named_poses("").poses[0], "world", {"cf9": other})
+    assert sensor.place(topic, without, ROS_S + at_s, at_s) is None
+
+
+@pytest.mark.parametrize(("link", "emulates", "serves"), [("crazyswarm2", True, True), ("crazyswarm2", False, False)])
+def test_services_of_crazyswarm2_are_served_only_where_the_server_is_emulated(link, emulates, serves):
+    stand_in = LinkEmulation(robot("mocap", link, "crazyflie_2x"), emulates=emulates)
+    assert (stand_in.serves_flight, stand_in.status_s) == (serves, pytest.approx(0.2 if emulates else 0.1))
+
+
+def test_other_publishers_of_commands_are_there_only_where_the_driver_is_emulated():
+    entry = robot("odom+initial", "turtlebot4")
+    assert LinkEmulation(entry, emulates=True).other_publishers == ("teleop_twist_joy_node",)
+    assert LinkEmulation(entry).other_publishers == ()

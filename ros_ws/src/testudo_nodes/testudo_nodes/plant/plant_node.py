@@ -35,8 +35,9 @@ from testudo_nodes.common.clock import RealTimeClock, is_lock_step, secure
 from testudo_nodes.common.messages import event_message
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
+from testudo_nodes.plant.crazyflie_server_topics import PlantClock, SharedPoses, serve_all
 from testudo_nodes.plant.lock_step_server import LockStepServer
-from testudo_nodes.plant.robot_topics import BodyTopic, PlantClock, RobotTopics
+from testudo_nodes.plant.robot_topics import BodyTopic, RobotTopics
 from testudo_plant.plant.drone_fleet import DroneOptions
 from testudo_plant.plant.injected_faults import read_radio, read_start_faults
 from testudo_plant.plant.link_emulation import LinkEmulation
@@ -90,10 +91,12 @@ class PlantNode(Node):
             recorded and not self._node_clock.in_lock_step
         )  # which begins when all nodes are ready
         self._waits_until_s = start_s + _RECORDER_TIMEOUT_S
+        self._shared = SharedPoses(self._node_clock)
         self._robots = [
-            RobotTopics(self, self._node_clock, self._plant, robot, link)
+            RobotTopics(self, self._node_clock, self._plant, robot, link, self._shared)
             for robot, link in zip(fleet.robots, links, strict=True)
         ]
+        serve_all(self, [robot.server for robot in self._robots if robot.server is not None])
         self._bodies = [BodyTopic(self._node_clock, self._plant, body.name, fleet.frame) for body in fleet.bodies]
         self._task_outcome = ""
         if fleet.task is not None:
@@ -168,6 +171,7 @@ class PlantNode(Node):
             self._monitor = RunMonitor(self._limits, now_s)
         for robot in self._robots:
             robot.publish(now_s)
+        self._shared.publish()
         for body in self._bodies:
             body.publish()
         events = self._monitor.watch(self._plant, now_s)

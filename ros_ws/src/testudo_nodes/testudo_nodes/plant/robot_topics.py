@@ -26,7 +26,6 @@ from testudo_hardware.links.wire import (
     fill_stamp,
     fill_transform,
 )
-from testudo_nodes.common.clock import RealTimeClock
 from testudo_nodes.common.messages import (
     command_message,
     envelope_bytes,
@@ -36,7 +35,7 @@ from testudo_nodes.common.messages import (
 )
 from testudo_nodes.common.node_runner import WARN_EVERY_S
 from testudo_nodes.common.qos import OFFERED, REQUESTED, measured
-from testudo_nodes.plant.lock_step_server import LockStepServer
+from testudo_nodes.plant.crazyflie_server_topics import CrazyflieServerTopics, PlantClock, SharedPoses
 from testudo_plant.plant.injected_faults import read_faults
 from testudo_plant.plant.link_emulation import LinkEmulation
 from testudo_plant.plant.odometry_sensor import LatencyMeter
@@ -45,8 +44,6 @@ from testudo_plant.worlds.drone_dynamics import flies
 
 _WARM_UP_S = 10.0  # commands of the first seconds do not count for the latency
 _VEHICLE_PERIOD_S = 0.1
-
-PlantClock = RealTimeClock | LockStepServer
 
 
 class BodyTopic:
@@ -74,8 +71,16 @@ class BodyTopic:
 class RobotTopics:
     """The topics of one robot of the plant."""
 
-    def __init__(self, node: Node, clock: PlantClock, plant: Plant, robot: FleetRobot, link: LinkEmulation) -> None:
-        """Create the topics.
+    def __init__(
+        self,
+        node: Node,
+        clock: PlantClock,
+        plant: Plant,
+        robot: FleetRobot,
+        link: LinkEmulation,
+        shared: SharedPoses,
+    ) -> None:
+        """Create the topics; ``shared`` are those of the poses of all robots.
 
         Raises:
             TestudoError: a message type is not installed.
@@ -83,13 +88,14 @@ class RobotTopics:
         self._node, self._clock, self._plant, self._link = node, clock, plant, link
         self.name = name = robot.name
         self._spec, self.latency = robot.spec, LatencyMeter(_WARM_UP_S)
-        self._sensed = {
-            topic.kind: (
-                message_class(topic.type),
-                clock.publisher(message_class(topic.type), topic.absolute, measured(reliable=topic.wire.reliable)),
-            )
-            for topic in link.topics
-        }
+        self._shared = shared
+        self._sensed: dict[str, Any] = {}
+        for topic in link.topics:
+            if link.shares_poses:
+                shared.open(topic)
+                continue
+            kind, quality = message_class(topic.type), measured(reliable=topic.wire.reliable)
+            self._sensed[topic.kind] = kind, clock.publisher(kind, topic.absolute, quality)
         self._transforms = None
         if link.transform_topic:
             kind = message_class(TRANSFORM_TYPE)
@@ -99,8 +105,15 @@ class RobotTopics:
         command_topic = absolute(robot.link.topics["cmd_vel"], name)
         clock.subscribe(message_class(link.commands.type), command_topic, self._on_command, REQUESTED["cmd_vel"])
         clock.subscribe_outside(String, f"/{name}/plant_fault", self._on_fault, REQUESTED["plant_fault"])
-        self._vehicle = VehicleTopics(node, clock, plant, robot) if flies(robot.spec) else None
-        self._next_truth_s = self._next_applied_s = 0.0
+        self._vehicle = VehicleTopics(node, clock, plant, robot, link) if flies(robot.spec) else None
+        self.server = CrazyflieServerTopics(node, clock, plant, robot, link.status_s) if link.serves_flight else None
+        """What Crazyswarm2 serves for a drone, where it is emulated."""
+        # a node of its own, as the guard tells other publishers by their names
+        self._others = [
+            OtherPublisher(node, name, other, message_class(link.commands.type), command_topic)
+            for other in link.other_publishers
+        ]
+        self._next_truth_s = self._next_applied_s = self._next_zero_s = 0.0
         self._applied_since_s = float("nan")
 
     def has_recorder(self) -> bool:
@@ -119,12 +132,18 @@ class RobotTopics:
             for topic, measurement in self._link.say(reading, *self._clock.clocks(), sample.reckoned):
                 if isinstance(measurement, TransformReading):
                     self._publish_transform(measurement)
+                elif topic is not None and self._link.shares_poses:
+                    self._shared.add(self.name, topic, measurement)
                 elif topic is not None:
                     kind, publisher = self._sensed[topic.kind]
                     publisher.publish(topic.wire.encode(kind(), measurement))
-        if self._vehicle is not None:
-            self._vehicle.publish(now_s)
+        for part in (self._vehicle, self.server):
+            if part is not None:
+                part.publish(now_s)
         self._publish_applied(now_s)
+        if self._link.zeros_hz and now_s >= self._next_zero_s:
+            self._next_zero_s = now_s + 1 / self._link.zeros_hz
+            self._plant.command(self.name, (0.0,) * self._spec.dimension, now_s, now_s)
         if now_s >= self._next_truth_s:
             self._next_truth_s = now_s + self._spec.control_period_s
             pose = self._plant.truth(self.name)
@@ -172,16 +191,28 @@ class RobotTopics:
         self._node.get_logger().warning(f"{where}: {faults}")
 
 
+class OtherPublisher:
+    """A node beside the guard that publishes commands, such as that of a joystick; silent over DDS.
+
+    What it sends goes to the plant directly, so that a run in lock-step counts no message of it.
+    """
+
+    def __init__(self, node: Node, robot: str, name: str, kind: type, topic: str) -> None:
+        """Create the node in the robot's namespace, with its publisher."""
+        self._node = Node(name, context=node.context, namespace=robot, use_global_arguments=False)
+        self._publisher = self._node.create_publisher(kind, topic, OFFERED["cmd_vel"])
+
+
 class VehicleTopics:
     """The topics of a simulated drone beside set-points and odometry: requests in, vehicle state and battery out."""
 
-    def __init__(self, node: Node, clock: PlantClock, plant: Plant, robot: FleetRobot) -> None:
+    def __init__(self, node: Node, clock: PlantClock, plant: Plant, robot: FleetRobot, link: LinkEmulation) -> None:
         self._node, self._plant, self._name = node, plant, robot.name
         self._last_sequence = -1
         self._next_s = 0.0
         self._battery = clock.publisher(BatteryState, f"/{robot.name}/battery_state", OFFERED["battery_state"])
         self._state = None
-        if robot.has_flight_phases:
+        if robot.has_flight_phases and not link.serves_flight:
             self._state = clock.publisher(UInt8MultiArray, f"/{robot.name}/vehicle_state", OFFERED["vehicle_state"])
             request_topic = f"/{robot.name}/flight_request"
             clock.subscribe(UInt8MultiArray, request_topic, self._on_request, REQUESTED["flight_request"])
