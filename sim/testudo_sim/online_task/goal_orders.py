@@ -21,6 +21,7 @@ from testudo_sim.online_task.online_task import OnlineTask
 from testudo_sim.scenarios.goal_scenario import GoalScenario, room_m
 
 NOBODY: Mapping[str, Vector] = {}
+_KEPT_ANSWERS = 256  # far more orders than a program sends while it repeats one of them
 _DONE_AFTER_S = HOLD_AFTER_S + 1.0
 """Robots that were at their last goals for this time also stand, and the job is done."""
 
@@ -139,9 +140,10 @@ class GoalOrders:
         """Give robots new goals, or refuse all of them: each then keeps its present goal."""
         if order.order not in self._answers:
             fault = self._request_fault(order)
-            self._answers[order.order] = (
-                GoalAnswer(order.order, accepted=False, sentences=(fault,)) if fault else self._done(order)
-            )
+            refused = GoalAnswer(order.order, accepted=False, sentences=(fault,))
+            self._answers[order.order] = refused if fault else self._done(order)
+            if len(self._answers) > _KEPT_ANSWERS:
+                del self._answers[next(iter(self._answers))]
         return self._answers[order.order]
 
     def step(self, now_s: float) -> None:

@@ -238,3 +238,12 @@ def test_a_fleet_takes_orders_only_with_a_goal_for_each_robot(fleet, tmp_path):
     other = Drive(make_task_fleet(tmp_path, "foraging", 3))
     with pytest.raises(TestudoError, match="found the scenario 'foraging', expected one with a goal for each robot"):
         GoalOrders(other.live, other.contract, {})
+
+
+def test_answers_of_long_ago_are_forgotten_and_those_of_now_are_repeated(fleet):
+    orders = Drive(fleet).orders
+    for number in range(300):
+        orders.take(GoalOrder(str(number), {"r9": ()}))
+    newest = orders.take(GoalOrder("299", {"r9": ()}))
+    assert orders.take(GoalOrder("299", {"r9": ()})) is newest
+    assert len(orders._answers) == 256

@@ -74,6 +74,9 @@ def pause(
 ) -> int:
     """Let robots that drive brake and wait, armed, until `testudo start`; a drone hovers. This is no emergency stop.
 
+    For every fleet, and before people change something: a paused robot gives way to nobody. In a fleet with `orders:
+    true` a robot that shall only wait, and let others pass, is better paused by `testudo goal --pause`.
+
     Example:
         testudo pause r0 r1
 

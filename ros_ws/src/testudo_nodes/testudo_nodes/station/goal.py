@@ -72,7 +72,8 @@ def goal(
         home: back to the initial position in the fleet file.
         patrol: after the last goal comes the first.
         formation: the fleet.
-        pause: stand until --go-on. This is no stop: use `testudo estop` where somebody may be hurt.
+        pause: stand until --go-on, and give way meanwhile: in the course of a task. To let robots brake, with nobody
+            else to start them, use `testudo pause`; where somebody may be hurt `testudo estop`.
         go_on: drive on to the goals.
         reach: the fleet.
     """
