@@ -261,6 +261,7 @@ def test_only_the_clock_of_a_node_reads_the_time():
         "page_desk.py",
         "page_view.py",
         "goal.py",
+        "policy.py",
         "lost.py",
         "teleop.py",
         "driver_node.py",

@@ -151,6 +151,8 @@ def _show_result(console: Console, state: FleetRunState, json: Path | None) -> N
         )
         if state.chain_hash:
             console.print(Text(f"its last hash, to be kept elsewhere: {state.chain_hash}"), soft_wrap=True)
+        for folder, (messages, chain_hash) in state.later_runs.items():
+            console.print(Text(f"after a change of the policy {messages} messages in {folder}, last hash {chain_hash}"))
 
 
 def result_values(state: FleetRunState) -> dict[str, Any]:
@@ -171,6 +173,7 @@ def result_values(state: FleetRunState) -> dict[str, Any]:
         "recorded_messages": state.recorded_messages,
         "run_hash": state.chain_hash,
         "run_folder": None if state.run_folder is None else str(state.run_folder),
+        "later_runs": {folder: values[1] for folder, values in state.later_runs.items()},
     }
 
 

@@ -59,6 +59,8 @@ class FleetRunState:
     task_result: dict[str, Any] = field(default_factory=dict)
     """What the task node said at the end of its task; empty without one, and before."""
     recorded_messages: int = 0
+    later_runs: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    """By folder of each run after a change of the policy: its messages, and the last hash of its chain."""
     chain_hash: str = ""  # last hash of the closed run's chain, to be kept elsewhere
     real_time_factor: float | None = None  # simulated time over real time, from the start of the plant to its end
     run_folder: Path | None = None
@@ -88,13 +90,21 @@ class FleetRunState:
             self.ticks[values["robot"]] = values["ticks"]
             self.late_ticks[values["robot"]] = values["late_ticks"] + values["missed_ticks"]
         elif event.kind == "recorded":
-            self.recorded_messages, self.chain_hash = values["messages"], values.get("hash", "")
+            self._take_recorded(values)
         elif event.kind == "plant":
             self.real_time_factor = values["real_time_factor"]
         self.figures = dict(values.get("figures", self.figures))
         self.task_result = dict(values) if event.kind == "task_finished" else self.task_result
         if "cpu_share" in values:
             self.cpu_share[event.process] = values["cpu_share"]
+
+    def _take_recorded(self, values: Mapping[str, Any]) -> None:
+        """Take the end of a recorded run; after a change of the policy others follow the first one."""
+        folder = values.get("run_folder", "")
+        if folder and self.run_folder is not None and Path(folder) != self.run_folder.absolute():
+            self.later_runs[folder] = (values["messages"], values.get("hash", ""))
+        else:
+            self.recorded_messages, self.chain_hash = values["messages"], values.get("hash", "")
 
     def _take_state(self, values: Mapping[str, Any]) -> None:
         if self.outcome:  # the plant continues, but the result is final

@@ -22,6 +22,7 @@ from testudo_deploy.launch.launch_plan import ProcessPlan
 from testudo_deploy.launch.lock_step import CLOCK_TOPIC, DONE_TOPIC, STAGE_TOPIC
 from testudo_deploy.launch.topic_names import (
     ANSWERS_TOPIC,
+    CHANGE_TOPIC,
     CLICK_TOPIC,
     DIAGNOSTICS_TOPIC,
     DRIVER,
@@ -33,6 +34,7 @@ from testudo_deploy.launch.topic_names import (
     MARKERS_TOPIC,
     ORDERS_TOPIC,
     PEER_TOPIC,
+    POLICY_TOPIC,
     POSE_GOAL_TOPIC,
     SCORE_TOPIC,
     TOOL_NODES,
@@ -161,12 +163,23 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
     keyed = fleet.key_file is not None and not in_lock_step and process.name != "markers"
     epochs = frozenset({EPOCHS_TOPIC} if keyed else ())
     joystick, beats = _of_joystick(process, fleet)
+    says, hears = _of_policy_change(process, fleet)
     return replace(
         own,
-        publishes=own.publishes | lock_step.publishes | epochs,
-        subscribes=own.subscribes | lock_step.subscribes | epochs | joystick | beats,
+        publishes=own.publishes | lock_step.publishes | epochs | says,
+        subscribes=own.subscribes | lock_step.subscribes | epochs | joystick | beats | hears,
         optional=own.optional | beats | (set() if process.parameters.get("use_sim_time") else {CLOCK_TOPIC}),
     )
+
+
+def _of_policy_change(process: ProcessPlan, fleet: Fleet) -> tuple[frozenset[str], frozenset[str]]:
+    """Return what a process says and hears of the policy file in use; in lock-step nobody changes it."""
+    if not fleet.orders or process.parameters.get("use_sim_time") or process.parameters.get("lock_step"):
+        return frozenset(), frozenset()
+    if process.name not in ("policy", "guard", "task", "recorder"):
+        return frozenset(), frozenset()
+    others = {POLICY_TOPIC} if process.name == "policy" else set[str]()
+    return frozenset({POLICY_TOPIC}), frozenset({CHANGE_TOPIC} | others)
 
 
 def _of_joystick(process: ProcessPlan, fleet: Fleet) -> tuple[frozenset[str], frozenset[str]]:
@@ -211,7 +224,7 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
     policy += [f"/{name}/policy/land" for name in flying]
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
     commands = [absolute(one.link.commands.topic, one.name) for one in fleet.robots if one.link.commands is not None]
-    orders, answers = ([ORDERS_TOPIC], [ANSWERS_TOPIC]) if fleet.orders else ([], [])
+    orders, answers = ([ORDERS_TOPIC, CHANGE_TOPIC], [ANSWERS_TOPIC, POLICY_TOPIC]) if fleet.orders else ([], [])
     subscribed += [*_markers(fleet, "").subscribes, GOALS_TOPIC, SCORE_TOPIC]  # the station page
     return _interfaces(
         [*_EVERY_NODE, *stops, *orders, *commands, LOST_TOPIC, *([] if fleet.key_file is None else [EPOCHS_TOPIC])],

@@ -127,6 +127,14 @@ class RunWriter:
         return copy.absolute()
 
 
+def further_folder(first: Path) -> Path:
+    """Return the folder of the next run of one recorder: `NAME_2` beside the first one, or the next free number."""
+    number = 2
+    while (folder := first.with_name(f"{first.name}_{number}")).exists():
+        number += 1
+    return folder
+
+
 def versions() -> dict[str, str]:
     """Return the versions of Python, the system and the packages that write a run, by name."""
     found = {"python": platform.python_version(), "system": platform.platform()}

@@ -4,7 +4,15 @@ from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.link_topics import TASK_TOPICS, absolute
 from testudo_deploy.fleet.pose_source import sensed_topics
 from testudo_deploy.launch.fleet_topics import body_topic
-from testudo_deploy.launch.topic_names import ANSWERS_TOPIC, HEARTBEAT_TOPIC, LOST_TOPIC, ORDERS_TOPIC, SCORE_TOPIC
+from testudo_deploy.launch.topic_names import (
+    ANSWERS_TOPIC,
+    CHANGE_TOPIC,
+    HEARTBEAT_TOPIC,
+    LOST_TOPIC,
+    ORDERS_TOPIC,
+    POLICY_TOPIC,
+    SCORE_TOPIC,
+)
 
 _ROBOT_TOPICS = ("peer_state", "tick", "cmd_vel_policy", "mode", "guard_status", "flight_order")
 _DRIVER_TOPICS = ("flight_request", "vehicle_state")
@@ -16,7 +24,7 @@ def signed_topics(fleet: Fleet, backend: str) -> frozenset[str]:
     Commands to the actuators and measurements are among them only where the other end is ours: the plant (``backend``
     sim), or a driver of this project. A vendor's driver does not know the code.
     """
-    found = {SCORE_TOPIC, HEARTBEAT_TOPIC, LOST_TOPIC, ORDERS_TOPIC, ANSWERS_TOPIC}
+    found = {SCORE_TOPIC, HEARTBEAT_TOPIC, LOST_TOPIC, ORDERS_TOPIC, ANSWERS_TOPIC, CHANGE_TOPIC, POLICY_TOPIC}
     if backend == "sim":
         found |= {body_topic(body.name) for body in fleet.bodies}
     for robot in fleet.robots:

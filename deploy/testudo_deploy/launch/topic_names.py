@@ -31,5 +31,7 @@ OPERATOR = "operator"
 DRIVER = "driver"
 """The other end of a robot's link; on real robots in the plan only if the profile has a driver of ours."""
 TOOL_NODES = "testudo_tool"  # prefix of the names of nodes that command-line verbs create; their process id follows
+CHANGE_TOPIC, POLICY_TOPIC = "/fleet/change", "/fleet/policy"
+"""`std_msgs/String` with a `PolicyChange` and a `PolicyInUse`: another policy file for a fleet that stays up."""
 LOST_TOPIC = "/fleet/lost"
 """`std_msgs/String`, a JSON object: the robot that an operator declares lost, and where it rests."""

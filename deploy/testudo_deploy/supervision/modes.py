@@ -148,6 +148,11 @@ _WATCHDOGS = (
         "give all computers one fleet file, and each fleet its own ROS_DOMAIN_ID",
     ),
     Watchdog(
+        "policy_differs",
+        Reaction.REFUSE,
+        "not all processes of the fleet use one policy file; give them one with `testudo policy`",
+    ),
+    Watchdog(
         "qos_mismatch", Reaction.REFUSE, "a partner's quality of service does not match; correct it, configure again"
     ),
     Watchdog("guard_brakes", Reaction.HOLD, "the guard does not pass commands on"),

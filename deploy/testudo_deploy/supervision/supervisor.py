@@ -103,7 +103,7 @@ class Supervisor:
         """Another guard replaced the one before since the last tick."""
         self._stop: GuardReport | None = None
         """The guard's report of an emergency stop that was not reset."""
-        self._mismatch = self._unknown_robots = ""
+        self._mismatch = self._unknown_robots = self._policies = ""
 
     @property
     def order(self) -> str:
@@ -157,6 +157,10 @@ class Supervisor:
         """Take the names of all robots outside of the fleet file that publish; they prevent arming and starting."""
         self._unknown_robots = f"stranger: {', '.join(names)}" if names else ""
 
+    def see_policies(self, reason: str) -> None:
+        """Take why the policy files of the fleet differ, see `PolicyAgreement`; it prevents arming and starting."""
+        self._policies = reason
+
     def remember(self, before: Supervisor) -> None:
         """Copy from the previous configuration what still holds: operators started or stopped the robot."""
         self.was_active, self.flew, self.by_hand = before.was_active, before.flew, before.by_hand
@@ -170,7 +174,7 @@ class Supervisor:
     def observe(self, now_s: float, *findings: str) -> None:
         """Take the findings of this tick beside the order, ``code: details`` each; empty ones are ignored."""
         self._observed = True
-        others = (self._mismatch, self._unknown_robots) if self.mode in (*RESTING, *READY) else ()
+        others = (self._mismatch, self._unknown_robots, self._policies) if self.mode in (*RESTING, *READY) else ()
         reasons = [reason for reason in (self._guard_reason(now_s), *findings, *others) if reason]
         self._replaced = False
         if not reasons:

@@ -39,16 +39,17 @@ TARGETS = {
     ],
     "predator_prey": [helper.make_node("Identity", ["prey_position_world"], ["target"])],
     "navigation": [helper.make_node("Identity", ["goal_world"], ["target"])],
+    "swap": [helper.make_node("Identity", ["goal_world"], ["target"])],
     # robots that stand behind the box push it there
     "push_box": [helper.make_node("Identity", ["goal_world"], ["target"])],
 }
 """Nodes that compute the place `target` (B, 2) [m] to which a robot drives straight."""
 
 
-def write_policy(path, scenario_name, spec):
+def write_policy(path, scenario_name, spec, *, arena=None, speed_share=0.999):
     """Write a policy that drives straight to what the task signals say, and return its contract and scenario."""
     scenario = make_scenario(scenario_name, spec, projection_parameters(spec))
-    contract = go_to_goal_contract(spec, arena=scenario.arena).replace(
+    contract = go_to_goal_contract(spec, arena=arena or scenario.arena).replace(
         scenario=scenario_name,
         signals=(*robot_signals(spec), *scenario.task_signals),
         decision_ticks=scenario.decision_ticks,
@@ -62,7 +63,7 @@ def write_policy(path, scenario_name, spec):
         helper.make_node("Mul", ["offset", "gain"], ["command"]),
     ]
     constants = [
-        helper.make_tensor("limit", TensorProto.FLOAT, [], [0.999 * contract.command.limit]),
+        helper.make_tensor("limit", TensorProto.FLOAT, [], [speed_share * contract.command.limit]),
         helper.make_tensor("axis", TensorProto.INT64, [1], [1]),
         helper.make_tensor("zero", TensorProto.INT64, [], [0]),
         helper.make_tensor("one", TensorProto.INT64, [], [1]),

@@ -50,6 +50,8 @@ OFFERED: dict[str, QoSProfile] = {
     "epochs": _profile(100),
     "lost": _profile(10),
     "order": _profile(10, latched=True),  # as a recorder requests it
+    "change": _profile(10),
+    "policy": _profile(50),  # of all processes
 }
 """By the last part of the topic's name."""
 
@@ -73,6 +75,8 @@ REQUESTED: dict[str, QoSProfile] = {
     "plant_fault": _profile(5),
     "lost": _profile(10),
     "order": _profile(10),
+    "change": _profile(10),
+    "policy": _profile(50),
     "station_heartbeat": _profile(1, reliable=False),
     "scan": _profile(1, reliable=False),
     "joy": _profile(5, reliable=False),

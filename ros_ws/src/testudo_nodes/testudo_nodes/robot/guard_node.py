@@ -51,6 +51,7 @@ from testudo_nodes.common.messages import diagnostics_message, envelope_bytes, m
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
 from testudo_nodes.robot.flight_topics import GuardFlight
+from testudo_nodes.robot.policy_exchange import GuardExchange
 from testudo_nodes.robot.scan_zones import GuardScan
 from testudo_nodes.robot.subscriptions import PoseSubscription
 
@@ -103,6 +104,7 @@ class GuardNode(Node):
         self._motion = ForeignMotion(self._spec) if self._spec.dimension == 2 else None  # a braked drone drifts
         policy = Path(text_parameter(self, "policy", "the policy file, which holds the arena"))
         contract = read_policy_contract(policy, fleet.team_of(self._name).policy_sha256)  # without its runtime
+        self._exchange = GuardExchange(self, self._node_clock, self._name, replace(fleet, policy=policy), contract)
         bounds = None if contract.arena is None else guard_bounds(self._spec, contract.arena)
         self._content = self._command_checks(robot, bounds)
         cap_m_s = speed_cap_m_s(self._spec, contract.scenario, on_hardware=backend == "hw")

@@ -7,7 +7,6 @@ configure loads and checks policy, fleet and robot; activate arms; the service `
 import sys
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -53,13 +52,14 @@ from testudo_nodes.common.node_runner import (
 from testudo_nodes.common.qos import OFFERED
 from testudo_nodes.robot.flight_topics import subscribe_vehicle, uses_topics
 from testudo_nodes.robot.lost_robots import subscribe_lost
+from testudo_nodes.robot.peer_inbox import PeerInbox
+from testudo_nodes.robot.policy_exchange import PolicyExchange
 from testudo_nodes.robot.subscriptions import Connections, PoseSubscription
 from testudo_nodes.robot.task_topic import subscribe_task
 
 _ACKNOWLEDGE_S = 0.2
 _LOOKS, _LOOK_S = 20, 0.05
 """Number and period of the checks for a subscriber to the reason of a refusal, before the process ends."""
-_UNREAD = 1000  # more than all peer messages between two ticks; bounds the memory that a flood of messages takes
 _STATUS_S, _ORDER_S = 0.5, 0.1
 _DONE, _REFUSED = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
@@ -92,16 +92,17 @@ class PolicyNode(LifecycleNode):
         self._ticks: Any = None
         self._poses: list[PoseSubscription] = []
         """Of the robot itself and, with a tracking system, of its peers."""
-        self._unread: deque[tuple[bytes, float]] = deque(maxlen=_UNREAD)
-        """Peer messages since the last tick with their times of arrival; if there are too many, the newest."""
-        self._refusal: TestudoError | None = None
+        self._peers = PeerInbox(self._node_clock.now_s, self._refuse)
+        self.refusal: TestudoError | None = None
+        """Why the last configuration was refused."""
+        self._exchange: PolicyExchange | None = None
         self._connections = Connections(self._node_clock, self._on_mismatch)
         self._flight_order: Any = None  # publisher of orders to the guard of a robot with flight phases
         self._flight_topics: bool | None = None
         self._braked_for = ""
         self._cpu = CpuMeter()
         if self._configures and self.trigger_configure() != _DONE:
-            raise self._refusal or TestudoError("policy: could not be configured")
+            raise self.refusal or TestudoError("policy: could not be configured")
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Load and check everything, and connect; from then on the robot publishes its mode."""
@@ -120,6 +121,9 @@ class PolicyNode(LifecycleNode):
         fleet_file, name, policy = self._files
         fleet = load_fleet(fleet_file)
         secure(self, self._node_clock, fleet, self._backend)
+        if self._exchange is None:
+            self._exchange = PolicyExchange(self, self._node_clock, name)
+        fleet, policy = self._exchange.present(fleet, policy)
         now_s, lock_step = self._node_clock.now_s(), self._node_clock.in_lock_step
         epoch, on_hardware = self._new_epoch(), self._backend == "hw"
         robot = Robot(fleet, name, policy, epoch=epoch, now_s=now_s, simulated_time=lock_step, on_hardware=on_hardware)
@@ -131,9 +135,15 @@ class PolicyNode(LifecycleNode):
             self._poses += [PoseSubscription(clocks, fleet.robot(peer), of_peer=True) for peer in fleet.peers(name)]
         if self._past is not None:
             robot.supervisor.remember(self._past)
+        self._exchange.take(robot)
         self._configured = robot
         self._fleet_names = fleet.names
         self._connect(fleet, robot)
+
+    @property
+    def lifecycle(self) -> str:
+        """Return the state of the managed node: unconfigured, inactive, active or finalized."""
+        return self._state_machine.current_state[1]
 
     @property
     def _robot(self) -> Robot:
@@ -144,7 +154,7 @@ class PolicyNode(LifecycleNode):
 
     def _refuse_configuration(self, error: TestudoError) -> None:
         """Publish the reason; a process that ends then also prints it as its last line."""
-        self._refusal = error
+        self.refusal = error
         status = self._error_status("not_configured", str(error))
         if not self._configures:
             self.get_logger().error(f"refused: {error}")
@@ -197,7 +207,7 @@ class PolicyNode(LifecycleNode):
 
     def close(self) -> None:
         """Brake as the last command, and report the summary."""
-        robot = self._robot
+        robot = self._configured
         self._disconnect()
         if robot is not None:
             report_status("summary", {**robot.summary(), "cpu_share": self._cpu.share()})
@@ -220,7 +230,7 @@ class PolicyNode(LifecycleNode):
         subscribe_task(self._connections, robot.loop, self._node_clock, fleet.robot(robot.name), self._refuse)
         peers = fleet.peers(robot.name)
         for peer in peers:
-            self._connections.subscribe(UInt8MultiArray, f"/{peer}/peer_state", self._on_peer, raw=True)
+            self._connections.subscribe(UInt8MultiArray, f"/{peer}/peer_state", self._peers.on_peer, raw=True)
         follows = fleet.robot(robot.name).follows
         if follows is not None:
             self._connections.subscribe(UInt8MultiArray, f"/{follows.robot}/peer_state", self._on_leader, raw=True)
@@ -307,24 +317,11 @@ class PolicyNode(LifecycleNode):
         if taken and (robot.pacer.is_due(received_s) or not robot.loop.located):
             self._tick(on_pose=True)
 
-    def _on_peer(self, data: bytes) -> None:
-        self._unread.append((data, self._node_clock.now_s()))
-
     def _on_leader(self, data: bytes) -> None:
         try:
             self._robot.hear_leader(PeerMessage.decode(raw_envelope_bytes(data)))
         except EnvelopeError as error:
             self._refuse(error)
-
-    def _read_peers(self) -> None:
-        """Decode the peer messages since the last tick; decoding them together takes half the time."""
-        unread = tuple(self._unread)
-        self._unread.clear()
-        for data, received_s in unread:
-            try:
-                self._robot.loop.on_peer(PeerMessage.decode(raw_envelope_bytes(data)), received_s)
-            except EnvelopeError as error:
-                self._refuse(error)
 
     def _on_guard(self, message: DiagnosticStatus) -> None:
         self._robot.hear_guard(GuardReport.of(status_values(message), self._node_clock.now_s()))
@@ -339,7 +336,7 @@ class PolicyNode(LifecycleNode):
         self.get_logger().warning(str(error), throttle_duration_sec=WARN_EVERY_S)
 
     def _tick(self, *, on_pose: bool) -> None:
-        self._read_peers()
+        self._peers.read(self._robot.loop.on_peer)
         now_s = self._node_clock.now_s()
         outcome = self._robot.tick(now_s, on_pose=on_pose)
         if not self._node_clock.in_lock_step:
@@ -367,13 +364,15 @@ class PolicyNode(LifecycleNode):
             self._publish_mode()
             self._publish_flight_order()
             self.get_logger().info(f"{robot.supervisor.mode}: {robot.supervisor.sentence}")
-        if robot.supervisor.mode in RESTING and self._state_machine.current_state[1] == "active":
+        if robot.supervisor.mode in RESTING and self.lifecycle == "active":
             self.trigger_deactivate()
 
     def _publish_mode(self) -> None:
         now_s, supervisor = self._node_clock.now_s(), self._robot.supervisor
         if supervisor.mode in (*RESTING, *READY):  # the search takes too long for a robot that drives
             supervisor.see_unknown_robots(self._unknown_robots())
+            if self._exchange is not None:
+                self._exchange.look()
         status = self._robot.status(now_s)
         self._mode.publish(status_message(status))
         self._diagnose(status)

@@ -26,15 +26,23 @@ class OrderTopics:
         Raises:
             TestudoError: the scenario has not one goal for each robot.
         """
-        starts = {robot.name: robot.initial_position_world for robot in fleet.robots}
-        self._node, self._live, self._frame = node, live, fleet.frame
-        self.orders = GoalOrders(live, contract, starts)
+        self._starts = {robot.name: robot.initial_position_world for robot in fleet.robots}
+        self._node, self._frame = node, fleet.frame
+        self.exchange(live, contract)
         self._answers = clock.publisher(String, ANSWERS_TOPIC, OFFERED["order"])
         clock.subscribe_outside(String, ORDERS_TOPIC, self._on_order, REQUESTED["order"])
         self._clicked, self._clicks = "", 0
         if fleet.key_file is None:
             clock.subscribe_outside(PoseStamped, POSE_GOAL_TOPIC, self._on_pose, REQUESTED["order"])
             clock.subscribe_outside(PointStamped, CLICK_TOPIC, self._on_click, REQUESTED["order"])
+
+    def exchange(self, live: OnlineTask, contract: Contract) -> None:
+        """Take orders for the robots of a task from now on, by the arena of a contract.
+
+        Raises:
+            TestudoError: the scenario has not one goal for each robot.
+        """
+        self._live, self.orders = live, GoalOrders(live, contract, self._starts)
 
     def _on_order(self, message: String) -> None:
         try:

@@ -7,6 +7,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,7 +22,10 @@ from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
 from testudo_deploy.admission.fleet_admission import load_policy
+from testudo_deploy.admission.policy_exchange import exchanged
+from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.messages import TickRecord
+from testudo_deploy.contract.policy_change import BEGIN, CHECK, PolicyChange, PolicyChangeError
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import record_topic, recorded_pose, shared_odometry
 from testudo_deploy.launch.fleet_topics import body_topic
@@ -32,10 +37,12 @@ from testudo_hardware.links.wire import OdometryReading, WireError, read_odometr
 from testudo_nodes.common.clock import backend_of, clock_of, secure
 from testudo_nodes.common.messages import envelope_bytes, status_values
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
+from testudo_nodes.common.policy_topics import PolicyTopics
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
 from testudo_nodes.station.markers_node import marker_array
 from testudo_nodes.station.order_topics import OrderTopics
 from testudo_nodes.station.task_topics import TaskTopics
+from testudo_sim.online_task.goal_orders import GoalOrders
 from testudo_sim.online_task.online_task import (
     ACTIVE,
     START_ON,
@@ -48,8 +55,10 @@ from testudo_sim.online_task.online_task import (
     waiting_values,
     waits_for,
 )
+from testudo_sim.online_task.task_sender import TaskSender
 from testudo_sim.online_task.task_state import Pose, scoring_of, task_of
 from testudo_sim.online_task.trial_start import TrialStart
+from testudo_sim.scenarios.scenario import GOAL
 
 _STEP_S = 0.05
 _GOALS_PERIOD_S = 1.0
@@ -80,12 +89,10 @@ class TaskNode(Node):
             raise TestudoError(f"parameter start_on: {found}")
         backend = backend_of(self)
         secure(self, self._node_clock, fleet, backend)
-        spec = fleet.robots[0].spec
-        contract = load_policy(fleet, spec, policy).contract
+        self._fleet = replace(fleet, policy=Path(policy))
         jax.config.update("jax_platforms", "cpu")  # too little computation for an accelerator
-        scoring = scoring_of(contract, spec)
-        task = task_of(scoring.scenario, fleet, values)
-        self._live, self._frame = OnlineTask(scoring, fleet.names, task, open_end=fleet.orders), fleet.frame
+        contract, self._live = _task(self._fleet, values)
+        self._contract_hash, self._frame = contract.contract_hash, fleet.frame
         text = parameter(self, "trial", "", "starts by robot and patience_s of a trial, as a JSON object; empty: none")
         self._trial = TrialStart(self._live, _values(text, "trial"), self._now_s()) if text else None
         until = parameter(self, "until", "", f"{ARRIVED}: end when all robots are at the last of their goals")
@@ -93,11 +100,53 @@ class TaskNode(Node):
             raise TestudoError(f"parameter until: found {until!r}, expected {ARRIVED} with a fleet that takes orders")
         self._ends, self._stop = until == ARRIVED, stop
         self._modes: dict[str, str] = {}
+        self._ticks_of = set[str]()
         self._waits, self._goals_due_s = True, 0.0
         self._connect(fleet, simulated=backend == "sim")
         self._sends = None if fleet.task is None else TaskTopics(self, self._node_clock, self._live, contract)
-        self._orders = OrderTopics(self, self._node_clock, self._live, contract, fleet).orders if fleet.orders else None
+        self._taken = OrderTopics(self, self._node_clock, self._live, contract, fleet) if fleet.orders else None
+        self._next: tuple[Fleet, Contract, OnlineTask] | None = None
+        """What a change of the policy begins with."""
+        if fleet.orders and not self._node_clock.in_lock_step:
+            steps = {CHECK: self._check_policy, BEGIN: self._begin_policy}
+            self._policy = PolicyTopics(self, self._node_clock, "task", self._in_use, steps)
         self._cpu = CpuMeter()
+
+    @property
+    def _orders(self) -> GoalOrders | None:
+        return None if self._taken is None else self._taken.orders
+
+    def _in_use(self) -> tuple[str, str]:
+        return self._fleet.policy_sha256, self._contract_hash
+
+    def _check_policy(self, change: PolicyChange) -> str:
+        """Prepare the task of another policy file, with the present goals."""
+        if self._trial is not None:
+            raise PolicyChangeError("task: found a trial, expected none: its episodes are those of one policy")
+        fleet, _ = exchanged(self._fleet, change)
+        goals = self._live.goals_world
+        contract, live = _task(fleet, {GOAL: [list(axis) for axis in zip(*goals.values(), strict=True)]})
+        if live.bodies != self._live.bodies:
+            raise PolicyChangeError(f"task: found the bodies {live.bodies}, expected {self._live.bodies}")
+        GoalOrders(live, contract, {})  # both refuse what they cannot use
+        TaskSender(contract, live.scoring.scenario, live.robots, "check")
+        self._next = (fleet, contract, live)
+        return f"can score {live.scoring.scenario.name}"
+
+    def _begin_policy(self, change: PolicyChange) -> str:
+        """Run the task of another policy file from now on; robots keep their goals, and paused ones stay paused."""
+        if self._next is None or self._next[0].policy_sha256 != change.policy_sha256:
+            raise PolicyChangeError("task: has not prepared this policy; give the command again")
+        paused = self._live.paused
+        (self._fleet, contract, self._live), self._next = self._next, None
+        self._contract_hash, self._live.paused = contract.contract_hash, paused
+        if self._live.scoring.change_price:
+            self._hear_changes(self._fleet)
+        for topics in (self._sends, self._taken):
+            if topics is not None:
+                topics.exchange(self._live, contract)
+        self._waits, self._goals_due_s = True, 0.0
+        return f"uses {self._fleet.policy.name} in {self._live.scoring.scenario.name}; the robots keep their goals"
 
     def close(self) -> None:
         """Report the processor time."""
@@ -121,11 +170,23 @@ class TaskNode(Node):
             if shared is not None:
                 callback = self._odometry_callback(robot, shared[1])
                 self._node_clock.subscribe(Odometry, shared[0], callback, REQUESTED["odom"])
-            if shared is None or self._live.scoring.change_price:
-                callback = self._tick_callback(name, takes_pose=shared is None)
-                self._node_clock.subscribe(UInt8MultiArray, record_topic(robot), callback, SHOWN["tick"])
+            if shared is None:
+                self._hear_ticks(robot, takes_pose=True)
+        if self._live.scoring.change_price:
+            self._hear_changes(fleet)
         self.create_service(Trigger, "~/restart", self._on_restart)
         self._timer = self._node_clock.every(_STEP_S, self._step)
+
+    def _hear_changes(self, fleet: Fleet) -> None:
+        """Subscribe to the changes of commands by the shield, of robots whose records are not heard yet."""
+        for robot in fleet.robots:
+            if robot.name not in self._ticks_of:
+                self._hear_ticks(robot, takes_pose=False)
+
+    def _hear_ticks(self, robot: FleetRobot, *, takes_pose: bool) -> None:
+        self._ticks_of.add(robot.name)
+        callback = self._tick_callback(robot.name, takes_pose=takes_pose)
+        self._node_clock.subscribe(UInt8MultiArray, record_topic(robot), callback, SHOWN["tick"])
 
     def _odometry_callback(self, robot: FleetRobot, frames: tuple[str, str]) -> Callable[[Odometry], None]:
         def on_odometry(message: Odometry) -> None:
@@ -237,6 +298,14 @@ class TaskNode(Node):
     def _publish_goals(self) -> None:
         shown = goal_markers(goal_views(self._live), body_markers(self._live))
         self._goals.publish(marker_array(self, shown, self._frame, 0.0))
+
+
+def _task(fleet: Fleet, values: dict[str, Any]) -> tuple[Contract, OnlineTask]:
+    """Return the contract of a fleet's policy file, and the task of its scenario by values by name."""
+    spec = fleet.robots[0].spec
+    contract = load_policy(fleet, spec).contract
+    scoring = scoring_of(contract, spec)
+    return contract, OnlineTask(scoring, fleet.names, task_of(scoring.scenario, fleet, values), open_end=fleet.orders)
 
 
 def _values(text: str, name: str = "task") -> dict[str, Any]:

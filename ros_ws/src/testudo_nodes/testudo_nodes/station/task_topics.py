@@ -25,15 +25,23 @@ class TaskTopics:
         Raises:
             TestudoError: the scenario has other signals than the policy reads.
         """
-        self._node, self._clock, self._live = node, clock, live
-        epoch = "lock-step" if clock.in_lock_step else uuid.uuid4().hex  # in lock-step the same in every run
-        self._sender = TaskSender(contract, live.scoring.scenario, live.robots, epoch)
+        self._node, self._clock = node, clock
+        self.exchange(live, contract)
         self._publishers = {
             robot: clock.publisher(UInt8MultiArray, f"/{robot}/task", OFFERED["task"]) for robot in live.robots
         }
         for robot in live.robots:
             topic, profile = f"/{robot}/{PEER_TOPIC}", REQUESTED[PEER_TOPIC]
             clock.subscribe(UInt8MultiArray, topic, self._on_announcement, profile, raw=True)
+
+    def exchange(self, live: OnlineTask, contract: Contract) -> None:
+        """Send the signals of a task from now on, for robots with the policy of a contract.
+
+        Raises:
+            TestudoError: the scenario has other signals than the policy reads.
+        """
+        epoch = "lock-step" if self._clock.in_lock_step else uuid.uuid4().hex  # in lock-step the same in every run
+        self._live, self._sender = live, TaskSender(contract, live.scoring.scenario, live.robots, epoch)
 
     def publish(self) -> None:
         """Send the present signals; nothing while a robot or body is not measured, so that the robots brake."""
