@@ -20,6 +20,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 from testudo_sim.physics.world_parameters import draw_parameters, draw_robot_parameters
 from testudo_sim.team.deployed_team import DeployedTeamState, start_deployed, tick_deployed
+from testudo_sim.team.residual_motion import begin_residual
 
 ARRIVED_M = 0.1
 SLOW_M_S = 0.01  # largest own speed at a contact that a hostile neighbour causes
@@ -71,10 +72,17 @@ def begin(stage: CompiledStage, batch: Batch, seed: jax.Array) -> Course:
     else:  # the bodies of a world share their dynamics there
         parameters = draw_parameters(keys, stage.spec, stage.team.channels)
     parameters = replace(parameters, message_loss=batch.loss, brake_share=batch.brake_share)
-    world = start_deployed(
-        stage.team, stage.deployment, batch.position_world, batch.yaw, parameters, batch.faults, resolves=batch.resolves
-    )
     size, worlds = batch.yaw.shape
+    world = start_deployed(
+        stage.team,
+        stage.deployment,
+        batch.position_world,
+        batch.yaw,
+        parameters,
+        batch.faults,
+        resolves=batch.resolves,
+        residual=begin_residual(stage.team.noise, keys, size),
+    )
     none, still = jnp.zeros(worlds), jnp.zeros((size, worlds))
     count = none.astype(jnp.int32)
     tally = EpisodeTally(

@@ -25,14 +25,16 @@ from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.motion import MotionModel, MotionState, StoppingPoint, motion_model
 from testudo_hardware.motion.differential_drive import DifferentialDrive
 from testudo_hardware.motion.velocity_point import VelocityPoint
-from testudo_hardware.schema import DIFFERENTIAL_DRIVE
-from testudo_hardware.spec import RobotSpec, load_robot
+from testudo_hardware.schema import DIFFERENTIAL_DRIVE, MOTION_NOISE
+from testudo_hardware.spec import Quantity, RobotSpec, load_robot
 from testudo_sim.physics.world_parameters import Channels
 from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.team.deployed_team import DeployedTeam
+from testudo_sim.team.residual_motion import residual_noise
 from testudo_sim.team.team_tick import SimulatedTeam
 
 _COVERED_SHARE = 0.33  # share of the floor of a crossing that discs of the enforced separation cover
+_CORRELATION_S = 0.5  # of the residual motion: that of the identified ground robots
 _RADIO_S = 0.32
 """Length of the message buffer: longer than most delays and equal for all cells, so that they share programs."""
 
@@ -53,6 +55,7 @@ class Setting:
     choice: PhysicsChoice
     onboard_brake: bool | None = None  # See `Conditions.onboard_brake`
     level: bool = False
+    residual_share: float = 0.0  # See `Conditions.residual_share`
     commands: Commands = Commands.STRAIGHT
 
     @classmethod
@@ -75,6 +78,7 @@ class Setting:
             choice,
             conditions.onboard_brake,
             conditions.level,
+            conditions.residual_share,
             cell.commands,
         )
 
@@ -82,7 +86,8 @@ class Setting:
         """Return a name for progress messages."""
         layers = "other rules" if self.others else f"layers {self.layers}"
         brake = {None: "", True: ", with onboard brake", False: ", without onboard brake"}[self.onboard_brake]
-        return f"{self.size} {self.robot}{brake}, {layers}, {self.place.value}, {self.choice.physics}"
+        moved = ", residual motion" if self.residual_share else ""
+        return f"{self.size} {self.robot}{brake}{moved}, {layers}, {self.place.value}, {self.choice.physics}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ def build_stage(setting: Setting) -> CompiledStage:
     """
     real = load_robot(setting.robot)
     real = replace(real, dead_man_s=setting.dead_man_s) if setting.dead_man_s else real
-    real = with_brake(real, setting.onboard_brake)
+    real = with_residual_motion(with_brake(real, setting.onboard_brake), setting.residual_share)
     parameters, space = projection_parameters(real), stop_tube_parameters(real)
     if setting.level:
         parameters, space = replace(parameters, height_ratio=1.0), replace(space, height_ratio=1.0)
@@ -119,7 +124,10 @@ def build_stage(setting: Setting) -> CompiledStage:
     physics = make_physics(setting.choice, model, arena, setting.size)
     shield_model = _plain(model) if setting.others else model
     project = setting.layers in (ALL_LAYERS, PROJECTION_ONLY)
-    team = SimulatedTeam(shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)))
+    noise = residual_noise(spec, physics)
+    team = SimulatedTeam(
+        shield_model, parameters, arena, physics, setting.size, Channels(message_ticks=(1, 1)), noise=noise
+    )
     shield = (
         OtherShield(shield_model, parameters, arena)
         if setting.others
@@ -144,6 +152,20 @@ def with_brake(spec: RobotSpec, brakes: bool | None) -> RobotSpec:
     key = "silence.onboard_brake"
     quantity = replace(spec.silence[key], value=float(brakes), low=float(brakes), high=float(brakes))
     return replace(spec, silence={**spec.silence, key: quantity})
+
+
+def with_residual_motion(spec: RobotSpec, share: float) -> RobotSpec:
+    """Return a robot whose file states a residual motion along and across of this share of its top speed; 0: none."""
+    if not share:
+        return spec
+    table: dict[str, Quantity] = {}
+    for key, rule in MOTION_NOISE.items():
+        if spec.kind in rule.kinds:
+            value = _CORRELATION_S if key.endswith("correlation") else 0.0
+            if key in ("motion_noise.along_deviation", "motion_noise.across_deviation"):
+                value = share * spec.speed_limit_m_s
+            table[key] = Quantity(value, rule.unit, "condition of the cell", value, value)
+    return replace(spec, motion_noise=table)
 
 
 def ticks(time_s: float, spec: RobotSpec, rounding: object = math.ceil) -> int:

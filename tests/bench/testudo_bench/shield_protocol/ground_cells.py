@@ -30,7 +30,9 @@ _HORIZON_S = {SLOW: 60.0}
 _FAST_HORIZON_S = 40.0
 _CIRCLE_HORIZON_S = 60.0
 _MUJOCO_HORIZON_S = 30.0
-_KINEMATIC_ONLY = ("30 % loss",)  # conditions that are not run on MuJoCo, which has 20 cells of each robot
+_RESIDUAL = "residual motion"
+_KINEMATIC_ONLY = ("30 % loss", _RESIDUAL)
+"""Conditions that are not run on MuJoCo, which has 20 cells of each robot and no residual motion of its own."""
 _EPISODES = 1000
 _FEW = 200  # Episodes of negative controls, baselines and cells without a claim
 
@@ -97,6 +99,8 @@ def _of_robot(robot: str) -> Iterator[ProtocolCell]:
         yield _make(
             robot, size, Formation.SWAP, "100 ms, 30 % loss, late ticks", message_s=0.1, loss=0.3, late_chance=0.1
         )
+    if robot == SLOW:
+        yield _make(robot, 4, Formation.SWAP, f"{_RESIDUAL} of 2 %", residual_share=0.02)
     yield _make(robot, 4, Formation.SWAP, "asynchronous", stride=2)
     yield _make(robot, 4, Formation.SWAP, "asynchronous, 100 ms, 30 % loss", stride=2, message_s=0.1, loss=0.3)
     yield _make(robot, 4, Formation.SWAP, "brakes 30 % weaker", claim=Claim.REPORTED, brake_share=0.7)

@@ -96,6 +96,8 @@ class Conditions:
     radio_of_all: bool = False  # The lost link affects all vehicles
     onboard_brake: bool | None = None  # Onboard brake in the robot file; None: unchanged
     really_brakes: bool | None = None  # Real onboard brake; None: as in the robot file
+    residual_share: float = 0.0
+    """Residual motion that the robot file states: standard deviation along and across over the top speed."""
     level: bool = False  # Heights are not scaled: the downwash of drones is ignored
     rule: Rule = Rule.OURS
 
