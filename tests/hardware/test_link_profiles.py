@@ -138,3 +138,13 @@ def test_the_emulation_of_a_turtlebot4_has_what_its_base_and_its_joystick_do():
 def test_numbers_of_an_emulation_that_do_not_hold_are_refused_by_name(key, number, said):
     with pytest.raises(LinkError, match=f"mine.toml: link.emulation.{said}"):
         parse_link(changed(["emulation", key], number), "mine.toml")
+
+
+@pytest.mark.parametrize("link", ["testudo", "crazyswarm2"])
+def test_a_base_without_a_time_out_is_known_for_its_driver_and_refused_elsewhere(link):
+    """The process that brakes it sends twists, stamped on the ROS clock."""
+    assert [name for name in link_files() if load_link(name).needs_last_brake] == ["turtlebot3"]
+    tables = tomllib.loads(link_files()[link].read_text(encoding="utf-8"))
+    tables["command"]["times_out"] = {"value": False, "source": "x"}
+    with pytest.raises(LinkError, match=r"mine.toml: link.command.times_out.value: found false for wire '\w+'"):
+        parse_link(tables, "mine.toml")

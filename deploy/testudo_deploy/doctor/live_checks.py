@@ -118,9 +118,7 @@ def _commands(fleet: Fleet, facts: LiveFacts) -> Iterator[Finding]:
     for robot in fleet.robots:
         topic = _command_topic(robot)
         found = [one.node for one in facts.publishers(topic)]
-        for node in foreign_publishers(
-            found, f"/{robot.name}/guard", robot.link.profile.command.other_publishers.value
-        ):
+        for node in foreign_publishers(found, f"/{robot.name}/guard", robot.link.profile.command_publishers):
             yield failed(
                 f"{robot.name} commands",
                 f"{node} also publishes {topic}: it drives past the shield",

@@ -25,6 +25,8 @@ CONTROL_POINT_VELOCITY = "control_point_velocity_world"
 """The command type that every link carries; a drone holds its heading."""
 VELOCITY_YAW_RATE = "velocity_yaw_rate_world"
 """The same with a yaw rate [rad/s] of a drone, counter-clockwise seen from above (REP-103)."""
+LAST_BRAKE = "last_brake"
+"""The node that brakes a base which times no command out, if its guard dies; `testudo_nodes.robot.last_brake`."""
 DEFAULT_LINK = "testudo"  # link of a robot whose fleet file names none: the plant and the drivers of this project
 
 _TOPIC = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
@@ -78,6 +80,9 @@ class CommandTopic:
     """nav2's name: TwistStamped if true, Twist if false."""
     set_point: Sourced[Literal["velocity_world", "hover", "full_state"]] | None = field(default=None, metadata=OPTIONAL)
     """For the wire `crazyswarm2`: which of its set-points carries commands."""
+    times_out: Sourced[bool] | None = field(default=None, metadata=OPTIONAL)
+    """False for a base that acts on a command until the next one, for wire `twist` with stamps of ROS alone; missing:
+    it ends by itself."""
     yaw_rate: YawRate | None = field(default=None, metadata=OPTIONAL)
     """None: unknown to the driver, so that the link carries no yaw rate."""
 
@@ -170,6 +175,16 @@ class LinkProfile:
         if self.pose is None:
             raise LinkError(f"{robot}: link {self.name!r} has no [pose], expected the topic of motion capture")
         return self.pose
+
+    @property
+    def needs_last_brake(self) -> bool:
+        """Return whether the base acts on a command until the next one, so that the guard's death needs a brake."""
+        return self.command.times_out is not None and not self.command.times_out.value
+
+    @property
+    def command_publishers(self) -> tuple[str, ...]:
+        """Return the names of the nodes beside the guard that may publish commands."""
+        return self.command.other_publishers.value + ((LAST_BRAKE,) if self.needs_last_brake else ())
 
     @property
     def command_type(self) -> str:
@@ -296,6 +311,11 @@ def _check_wire(profile: LinkProfile, where: str) -> None:
         raise LinkError(
             f"{where}.command.yaw_rate.value: found {turns.value!r} for a "
             f"{'twist' if point is None else point.value}, expected {' or '.join(forms) or 'no such key'}"
+        )
+    if profile.needs_last_brake and (profile.wire != "twist" or profile.stamps.value != "ros"):
+        raise LinkError(
+            f"{where}.command.times_out.value: found false for wire {profile.wire!r} with stamps "
+            f"{profile.stamps.value!r}, expected it for wire 'twist' with stamps 'ros' alone"
         )
     for node in profile.command.other_publishers.value:
         if not _NODE.fullmatch(node):

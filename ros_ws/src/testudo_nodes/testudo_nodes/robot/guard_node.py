@@ -51,6 +51,7 @@ from testudo_nodes.common.messages import diagnostics_message, envelope_bytes, m
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
 from testudo_nodes.robot.flight_topics import GuardFlight
+from testudo_nodes.robot.last_brake import LastBrake
 from testudo_nodes.robot.policy_exchange import GuardExchange
 from testudo_nodes.robot.scan_zones import GuardScan
 from testudo_nodes.robot.subscriptions import PoseSubscription
@@ -80,7 +81,7 @@ class GuardNode(Node):
         self._wire = self._command_wire(robot)
         self._message = message_class(self._wire.type)
         self._topic = robot.link.topics["cmd_vel"]
-        self._allowed = self._wire.profile.command.other_publishers.value
+        self._allowed = self._wire.profile.command_publishers
         yaw_rate_rad_s = self._spec.yaw_rate_limit_rad_s if self._wire.carries_yaw_rate else 0.0
         self._node_clock = clock_of(self)
         switch = chosen_switch(fleet.hold_to_run, parameter(self, "hold_to_run", "", "TOPIC:NUMBER of a joystick"))
@@ -173,6 +174,7 @@ class GuardNode(Node):
             self._node_clock.destroy(timer)
         self._brake(self._node_clock.now_s())
         self._command.wait_for_all_acked(Duration(seconds=_ACKNOWLEDGE_S))
+        self._last_brake.close()
         report_status("guard", {"robot": self._name, "cpu_share": self._cpu.share()})
 
     def _spin(self, end_s: float) -> bool:
@@ -186,6 +188,7 @@ class GuardNode(Node):
     def _connect(self) -> None:
         clock = self._node_clock
         self._command = clock.publisher(self._message, self._topic, OFFERED["cmd_vel"])
+        self._last_brake = LastBrake(self._wire, self._command.topic_name, starts=not clock.in_lock_step)
         self._status = clock.publisher(DiagnosticStatus, "guard_status", OFFERED["guard_status"])
         self._diagnostics = clock.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
         clock.subscribe(TwistStamped, "cmd_vel_policy", self._on_command, REQUESTED["cmd_vel_policy"])
@@ -303,6 +306,7 @@ class GuardNode(Node):
 
     def _check(self) -> None:
         """Check the publishers of commands, and publish the status."""
+        self._last_brake.beat()
         real_s = time.monotonic()  # nodes start and end in real time, also in lock-step
         if real_s - self._look_s >= _LOOK_S:
             self._look_s = real_s
