@@ -262,6 +262,7 @@ def test_only_the_clock_of_a_node_reads_the_time():
         "page_view.py",
         "goal.py",
         "policy.py",
+        "navigate.py",
         "lost.py",
         "teleop.py",
         "driver_node.py",

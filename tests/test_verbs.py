@@ -239,6 +239,7 @@ REFUSED = {
     "estop: wait": (["estop", "--wait", "nan"], "--wait: found nan, expected a time above 0 s"),
     "rearm: wait": (["rearm", "r0", "--wait", "0"], "--wait: found 0, expected a time above 0 s"),
     "calibrate: no fleet": (["calibrate", "tb1", "--fleet", "no.yaml"], "no.yaml: no such fleet file"),
+    "navigate: no fleet": (["navigate", "no.yaml"], "no.yaml: no such fleet file"),
     "policy: no fleet": (["policy", "no.yaml", "other.onnx"], "no.yaml: no such fleet file"),
     "goal: no fleet": (["goal", "no.yaml", "r0", "1", "2"], "no.yaml: no such fleet file"),
     "trial: no fleet": (["trial", "no.yaml"], "no.yaml: no such fleet file"),

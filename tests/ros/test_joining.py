@@ -29,23 +29,23 @@ def test_a_late_robot_joins_and_one_comes_back(tmp_path, capsys):
         stage.take_events(lambda state: state.started)
         begun_s, here = time.monotonic(), {"domain": stage.domain, "local": True}
         reach = Reach(wait=20.0, **here)
-        assert stage.modes_become(("r0", "r1"), ("idle",))
+        assert stage.modes_become(("r0", "r1"), ("idle",)), stage.seen
         assert not stage.modes_become(("r0",), DRIVES, patience_s=2.0)  # nobody starts before a robot that is not there
         assert lost(fleet.file, "r2", at=STARTS["r2"], wait=20.0, **here) == 0
-        assert stage.modes_become(("r0", "r1"), DRIVES)
+        assert stage.modes_become(("r0", "r1"), DRIVES), stage.seen
         for name in ("r0", "r1"):
             assert goal(fleet.file, name, (STARTS[name][0], 0.6), reach=reach) == 0
         assert goal(fleet.file, "r0", STARTS["r2"], reach=reach) == 1  # the robot that is not there stands there
         time.sleep(max(0.0, begun_s + LATE_S - time.monotonic()))
         stage.start("r2")
-        assert stage.modes_become(("r2",), DRIVES)  # the station starts it, once
+        assert stage.modes_become(("r2",), DRIVES), stage.seen  # the station starts it, once
         assert goal(fleet.file, "r2", (0.9, 0.6), reach=reach) == 0
 
         stage.end("r1")
         assert goal(fleet.file, "r0", (-0.9, -0.6), reach=reach) == 0
-        assert stage.modes_become(("r0", "r2"), DRIVES)  # a majority goes on
+        assert stage.modes_become(("r0", "r2"), DRIVES), stage.seen  # a majority goes on
         stage.start("r1")
-        assert stage.modes_become(("r1",), ("idle",))
+        assert stage.modes_become(("r1",), ("idle",)), stage.seen
         assert arm(("r1",), start=True, wait=40.0, **here) == 0  # nothing that was active starts by itself
         assert goal(fleet.file, "r1", (0.0, -0.6), reach=reach) == 0
         state = stage.finish()

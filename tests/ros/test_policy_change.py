@@ -34,7 +34,7 @@ def test_a_fleet_that_stands_gets_another_policy_and_a_run_of_its_own(tmp_path, 
         stage.take_events(lambda state: state.started)
         here = {"domain": stage.domain, "local": True}
         reach = Reach(wait=20.0, **here)
-        assert stage.modes_become(ROBOTS, DRIVES)
+        assert stage.modes_become(ROBOTS, DRIVES), stage.seen
         assert goal(fleet.file, "r0", (1.2, 0.4), reach=reach) == 0
         assert goal(fleet.file, "r1", (1.2, -0.4), reach=reach) == 0
         capsys.readouterr()
@@ -43,15 +43,15 @@ def test_a_fleet_that_stands_gets_another_policy_and_a_run_of_its_own(tmp_path, 
         shown = " ".join(capsys.readouterr().out.split())
         assert re.search("found the robot (active|holding), expected it idle or armed", shown)
         assert "refused: nothing was changed" in shown
-        assert stage.modes_become(ROBOTS, DRIVES)
+        assert stage.modes_become(ROBOTS, DRIVES), stage.seen
 
         assert pause(ROBOTS, **here) == 0
         status = policy(fleet.file, other, **here)
         shown = capsys.readouterr().out
         assert status == 0, shown
-        assert stage.modes_become(ROBOTS, ("idle",))
+        assert stage.modes_become(ROBOTS, ("idle",)), stage.seen
         time.sleep(3.0)
-        assert stage.modes_become(ROBOTS, ("idle",))  # nothing starts by itself
+        assert stage.modes_become(ROBOTS, ("idle",)), stage.seen  # nothing starts by itself
         assert arm(ROBOTS, start=True, wait=20.0, **here) == 0
         state = stage.finish()
 
