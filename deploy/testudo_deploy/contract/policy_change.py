@@ -9,15 +9,17 @@ from testudo_deploy.contract.messages import Envelope
 from testudo_deploy.contract.policy_archive import policy_bytes
 from testudo_hardware.errors import TestudoError
 
-CHECK, STOP, RECORD, BEGIN = "check", "stop", "record", "begin"
+REST, CHECK, STOP, RECORD, BEGIN = "rest", "check", "stop", "record", "begin"
 STEPS: dict[str, tuple[str, ...]] = {
+    REST: ("policy",),
     CHECK: ("guard", "policy", "task", "recorder"),
     STOP: ("policy",),
     RECORD: ("recorder",),
     BEGIN: ("guard", "policy", "task"),
 }
-"""The steps of a change in their order, and the kinds of process that each of them is for. The recorder begins a new
-run while no robot has a policy, so that a run holds one policy, and that from its first tick on."""
+"""The steps of a change in their order, and the kinds of process that each of them is for. Robots that
+drive refuse before any process is busy with the check. The recorder begins a new run while no robot has a policy, so
+that a run holds one policy, and that from its first tick on."""
 
 
 class PolicyChangeError(TestudoError):
@@ -49,6 +51,11 @@ class PolicyInUse(Envelope):
     step: str = ""
     accepted: bool = True
     sentence: str = ""  # why it is refused, or what it did
+
+
+def in_use_topic(process: str) -> str:
+    """Return the topic on which a process says its `PolicyInUse`; each has its own, as each signs by itself."""
+    return f"/{process}/policy_in_use"
 
 
 def policy_here(change: PolicyChange, present: Path) -> Path:

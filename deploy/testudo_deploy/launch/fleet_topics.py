@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from testudo_deploy.authentication.process_epochs import EPOCHS_TOPIC
+from testudo_deploy.contract.policy_change import in_use_topic
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.fleet.hold_switch import chosen_switch
 from testudo_deploy.fleet.link_topics import FLIGHT_TOPICS, ROBOT_TOPICS, TASK_TOPICS, TRANSFORM_TOPIC, absolute
@@ -34,12 +35,12 @@ from testudo_deploy.launch.topic_names import (
     MARKERS_TOPIC,
     ORDERS_TOPIC,
     PEER_TOPIC,
-    POLICY_TOPIC,
     POSE_GOAL_TOPIC,
     SCORE_TOPIC,
     TOOL_NODES,
 )
 from testudo_deploy.station.button_device import button_choice
+from testudo_deploy.station.policy_change_run import in_use_topics
 from testudo_deploy.station.viewer_transforms import transformed_robots
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import POSE_STAMPED
@@ -178,8 +179,9 @@ def _of_policy_change(process: ProcessPlan, fleet: Fleet) -> tuple[frozenset[str
         return frozenset(), frozenset()
     if process.name not in ("policy", "guard", "task", "recorder"):
         return frozenset(), frozenset()
-    others = {POLICY_TOPIC} if process.name == "policy" else set[str]()
-    return frozenset({POLICY_TOPIC}), frozenset({CHANGE_TOPIC} | others)
+    own = in_use_topic(process.label)
+    others = {*in_use_topics(fleet.names)} - {own} if process.name == "policy" else set[str]()
+    return frozenset({own}), frozenset({CHANGE_TOPIC} | others)
 
 
 def _of_joystick(process: ProcessPlan, fleet: Fleet) -> tuple[frozenset[str], frozenset[str]]:
@@ -224,7 +226,9 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
     policy += [f"/{name}/policy/land" for name in flying]
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
     commands = [absolute(one.link.commands.topic, one.name) for one in fleet.robots if one.link.commands is not None]
-    orders, answers = ([ORDERS_TOPIC, CHANGE_TOPIC], [ANSWERS_TOPIC, POLICY_TOPIC]) if fleet.orders else ([], [])
+    orders, answers = (
+        ([ORDERS_TOPIC, CHANGE_TOPIC], [ANSWERS_TOPIC, *in_use_topics(fleet.names)]) if fleet.orders else ([], [])
+    )
     subscribed += [*_markers(fleet, "").subscribes, GOALS_TOPIC, SCORE_TOPIC]  # the station page
     return _interfaces(
         [*_EVERY_NODE, *stops, *orders, *commands, LOST_TOPIC, *([] if fleet.key_file is None else [EPOCHS_TOPIC])],

@@ -10,9 +10,9 @@ from testudo_deploy.launch.topic_names import (
     HEARTBEAT_TOPIC,
     LOST_TOPIC,
     ORDERS_TOPIC,
-    POLICY_TOPIC,
     SCORE_TOPIC,
 )
+from testudo_deploy.station.policy_change_run import in_use_topics
 
 _ROBOT_TOPICS = ("peer_state", "tick", "cmd_vel_policy", "mode", "guard_status", "flight_order")
 _DRIVER_TOPICS = ("flight_request", "vehicle_state")
@@ -24,7 +24,15 @@ def signed_topics(fleet: Fleet, backend: str) -> frozenset[str]:
     Commands to the actuators and measurements are among them only where the other end is ours: the plant (``backend``
     sim), or a driver of this project. A vendor's driver does not know the code.
     """
-    found = {SCORE_TOPIC, HEARTBEAT_TOPIC, LOST_TOPIC, ORDERS_TOPIC, ANSWERS_TOPIC, CHANGE_TOPIC, POLICY_TOPIC}
+    found = {
+        SCORE_TOPIC,
+        HEARTBEAT_TOPIC,
+        LOST_TOPIC,
+        ORDERS_TOPIC,
+        ANSWERS_TOPIC,
+        CHANGE_TOPIC,
+        *in_use_topics(fleet.names),
+    }
     if backend == "sim":
         found |= {body_topic(body.name) for body in fleet.bodies}
     for robot in fleet.robots:

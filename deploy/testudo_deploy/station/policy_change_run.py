@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from testudo_deploy.contract.policy_change import BEGIN, STEPS, STOP, PolicyChange, PolicyInUse
+from testudo_deploy.contract.policy_change import BEGIN, STEPS, STOP, PolicyChange, PolicyInUse, in_use_topic
 
 RECORDER = "recorder"
 
@@ -12,11 +12,16 @@ def needed_processes(robots: Collection[str]) -> tuple[str, ...]:
     return (*(f"{robot}/{kind}" for robot in robots for kind in ("guard", "policy")), "task")
 
 
+def in_use_topics(robots: Collection[str]) -> tuple[str, ...]:
+    """Return the topics on which the processes of a fleet say which policy file they use."""
+    return tuple(map(in_use_topic, (*needed_processes(robots), RECORDER)))
+
+
 class PolicyChangeRun:
     """Sends a step until every process that it is for has answered; ends at the first refusal."""
 
     def __init__(self, change: str, policy: str, policy_sha256: str, robots: Collection[str]) -> None:
-        """Begin with the check; see `PolicyChange` for the values."""
+        """Begin with the question whether all robots rest; see `PolicyChange` for the values."""
         self._change, self._policy, self._sha256 = change, policy, policy_sha256
         self._needed, self._records = needed_processes(robots), False
         self._left = list(STEPS)

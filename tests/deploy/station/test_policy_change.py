@@ -13,6 +13,7 @@ from testudo_deploy.contract.policy_change import (
     BEGIN,
     CHECK,
     RECORD,
+    REST,
     STOP,
     PolicyChange,
     PolicyChangeError,
@@ -37,6 +38,10 @@ def change_to(path):
     return PolicyChange("1", CHECK, str(path), PolicyArtefact.load(path).sha256)
 
 
+def present(fleet):
+    return PolicyArtefact.load(fleet.policy).contract
+
+
 def edited(fleet, name, **changes):
     """Write a policy file whose contract differs, and return its path."""
     file = fleet.file.with_name(name)
@@ -46,13 +51,13 @@ def edited(fleet, name, **changes):
 
 def test_only_the_policy_file_of_a_fleet_changes(fleet, tmp_path):
     other = edited(fleet, "other.onnx", scenario="swap")
-    found, contract = exchanged(fleet, change_to(other))
+    found, contract = exchanged(fleet, present(fleet), change_to(other))
     assert contract.scenario == "swap"
     assert (found.policy, found.robots, found.file) == (other, fleet.robots, fleet.file)
     # on another computer the operator's path is unknown: the file lies beside the present one
     elsewhere = PolicyChange("1", CHECK, "/operator/other.onnx", found.policy_sha256)
-    assert exchanged(fleet, elsewhere)[0].policy == other
-    again, _ = exchanged(found, change_to(fleet.policy))  # and back
+    assert exchanged(fleet, present(fleet), elsewhere)[0].policy == other
+    again, _ = exchanged(found, contract, change_to(fleet.policy))  # and back
     assert again.policy_sha256 == fleet.policy_sha256
 
 
@@ -68,27 +73,27 @@ def test_only_the_policy_file_of_a_fleet_changes(fleet, tmp_path):
     ],
 )
 def test_another_robot_arena_shield_or_timing_is_refused(fleet, changes, says):
-    present = PolicyArtefact.load(fleet.policy).contract
-    changed = {key: replace(present.shield, **value) if key == "shield" else value for key, value in changes.items()}
-    other = present.replace(**changed)
+    first = present(fleet)
+    changed = {key: replace(first.shield, **value) if key == "shield" else value for key, value in changes.items()}
+    other = first.replace(**changed)
     if not says:
-        check_exchange(present, other, fleet.policy)
+        check_exchange(first, other, fleet.policy)
         return
     with pytest.raises(PolicyChangeError, match="as in the present policy") as refused:
-        check_exchange(present, other, fleet.policy)
+        check_exchange(first, other, fleet.policy)
     assert says in str(refused.value)
 
 
 def test_another_robot_and_another_file_are_refused(fleet, tmp_path):
     stranger = make_tiny_fleet(tmp_path, robot="turtlebot3_burger")
     with pytest.raises(PolicyChangeError, match=r"contract\.robot: found turtlebot3_burger, expected gritsbot_x"):
-        exchanged(fleet, change_to(stranger.policy))
+        exchanged(fleet, present(fleet), change_to(stranger.policy))
     with pytest.raises(PolicyChangeError, match=f"found no file with the sha256 {NEW} at .*; copy the file there"):
-        exchanged(fleet, PolicyChange("1", CHECK, str(fleet.policy), NEW))
+        exchanged(fleet, present(fleet), PolicyChange("1", CHECK, str(fleet.policy), NEW))
     broken = fleet.file.with_name("broken.onnx")
     broken.write_bytes(policy_bytes(fleet.policy)[:-20])
     with pytest.raises(TestudoError, match="found no file with the sha256"):
-        exchanged(fleet, PolicyChange("1", CHECK, str(broken), fleet.policy_sha256))
+        exchanged(fleet, present(fleet), PolicyChange("1", CHECK, str(broken), fleet.policy_sha256))
 
 
 def said(process, step, *, accepted=True, change="1"):
@@ -99,6 +104,8 @@ def test_a_change_goes_on_when_all_have_answered_a_step():
     run = PolicyChangeRun("1", "other.onnx", NEW, ("r0",))
     everybody = ("r0/guard", "r0/policy", "task", "recorder")
     run.hear(PolicyInUse("recorder", OLD, "c"))  # there is one
+    assert (run.message.step, run.silent) == (REST, ("r0/policy",))
+    run.hear(said("r0/policy", REST))
     for process in everybody[:3]:
         run.hear(said(process, CHECK))
         run.hear(said(process, BEGIN, change="2"))  # an answer to something else
@@ -120,6 +127,7 @@ def test_a_change_goes_on_when_all_have_answered_a_step():
 @pytest.mark.parametrize(
     ("steps", "says"),
     [
+        ({REST: "r0/policy"}, "refused: nothing was changed"),
         ({CHECK: "r0/guard"}, "refused: nothing was changed"),
         ({STOP: "r0/policy"}, "refused: the change is not complete, and no robot can be armed"),
         ({BEGIN: "task"}, "refused: the change is not complete, and no robot can be armed"),
@@ -127,7 +135,7 @@ def test_a_change_goes_on_when_all_have_answered_a_step():
 )
 def test_a_change_ends_at_the_first_refusal(steps, says):
     run = PolicyChangeRun("1", "other.onnx", NEW, ("r0",))
-    for step in (CHECK, STOP, RECORD, BEGIN):
+    for step in (REST, CHECK, STOP, RECORD, BEGIN):
         for process in ("r0/guard", "r0/policy", "task"):
             run.hear(said(process, step, accepted=steps.get(step) != process))
         if step in steps:

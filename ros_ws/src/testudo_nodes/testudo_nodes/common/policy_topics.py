@@ -7,8 +7,8 @@ from rclpy.node import Node
 from std_msgs.msg import String
 
 from testudo_deploy.contract.messages import EnvelopeError
-from testudo_deploy.contract.policy_change import PolicyChange, PolicyInUse
-from testudo_deploy.launch.topic_names import CHANGE_TOPIC, POLICY_TOPIC
+from testudo_deploy.contract.policy_change import PolicyChange, PolicyInUse, in_use_topic
+from testudo_deploy.launch.topic_names import CHANGE_TOPIC
 from testudo_deploy.supervision.policy_agreement import SAID_EVERY_S
 from testudo_hardware.errors import TestudoError
 from testudo_nodes.common.clock import NodeClock
@@ -41,7 +41,7 @@ class PolicyTopics:
         """
         self._node, self._process, self._in_use, self._steps = node, process, in_use, steps
         self._change, self._answers = "", dict[str, tuple[bool, str]]()
-        self._publisher: Any = clock.publisher(String, POLICY_TOPIC, OFFERED["policy"])
+        self._publisher: Any = clock.publisher(String, in_use_topic(process), OFFERED["policy_in_use"])
         clock.subscribe(String, CHANGE_TOPIC, self._on_change, REQUESTED["change"])
         self._timer = clock.every(SAID_EVERY_S, self._repeat)
 

@@ -51,7 +51,7 @@ OFFERED: dict[str, QoSProfile] = {
     "lost": _profile(10),
     "order": _profile(10, latched=True),  # as a recorder requests it
     "change": _profile(10),
-    "policy": _profile(50),  # of all processes
+    "policy_in_use": _profile(10),
 }
 """By the last part of the topic's name."""
 
@@ -76,7 +76,7 @@ REQUESTED: dict[str, QoSProfile] = {
     "lost": _profile(10),
     "order": _profile(10),
     "change": _profile(10),
-    "policy": _profile(50),
+    "policy_in_use": _profile(10),
     "station_heartbeat": _profile(1, reliable=False),
     "scan": _profile(1, reliable=False),
     "joy": _profile(5, reliable=False),

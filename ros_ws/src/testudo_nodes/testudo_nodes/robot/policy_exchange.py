@@ -12,10 +12,18 @@ from testudo_deploy.admission.policy_exchange import exchanged
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.contract.policy_archive import read_policy_contract
-from testudo_deploy.contract.policy_change import BEGIN, CHECK, STOP, PolicyChange, PolicyChangeError, PolicyInUse
+from testudo_deploy.contract.policy_change import (
+    BEGIN,
+    CHECK,
+    REST,
+    STOP,
+    PolicyChange,
+    PolicyChangeError,
+    PolicyInUse,
+    in_use_topic,
+)
 from testudo_deploy.fleet.fleet import Fleet
-from testudo_deploy.launch.topic_names import POLICY_TOPIC
-from testudo_deploy.station.policy_change_run import needed_processes
+from testudo_deploy.station.policy_change_run import in_use_topics, needed_processes
 from testudo_deploy.supervision.modes import RESTING, Mode
 from testudo_deploy.supervision.policy_agreement import PolicyAgreement
 from testudo_deploy.supervision.robot import Robot
@@ -39,11 +47,11 @@ class GuardExchange:
         return self._fleet.policy_sha256, self._contract.contract_hash
 
     def _check(self, change: PolicyChange) -> str:
-        exchanged(self._fleet, change)
+        exchanged(self._fleet, self._contract, change)
         return "can use it"
 
     def _begin(self, change: PolicyChange) -> str:
-        self._fleet, self._contract = exchanged(self._fleet, change)
+        self._fleet, self._contract = exchanged(self._fleet, self._contract, change)
         return f"uses {self._fleet.policy.name}"
 
 
@@ -56,7 +64,8 @@ class PolicyExchange:
         self._fleet: Fleet | None = None
         self._robot: Robot | None = None
         """Of the present configuration."""
-        self._contract_hash, self._changed = "", False
+        self._contract: Contract | None = None
+        self._changed = False
         self._agreement: PolicyAgreement | None = None
         self._topics: PolicyTopics | None = None
 
@@ -76,11 +85,12 @@ class PolicyExchange:
         if not fleet.orders or self._clock.in_lock_step:
             return
         if self._topics is None:
-            steps = {CHECK: self._check, STOP: self._stop, BEGIN: self._begin}
+            steps = {REST: self._rest, CHECK: self._check, STOP: self._stop, BEGIN: self._begin}
             self._topics = PolicyTopics(self._node, self._clock, f"{self._name}/policy", self._in_use, steps)
-            self._clock.subscribe(String, POLICY_TOPIC, self._on_policy, REQUESTED["policy"])
+            for topic in set(in_use_topics(fleet.names)) - {in_use_topic(f"{self._name}/policy")}:
+                self._clock.subscribe(String, topic, self._on_policy, REQUESTED["policy_in_use"])
         self._robot = robot
-        self._contract_hash = read_policy_contract(fleet.policy, fleet.policy_sha256).contract_hash
+        self._contract = read_policy_contract(fleet.policy, fleet.policy_sha256)
         own, guard = f"{self._name}/policy", f"{self._name}/guard"
         peers = {name for name in needed_processes(fleet.names) if name.endswith("/policy")} - {own}
         self._agreement = PolicyAgreement(own, fleet.policy_sha256, {*peers, guard, "task"}, strict=self._changed)
@@ -93,6 +103,13 @@ class PolicyExchange:
         if self._fleet is None:
             raise RuntimeError("the node was not configured")
         return self._fleet
+
+    @property
+    def _in_contract(self) -> Contract:
+        """Return the contract of the newest configuration; RuntimeError before the first one."""
+        if self._contract is None:
+            raise RuntimeError("the node was not configured")
+        return self._contract
 
     def look(self) -> None:
         """Look whether the others use the same policy file; while they do not, the robot is not armed or started."""
@@ -108,14 +125,14 @@ class PolicyExchange:
         try:
             self._agreement.hear(PolicyInUse.decode(message.data.encode()), self._clock.now_s())
         except EnvelopeError as error:
-            self._node.get_logger().warning(f"{POLICY_TOPIC}: {error}")
+            self._node.get_logger().warning(f"policy in use: {error}")
             return
         self.look()
 
     def _in_use(self) -> tuple[str, str]:
         if self._robot is None:
             return "", ""
-        return self._in_fleet.policy_sha256, self._contract_hash
+        return self._in_fleet.policy_sha256, self._in_contract.contract_hash
 
     def _require_rest(self) -> None:
         """Refuse while the robot drives, or is kept by more than its own brakes."""
@@ -129,10 +146,14 @@ class PolicyExchange:
             what = remedy.get(mode, "deactivate it first; a drone lands for that")
             raise PolicyChangeError(f"found the robot {mode}, expected it idle or armed: {what}")
 
+    def _rest(self, _: PolicyChange) -> str:
+        self._require_rest()
+        return "stands"
+
     def _check(self, change: PolicyChange) -> str:
         """Load and check everything as a configuration does, and keep nothing of it."""
         self._require_rest()
-        fleet, _ = exchanged(self._in_fleet, change)
+        fleet, _ = exchanged(self._in_fleet, self._in_contract, change)
         Robot(fleet, self._name, str(fleet.policy), epoch="check", now_s=self._clock.now_s())
         return "can use it"
 
@@ -149,7 +170,7 @@ class PolicyExchange:
         state = self._node.lifecycle
         if state != "unconfigured":
             raise PolicyChangeError(f"found the node {state}, expected unconfigured: it was not told to stop first")
-        self._fleet, _ = exchanged(self._in_fleet, change)
+        self._fleet, _ = exchanged(self._in_fleet, self._in_contract, change)
         self._changed = True
         if self._node.trigger_configure() != TransitionCallbackReturn.SUCCESS:
             raise self._node.refusal or TestudoError("could not be configured")

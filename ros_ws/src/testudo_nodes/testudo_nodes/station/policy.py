@@ -4,6 +4,7 @@ import hashlib
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,15 @@ from rich.console import Console
 from rich.text import Text
 
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts
-from testudo_deploy.admission.policy_exchange import exchanged
 from testudo_deploy.commands.report import table
 from testudo_deploy.contract.messages import EnvelopeError
 from testudo_deploy.contract.policy_archive import policy_bytes
-from testudo_deploy.contract.policy_change import CHECK, PolicyChange, PolicyChangeError, PolicyInUse
+from testudo_deploy.contract.policy_change import REST, PolicyChange, PolicyChangeError, PolicyInUse
 from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.ros_domain import ros_domain_id
-from testudo_deploy.launch.topic_names import CHANGE_TOPIC, POLICY_TOPIC
-from testudo_deploy.station.policy_change_run import PolicyChangeRun
+from testudo_deploy.launch.topic_names import CHANGE_TOPIC
+from testudo_deploy.station.policy_change_run import PolicyChangeRun, in_use_topics
 from testudo_nodes.station.operator_listener import StatusIgnored, check_wait, fleet_listener
 
 _FAILED = 1
@@ -60,8 +60,10 @@ def policy(
     if not found.orders:
         raise PolicyChangeError(f"{fleet}: orders: found false, expected true for a change without a restart")
     digest = sha256.lower() or hashlib.sha256(policy_bytes(asked)).hexdigest()
-    change = PolicyChange(uuid.uuid4().hex, CHECK, str(asked), digest)
-    checked_safety_contracts(exchanged(found, change)[0])  # one refusal here is clearer than one of each process
+    change = PolicyChange(uuid.uuid4().hex, REST, str(asked), digest)
+    checked_safety_contracts(
+        replace(found, policy=asked, policy_sha256=digest)
+    )  # one refusal here is clearer than one of each process
     run = PolicyChangeRun(change.change, change.policy, digest, found.names)
     with fleet_listener("policy", StatusIgnored(), ros_domain_id(domain), local=local) as listener:
         publish = _publisher(listener.node, found, run)
@@ -96,9 +98,10 @@ def _publisher(node: Any, fleet: Fleet, run: PolicyChangeRun) -> Callable[[Polic
             return
 
     publisher: Any = node.create_publisher(String, CHANGE_TOPIC, OFFERED["change"])
-    take: Any = hear
     signed = authentication_of(node, fleet, "hw", time.monotonic)
     if signed is not None:
-        publisher, take = signed.signing(publisher), signed.verifying(String, POLICY_TOPIC, take, keeps=True)
-    node.create_subscription(String, POLICY_TOPIC, take, REQUESTED["policy"], raw=signed is not None)
+        publisher = signed.signing(publisher)
+    for topic in in_use_topics(fleet.names):
+        take = hear if signed is None else signed.verifying(String, topic, hear, keeps=True)
+        node.create_subscription(String, topic, take, REQUESTED["policy_in_use"], raw=signed is not None)
     return lambda change: publisher.publish(String(data=change.encode().decode()))

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
-from rclpy.subscription import Subscription
 from rclpy.task import Future
 
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts
@@ -54,11 +54,12 @@ class RecorderNode(Node):
         self._node_clock = clock = clock_of(self)
         secure(self, clock, fleet, backend)
         self._facts = {"seed": seed, "backend": backend, "lock_step": clock.in_lock_step}
-        self._first_folder, self._subscriptions = Path(folder), list[Subscription]()
+        self._first_folder, self._subscriptions = Path(folder), list[Any]()
         self._fleet = replace(fleet, policy=policy.absolute())
         self._writer: RunWriter | None = None
         self._begin(self._first_folder)
         if fleet.orders and not clock.in_lock_step:
+            self._contract = read_policy_contract(self._fleet.policy, fleet.policy_sha256)
             steps = {CHECK: self._check, RECORD: self._record}
             self._policy = PolicyTopics(self, clock, "recorder", self._in_use, steps)
         lower_priority(_NICE)
@@ -84,21 +85,20 @@ class RecorderNode(Node):
     def _in_use(self) -> tuple[str, str]:
         if self._writer is None:
             return "", ""
-        contract = read_policy_contract(self._fleet.policy, self._fleet.policy_sha256)
-        return self._fleet.policy_sha256, contract.contract_hash
+        return self._fleet.policy_sha256, self._contract.contract_hash
 
     def _check(self, change: PolicyChange) -> str:
-        exchanged(self._fleet, change)
+        exchanged(self._fleet, self._contract, change)
         return "can begin another run"
 
     def _record(self, change: PolicyChange) -> str:
         """End the run, and begin the next one with the policy file of a change."""
         if self.failed:
             raise PolicyChangeError("the disk refused before; start the recorder again")
-        fleet, _ = exchanged(self._fleet, change)
+        fleet, contract = exchanged(self._fleet, self._contract, change)
         contracts = checked_safety_contracts(fleet)
         self._end()
-        self._fleet = fleet
+        self._fleet, self._contract = fleet, contract
         folder = further_folder(self._first_folder)
         self._begin(folder)
         save_safety_contracts(folder, contracts)

@@ -92,7 +92,7 @@ class TaskNode(Node):
         self._fleet = replace(fleet, policy=Path(policy))
         jax.config.update("jax_platforms", "cpu")  # too little computation for an accelerator
         contract, self._live = _task(self._fleet, values)
-        self._contract_hash, self._frame = contract.contract_hash, fleet.frame
+        self._contract, self._frame = contract, fleet.frame
         text = parameter(self, "trial", "", "starts by robot and patience_s of a trial, as a JSON object; empty: none")
         self._trial = TrialStart(self._live, _values(text, "trial"), self._now_s()) if text else None
         until = parameter(self, "until", "", f"{ARRIVED}: end when all robots are at the last of their goals")
@@ -117,13 +117,13 @@ class TaskNode(Node):
         return None if self._taken is None else self._taken.orders
 
     def _in_use(self) -> tuple[str, str]:
-        return self._fleet.policy_sha256, self._contract_hash
+        return self._fleet.policy_sha256, self._contract.contract_hash
 
     def _check_policy(self, change: PolicyChange) -> str:
         """Prepare the task of another policy file, with the present goals."""
         if self._trial is not None:
             raise PolicyChangeError("task: found a trial, expected none: its episodes are those of one policy")
-        fleet, _ = exchanged(self._fleet, change)
+        fleet, _ = exchanged(self._fleet, self._contract, change)
         goals = self._live.goals_world
         contract, live = _task(fleet, {GOAL: [list(axis) for axis in zip(*goals.values(), strict=True)]})
         if live.bodies != self._live.bodies:
@@ -139,7 +139,7 @@ class TaskNode(Node):
             raise PolicyChangeError("task: has not prepared this policy; give the command again")
         paused = self._live.paused
         (self._fleet, contract, self._live), self._next = self._next, None
-        self._contract_hash, self._live.paused = contract.contract_hash, paused
+        self._contract, self._live.paused = contract, paused
         if self._live.scoring.change_price:
             self._hear_changes(self._fleet)
         for topics in (self._sends, self._taken):
