@@ -65,7 +65,5 @@ def test_a_world_that_begins_while_others_drive_is_as_one_that_begins_with_them(
 
 
 def test_more_ticks_than_numbers_of_messages_are_refused():
-    with pytest.raises(
-        TestudoError, match=r"--layers all: found .* ticks, expected at most 16777216; take more"
-    ):
+    with pytest.raises(TestudoError, match=r"--layers all: found .* ticks, expected at most 16777216; take more"):
         build(replace(CONFIG, decisions=2**24, worlds=8))
