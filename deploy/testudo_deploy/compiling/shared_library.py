@@ -59,8 +59,12 @@ def try_compiler() -> None:
     Raises:
         NotCompiledError: no compiler, or it failed.
     """
-    with tempfile.TemporaryDirectory() as made:
-        _compile(_compiler(), "#include <math.h>\ndouble root(double x) { return sqrt(x); }\n", Path(made) / "root.so")
+    source = "#include <math.h>\ndouble root(double x) { return sqrt(x); }\n"
+    try:
+        with tempfile.TemporaryDirectory() as made:
+            _compile(_compiler(), source, Path(made) / "root.so")
+    except OSError as error:
+        raise NotCompiledError(f"the C compiler cannot be tried: {error}") from error
 
 
 def is_asked_for() -> bool:

@@ -90,6 +90,8 @@ def test_a_missing_or_failing_compiler_is_found_only_where_machine_code_is_asked
     finding = check_machine_code(machine_code_fact())
     assert "math.h: No such file" in finding.found
     assert "libc6-dev" in finding.remedy
+    broken.write_text("neither a program nor a script")  # which the system does not start
+    assert "cannot be tried" in machine_code_fact().refused
     monkeypatch.delenv("TESTUDO_COMPILED")
     assert check_machine_code(machine_code_fact()).level == Level.OK
 
