@@ -1,7 +1,8 @@
 """A pair under layer 1 that residual motion drives together, as far as its bound allows: the margin keeps it apart.
 
 All worlds are one program: the arms differ in the margins and in what pushes. Both robots chase each other. The
-residual motion is the worst that the bound of the file allows: all of it towards the other robot, at every tick.
+residual motion is the worst that the bound of the file allows: all of it towards the other robot, at every tick. The
+robots are known exactly otherwise, since room kept for what does not happen would hide what the margins lack.
 """
 
 import dataclasses
@@ -13,22 +14,28 @@ import numpy as np
 import pytest
 from tests.deploy.noisy_robot import noisy
 from tests.sim.deployed_team import QUICK
-from tests.sim.team.test_team_tick import ERRORS, by_error, corners, erring, team_of, to_nearest, unit
+from tests.sim.team.test_team_tick import corners, team_of, to_nearest, unit
 
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.residual_margin import BOUND
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
 from testudo_sim.physics.scene import least_separation
-from testudo_sim.team import team_tick as team_module
 from testudo_sim.team.team_tick import start, tick
 
-PLAIN = load_robot("gritsbot_x")
+
+def known_exactly(spec):
+    """Return the robot without intervals and without errors of what it measures."""
+    exact = {key: dataclasses.replace(one, low=one.value, high=one.value) for key, one in spec.quantities.items()}
+    return dataclasses.replace(spec, quantities=exact, position_error_m=0.0, yaw_error_rad=0.0, velocity_error_m_s=0.0)
+
+
+PLAIN = known_exactly(load_robot("gritsbot_x"))
 DEVIATION_M_S = 0.0145
+"""Four of it are 0.058 m/s, less than the 0.06 m/s of a retreat: what is faster wins in the long run."""
 NOISY = noisy(PLAIN, along_deviation=DEVIATION_M_S, across_deviation=DEVIATION_M_S)
 ARMS = ("not pushed, old margins", "old margins", "new margins")
-WORLDS, TICKS = 112, 240
-"""Of each arm: as many as `test_team_tick` has of a robot, all of its `ERRORS`."""
+WORLDS, TICKS = 32, 600
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +50,15 @@ class Pushed(KinematicPhysics):
         return dataclasses.replace(after, position_world=after.position_world + way)
 
 
-def least_separations(monkeypatch):
+def least_separations():
     """Return the least distance of the centres (arm, world) [m]."""
-    monkeypatch.setattr(team_module, "measure", erring)
     old, new = projection_parameters(PLAIN), projection_parameters(NOISY)
     arm = np.repeat(np.arange(len(ARMS)), WORLDS)
 
     def by_arm(name):
         return np.float32(np.where(arm == 2, getattr(new, name), getattr(old, name)))
 
-    team = team_of(PLAIN, 2)
+    team = team_of(PLAIN, 2, noise_share=0.0)
     names = ("separation_m", "direction_factor", "peer_speed_m_s")
     margins = dataclasses.replace(team.shield, **{name: by_arm(name) for name in names})
     push = np.float32(np.where(arm > 0, BOUND * DEVIATION_M_S, 0.0))
@@ -82,12 +88,10 @@ def least_separations(monkeypatch):
 
 
 @pytest.mark.slow  # 3 s, of which the compiler takes most; test_residual_margin.py of the shield is the quick one
-def test_pushed_together_by_the_bound_the_pair_touches_with_the_old_margins_and_not_with_the_new_ones(monkeypatch):
-    still, old, new = least_separations(monkeypatch)
+def test_pushed_together_by_the_bound_the_pair_touches_with_the_old_margins_and_not_with_the_new_ones():
+    still, old, new = least_separations()
     contact_m = 2 * PLAIN.body_radius_m
-    assert still.min() > contact_m
-    error = np.array(ERRORS)[by_error(np.arange(WORLDS))]
-    assert (old[error != "none"] < contact_m).mean() > 0.3  # negative control
-    assert new.min() > contact_m
+    assert (old < contact_m).mean() > 0.3  # negative control
+    assert new.min() > still.min() > contact_m  # all that the other margins keep is left
     # the robots did meet: not a pair that stood where it began
     assert np.median(new) < 1.1 * projection_parameters(NOISY).separation_m
