@@ -15,7 +15,7 @@ from testudo_deploy.launch.launch_plan import plan, with_until
 from testudo_deploy.station.fleet_status import FleetStatus
 
 DRIVES = ("active", "holding")  # on a loaded machine a robot that drives holds now and then
-_PATIENCE_S = 200.0
+_PATIENCE_S = 300.0
 
 
 def write_order_fleet(folder, places):
@@ -72,7 +72,7 @@ class OrderStage:
         take_rest(self.processes, self.state)
         return self.state
 
-    def modes_become(self, robots, wanted, patience_s=90.0):
+    def modes_become(self, robots, wanted, patience_s=240.0):
         """Return whether robots come to one of some modes, all at one moment."""
         from testudo_nodes.station.operator_listener import fleet_listener
 

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("rclpy") is None, reason="ROS 2 (rclpy) is not installed"),
     pytest.mark.xdist_group("ros-nodes"),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 ROBOTS = ("r0", "r1")
 
@@ -33,26 +33,27 @@ def test_a_fleet_that_stands_gets_another_policy_and_a_run_of_its_own(tmp_path, 
     with OrderStage(fleet, tmp_path / "run") as stage:
         stage.take_events(lambda state: state.started)
         here = {"domain": stage.domain, "local": True}
+        slow = here | {"wait": 200.0}  # the task node compiles the other scenario
         reach = Reach(wait=20.0, **here)
         assert stage.modes_become(ROBOTS, DRIVES), stage.seen
         assert goal(fleet.file, "r0", (1.2, 0.4), reach=reach) == 0
         assert goal(fleet.file, "r1", (1.2, -0.4), reach=reach) == 0
         capsys.readouterr()
 
-        assert policy(fleet.file, other, **here) == 1  # nobody changes robots that drive
+        assert policy(fleet.file, other, **slow) == 1  # nobody changes robots that drive
         shown = " ".join(capsys.readouterr().out.split())
         assert re.search("found the robot (active|holding), expected it idle or armed", shown)
         assert "refused: nothing was changed" in shown
         assert stage.modes_become(ROBOTS, DRIVES), stage.seen
 
         assert pause(ROBOTS, **here) == 0
-        status = policy(fleet.file, other, **here)
+        status = policy(fleet.file, other, **slow)
         shown = capsys.readouterr().out
         assert status == 0, shown
         assert stage.modes_become(ROBOTS, ("idle",)), stage.seen
         time.sleep(3.0)
         assert stage.modes_become(ROBOTS, ("idle",)), stage.seen  # nothing starts by itself
-        assert arm(ROBOTS, start=True, wait=20.0, **here) == 0
+        assert arm(ROBOTS, start=True, wait=60.0, **here) == 0
         state = stage.finish()
 
     assert (state.outcome, state.contacts) == ("arrived", 0)

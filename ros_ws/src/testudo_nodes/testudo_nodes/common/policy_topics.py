@@ -74,6 +74,9 @@ class PolicyTopics:
         except Exception as error:  # noqa: BLE001 -- whatever fails is refused, and said
             plain = str(error) if isinstance(error, TestudoError) else f"{type(error).__name__}: {error}"
             answer = False, f"{self._process}: {' '.join(plain.split())}"
-        log = self._node.get_logger()
-        (log.info if answer[0] else log.warning)(f"{change.step} of a policy: {answer[1]}")
+        said = f"{change.step} of a policy: {answer[1]}"
+        if answer[0]:  # rclpy refuses two severities of one line
+            self._node.get_logger().info(said)
+        else:
+            self._node.get_logger().warning(said)
         return answer

@@ -53,8 +53,11 @@ class OrderTopics:
         self._answer(self.orders.take(order))
 
     def _answer(self, answer: GoalAnswer) -> None:
-        log = self._node.get_logger()
-        (log.info if answer.accepted else log.warning)("; ".join(answer.sentences))
+        said = "; ".join(answer.sentences)
+        if answer.accepted:  # rclpy refuses two severities of one line
+            self._node.get_logger().info(said)
+        else:
+            self._node.get_logger().warning(said)
         self._answers.publish(String(data=answer.encode().decode()))
 
     def _on_click(self, message: PointStamped) -> None:

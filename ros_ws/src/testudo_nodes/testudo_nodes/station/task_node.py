@@ -122,12 +122,12 @@ class TaskNode(Node):
     def _check_policy(self, change: PolicyChange) -> str:
         """Prepare the task of another policy file, with the present goals."""
         if self._trial is not None:
-            raise PolicyChangeError("task: found a trial, expected none: its episodes are those of one policy")
+            raise PolicyChangeError("found a trial, expected none: its episodes are those of one policy")
         fleet, _ = exchanged(self._fleet, self._contract, change)
         goals = self._live.goals_world
         contract, live = _task(fleet, {GOAL: [list(axis) for axis in zip(*goals.values(), strict=True)]})
         if live.bodies != self._live.bodies:
-            raise PolicyChangeError(f"task: found the bodies {live.bodies}, expected {self._live.bodies}")
+            raise PolicyChangeError(f"found the bodies {live.bodies}, expected {self._live.bodies}")
         GoalOrders(live, contract, {})  # both refuse what they cannot use
         TaskSender(contract, live.scoring.scenario, live.robots, "check")
         self._next = (fleet, contract, live)
@@ -136,7 +136,7 @@ class TaskNode(Node):
     def _begin_policy(self, change: PolicyChange) -> str:
         """Run the task of another policy file from now on; robots keep their goals, and paused ones stay paused."""
         if self._next is None or self._next[0].policy_sha256 != change.policy_sha256:
-            raise PolicyChangeError("task: has not prepared this policy; give the command again")
+            raise PolicyChangeError("has not prepared this policy; give the command again")
         paused = self._live.paused
         (self._fleet, contract, self._live), self._next = self._next, None
         self._contract, self._live.paused = contract, paused
