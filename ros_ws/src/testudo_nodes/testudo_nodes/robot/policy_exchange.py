@@ -173,5 +173,6 @@ class PolicyExchange:
         self._fleet, _ = exchanged(self._in_fleet, self._in_contract, change)
         self._changed = True
         if self._node.trigger_configure() != TransitionCallbackReturn.SUCCESS:
+            self._robot = self._agreement = None
             raise self._node.refusal or TestudoError("could not be configured")
         return f"uses {self._fleet.policy.name}; `testudo arm {self._name} --start` lets it drive"
