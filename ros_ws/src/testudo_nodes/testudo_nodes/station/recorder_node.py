@@ -54,7 +54,7 @@ class RecorderNode(Node):
         self._node_clock = clock = clock_of(self)
         secure(self, clock, fleet, backend)
         self._facts = {"seed": seed, "backend": backend, "lock_step": clock.in_lock_step}
-        self._first_folder, self._subscriptions = Path(folder), list[Any]()
+        self._first_folder, self._inputs = Path(folder), list[Any]()
         self._fleet = replace(fleet, policy=policy.absolute())
         self._writer: RunWriter | None = None
         self._begin(self._first_folder)
@@ -79,7 +79,7 @@ class RecorderNode(Node):
                 raw=True,
                 **({} if topic.kind == "estop" else {"keeps": True}),
             )
-            self._subscriptions.append(made)
+            self._inputs.append(made)
         report_status("recording", {"run_folder": str(folder)})
 
     def _in_use(self) -> tuple[str, str]:
@@ -106,9 +106,9 @@ class RecorderNode(Node):
 
     def _end(self) -> None:
         """Complete the run."""
-        for subscription in self._subscriptions:
+        for subscription in self._inputs:
             self._node_clock.destroy(subscription)
-        self._subscriptions.clear()
+        self._inputs.clear()
         writer, self._writer = self._writer, None
         if writer is None:
             return
