@@ -62,9 +62,11 @@ def test_a_guard_that_hangs_or_dies_leaves_a_base_that_stands(base):
     assert profile.command_publishers == ("last_brake",)
     brake = LastBrake(CommandWire("tb1", SPEC, profile), "/tb1/cmd_vel")
     try:
+        assert brake.code == "no_last_brake"  # the guard lets nothing pass before
         end_s = time.monotonic() + BEGINS_S
-        while not base.node.count_publishers("/tb1/cmd_vel") and time.monotonic() < end_s:
+        while brake.code and time.monotonic() < end_s:
             assert not base.hear(0.2)  # a guard that is not ready has sent nothing that must be ended
+        assert brake.code == ""
         assert not base.hear(0.5, brake=brake)  # the control: it is silent while the guard lives
         found = base.hear(SPEC.dead_man_s)
         assert found, "the guard hangs, and nothing brakes within the dead-man time"

@@ -37,6 +37,7 @@ SENTENCES = {
     "scan_silent": "the laser scanner is silent, or sends too many unknown ranges",
     "scan_near": "somebody or something is nearer than the protective distance",
     "scan_blind": "a command moves the robot where its laser scanner does not look",
+    "no_last_brake": "the process that would brake the base after the guard's death is not up yet",
     "clock": "a command's stamp is of another clock",
     "second_publisher": "another node publishes commands",
     "foreign_motion": "the braked robot moves: another program commands it, or something pushes it",

@@ -224,7 +224,7 @@ class GuardNode(Node):
             and self._flight.guard.may_descend(reading.command, now_s)
         )
         code = self._content.refusal(reading.command, now_s, descends=lands) or self._scan.refusal(reading.command)
-        self._guard.hold(self._scan.code(now_s))
+        self._guard.hold(self._scan.code(now_s) or self._last_brake.code)
         if self._guard.command(
             reading.stamp_s, reading.command, now_s, yaw_rate=reading.yaw_rate, lands=lands, refusal=code
         ):
@@ -288,7 +288,7 @@ class GuardNode(Node):
     def _watch(self) -> None:
         """Brake immediately for a reason that is not published yet."""
         now_s = self._node_clock.now_s()
-        self._guard.hold(self._scan.code(now_s))
+        self._guard.hold(self._scan.code(now_s) or self._last_brake.code)
         brakes = self._guard.watch(now_s)
         if self._published_code != self._guard.code:
             if brakes:

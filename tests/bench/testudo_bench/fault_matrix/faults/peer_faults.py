@@ -28,7 +28,7 @@ _DISTRUST_S = 0.5
 _OWN_SPEED_M_S = 0.01
 _AT_REST_M = 0.002
 _SUSPECTED_S, _DRIVES_S = 2.0, 0.5
-_NEAR_M = 0.15
+_NEAR_M, _BESIDE_M = 0.15, 0.05  # of our own robots: far beyond the way of one tick
 _CONTACT_LATE_S = 0.02
 """True poses come every tick and contacts slightly later: so long, and two ticks, before it no robot is pushed."""
 _PURSUES_S = 15.0
@@ -110,7 +110,7 @@ def one_way(harness: FleetHarness) -> FaultFinding:
 def lossy(harness: FleetHarness) -> FaultFinding:
     """Half of the messages to r0 are lost, the rest are up to 300 ms late."""
     rng, begin = random.Random(0), harness.observer.place("r0")[0]  # noqa: S311 -- no secret
-    contacts = harness.observer.contacts
+    contacts, begin_s = harness.observer.contacts, time.monotonic()
 
     def late(*said: Any) -> None:
         if rng.random() < 0.5:
@@ -120,7 +120,9 @@ def lossy(harness: FleetHarness) -> FaultFinding:
     time.sleep(_LOSSY_S)
     way_m = harness.observer.place("r0")[0] - begin
     hit = harness.observer.contacts - contacts
-    return FaultFinding(not hit and way_m > 0.1, None, f"{hit} contacts, {way_m:.2f} m in {_LOSSY_S:g} s")
+    codes = ", ".join(sorted(harness.observer.codes_since("r0", begin_s) - {""}))
+    note = f"{hit} contacts, {way_m:.2f} m in {_LOSSY_S:g} s" + (f" ({codes})" if codes else "")
+    return FaultFinding(not hit and way_m > 0.1, None, note)
 
 
 def replayed(harness: FleetHarness) -> FaultFinding | None:
@@ -144,14 +146,15 @@ def replayed(harness: FleetHarness) -> FaultFinding | None:
 
 def no_room_left(harness: FleetHarness) -> FaultFinding | None:
     """Both peers announce places beside r0, one on each side: from the first such tick they leave it no room."""
-    heard = harness.observer.robots["r0"]
+    heard, scale = harness.observer.robots["r0"], harness.bed.scale
+    beside_m, near_m = scale * _BESIDE_M, scale * _NEAR_M
 
     def beside(said: PeerMessage) -> PeerMessage:
         place = heard.record.control_point_world
         if place is None:  # the machine stalled: its pose is stale
             return said
         x, y = place
-        side = 0.05 if said.robot == "r1" else -0.05
+        side = beside_m if said.robot == "r1" else -beside_m
         return replace(said, control_point_world=(x + side, y), control_velocity_world=(0.0, 0.0))
 
     harness.observer.peers = _changed(beside)
@@ -159,7 +162,7 @@ def no_room_left(harness: FleetHarness) -> FaultFinding | None:
     def enclosed_since() -> float | None:
         record = heard.record
         own = record.control_point_world
-        near = [math.dist(point, own) < _NEAR_M for point in record.neighbour_control_point_world] if own else []
+        near = [math.dist(point, own) < near_m for point in record.neighbour_control_point_world] if own else []
         return record.stamp_s if near and all(near) else None
 
     return brakes(harness, harness.wait(enclosed_since, "no message of the peers", 1.0))
