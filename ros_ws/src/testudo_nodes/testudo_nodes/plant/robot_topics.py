@@ -20,6 +20,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.wire import (
     CommandReading,
     OdometryReading,
+    PoseReading,
     TransformReading,
     WireError,
     fill_pose,
@@ -132,7 +133,7 @@ class RobotTopics:
             for topic, measurement in self._link.say(reading, *self._clock.clocks(), sample.reckoned):
                 if isinstance(measurement, TransformReading):
                     self._publish_transform(measurement)
-                elif topic is not None and self._link.shares_poses:
+                elif topic is not None and self._link.shares_poses and isinstance(measurement, PoseReading):
                     self._shared.add(self.name, topic, measurement)
                 elif topic is not None:
                     kind, publisher = self._sensed[topic.kind]

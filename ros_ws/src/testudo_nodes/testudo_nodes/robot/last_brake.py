@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 import rclpy
+from rclpy.signals import SignalHandlerOptions
 
 from testudo_hardware.links.link_profile import LAST_BRAKE, TWIST_STAMPED
 from testudo_hardware.links.topics import CommandWire
@@ -108,7 +109,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     task = json.loads(sys.argv[1])
     words = ["--ros-args", "-r", f"__ns:=/{task['robot']}", *sys.argv[2:]]
-    rclpy.init(args=words, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
+    rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
     node = rclpy.create_node(LAST_BRAKE)
     publisher = node.create_publisher(message_class(task["type"]), task["topic"], OFFERED["cmd_vel"])
     set_realtime_priority(PRIORITIES["guard"])
