@@ -6,6 +6,7 @@ import pytest
 from tests.ros.order_stage import write_order_fleet
 from tests.sim.online_task.task_fleet import write_policy
 
+from testudo_deploy.contract.goal_order import GoalOrder
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.policy_change import BEGIN, CHECK, RECORD, REST, STEPS, STOP, PolicyChange
 from testudo_deploy.fleet.fleet import load_fleet
@@ -61,6 +62,14 @@ class Nodes:
             self.parts[kind]._on_change(message)
         return {kind: self.parts[kind]._answers[step] for kind in STEPS[step]}
 
+    def order(self, name, place):
+        """Let the task node take an order for r0, and return its answer."""
+        from std_msgs.msg import String
+
+        order = GoalOrder(name, {"r0": (place,)})
+        self.task._taken._on_order(String(data=order.encode().decode()))
+        return self.task._taken.orders.take(order)
+
     @property
     def in_use(self):
         """Return the hash of the policy file of each process."""
@@ -93,6 +102,8 @@ def test_every_process_takes_each_step_and_refuses_what_does_not_fit(nodes, tmp_
         assert f"r0/policy: found the robot {mode}, expected it idle or armed: " in sentence
         assert says in sentence
     supervisor.mode = Mode.IDLE
+    assert not nodes.order("far", (9.0, 0.4)).accepted
+    assert nodes.order("near", (1.0, 0.4)).accepted
     for kind, (accepted, sentence) in nodes.take(CHECK, "arena", tmp_path / "elsewhere.onnx").items():
         assert not accepted, kind
         assert "contract.arena: found Arena(" in sentence
@@ -118,7 +129,9 @@ def test_every_process_takes_each_step_and_refuses_what_does_not_fit(nodes, tmp_
     assert (robot.supervisor.mode, robot.supervisor.by_hand) == (Mode.IDLE, True)  # only an operator arms it
     assert "policy_differs: r0/guard, r1/policy, task said nothing yet" in robot.supervisor._policies
     assert nodes.task._live.scoring.scenario.name == "swap"
-    assert nodes.task._live.goals_world["r0"] == pytest.approx((-1.2, 0.4))
+    assert nodes.task._live.goals_world["r0"] == pytest.approx((1.0, 0.4))
+    assert nodes.order("next", (0.5, 0.4)).accepted  # the task of the new policy takes it
+    assert nodes.task._live.goals_world["r0"] == pytest.approx((0.5, 0.4))
     assert load_fleet(tmp_path / "run_2" / "fleet.yaml").policy_sha256 == new
     assert load_fleet(tmp_path / "run" / "fleet.yaml").policy_sha256 == old
     assert {"obligations.json", "policy.onnx"} <= {file.name for file in (tmp_path / "run_2").iterdir()}
