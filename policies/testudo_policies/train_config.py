@@ -75,8 +75,8 @@ class TrainConfig:
     impl: Impl = "auto"  # MJX: `jax` anywhere, `warp` on NVIDIA with mujoco-warp; `auto` uses what is installed
     layers: Layers = field(default="1", metadata=OPTIONAL)
     """Layers of the shield under which the policy learns: `1`, the projection, at ticks of one clock; or `all`, as on
-    robots: reserved segments, right of way, messages with echo, and ticks of each robot in its own phase. It takes two
-    to four times as long, and pays where `testudo evaluate --layers all` finds less than layer 1."""
+    robots: reserved segments, right of way, messages with echo, and ticks of each robot in its own phase. It takes
+    about ten times as long, and pays where `testudo evaluate --layers all` finds less than layer 1."""
     downwash: bool = field(default=True, metadata=OPTIONAL)
     """Tiers `attitude` and `rotors`: simulate the downwash of drones."""
     battery: bool = field(default=False, metadata=OPTIONAL)

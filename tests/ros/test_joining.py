@@ -26,10 +26,10 @@ def test_a_late_robot_joins_and_one_comes_back(tmp_path, capsys):
 
     fleet = write_order_fleet(tmp_path, STARTS)
     with OrderStage(fleet, tmp_path / "run", late="r2") as stage:
-        stage.take_events(lambda state: state.started)
-        begun_s, here = time.monotonic(), {"domain": stage.domain, "local": True}
+        here = {"domain": stage.domain, "local": True}
         reach = Reach(wait=20.0, **here)
         assert stage.modes_become(("r0", "r1"), ("idle",)), stage.seen
+        begun_s = time.monotonic()
         assert not stage.modes_become(("r0",), DRIVES, patience_s=2.0)  # nobody starts before a robot that is not there
         assert lost(fleet.file, "r2", at=STARTS["r2"], wait=20.0, **here) == 0
         assert stage.modes_become(("r0", "r1"), DRIVES), stage.seen
