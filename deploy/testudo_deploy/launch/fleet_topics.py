@@ -175,13 +175,11 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
 
 def _of_policy_change(process: ProcessPlan, fleet: Fleet) -> tuple[frozenset[str], frozenset[str]]:
     """Return what a process says and hears of the policy file in use; in lock-step nobody changes it."""
-    if not fleet.orders or process.parameters.get("use_sim_time") or process.parameters.get("lock_step"):
+    in_lock_step = process.parameters.get("use_sim_time") or process.parameters.get("lock_step")
+    if in_lock_step or not fleet.orders or process.name not in ("policy", "guard", "task", "recorder"):
         return frozenset(), frozenset()
-    if process.name not in ("policy", "guard", "task", "recorder"):
-        return frozenset(), frozenset()
-    own = in_use_topic(process.label)
-    others = {*in_use_topics(fleet.names)} - {own} if process.name == "policy" else set[str]()
-    return frozenset({own}), frozenset({CHANGE_TOPIC} | others)
+    own, others = in_use_topic(process.label), in_use_topics(fleet.names) if process.name == "policy" else ()
+    return frozenset({own}), frozenset({CHANGE_TOPIC, *others}) - {own}
 
 
 def _of_joystick(process: ProcessPlan, fleet: Fleet) -> tuple[frozenset[str], frozenset[str]]:
@@ -226,9 +224,8 @@ def operator_interfaces(fleet: Fleet) -> Interfaces:
     policy += [f"/{name}/policy/land" for name in flying]
     stops = [ESTOP_TOPIC, *(f"/{name}/estop" for name in fleet.names)]
     commands = [absolute(one.link.commands.topic, one.name) for one in fleet.robots if one.link.commands is not None]
-    orders, answers = (
-        ([ORDERS_TOPIC, CHANGE_TOPIC], [ANSWERS_TOPIC, *in_use_topics(fleet.names)]) if fleet.orders else ([], [])
-    )
+    orders = [ORDERS_TOPIC, CHANGE_TOPIC] if fleet.orders else []
+    answers = [ANSWERS_TOPIC, *in_use_topics(fleet.names)] if fleet.orders else []
     subscribed += [*_markers(fleet, "").subscribes, GOALS_TOPIC, SCORE_TOPIC]  # the station page
     return _interfaces(
         [*_EVERY_NODE, *stops, *orders, *commands, LOST_TOPIC, *([] if fleet.key_file is None else [EPOCHS_TOPIC])],

@@ -138,7 +138,7 @@ def _central(
     task = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (*x.shape[:-1], len(state))), make_task(environment.scenario, cast(Any, goals))
     )
-    team = SimpleNamespace(physics=motion, announced=[jnp.concatenate([stop.position_world, velocities])], links=None)
+    team = SimpleNamespace(physics=motion, announcement=jnp.concatenate([stop.position_world, velocities]), links=None)
     rows = len(state)
     world = WorldState(team, task, jnp.zeros(rows, jnp.int32), jnp.zeros((2, rows), jnp.uint32))
     found = critic_features(agent, environment, behaviour, world, flat(own))

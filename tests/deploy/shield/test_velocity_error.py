@@ -100,9 +100,11 @@ def test_shipped_robots_have_one_and_both_layers_count_it(name):
         assert getattr(projection_parameters(spec), field) > getattr(projection_parameters(exact), field)
     for field in ("tube_error_m", "clearance_m", "wall_m", "untrusted_m"):
         assert getattr(stop_tube_parameters(spec), field) > getattr(stop_tube_parameters(exact), field)
-    # small beside the rest: it changes the distances that robots keep by less than a tenth
+    # small beside the rest: it changes the distances that robots keep by less than a tenth, and those of segments by
+    # less than a fifth where a base drives on for half a second after the last command
     assert projection_parameters(spec).separation_m < 1.1 * projection_parameters(exact).separation_m
-    assert stop_tube_parameters(spec).clearance_m < 1.1 * stop_tube_parameters(exact).clearance_m
+    most = 1.2 if spec.dead_man_s >= 0.5 else 1.1
+    assert stop_tube_parameters(spec).clearance_m < most * stop_tube_parameters(exact).clearance_m
 
 
 @pytest.mark.parametrize("name", ROBOTS)

@@ -355,8 +355,8 @@ def test_margins_computed_by_hand():
 
 
 def test_the_wall_of_a_robot_with_a_short_tube_by_its_terms():
-    """turtlebot4: layer 1's own terms are more than what the stop tube keeps."""
-    spec = load_robot("turtlebot4")
+    """irobot_create: layer 1's own terms are more than what the stop tube keeps."""
+    spec = load_robot("irobot_create")
     named = {term.name: term.value_m for term in projection_parameters(spec).terms}
     kappa = projection_parameters(spec).direction_factor
     ahead, arc = spec.body_radius_m + spec.look_ahead_m, named["held arc"] / 2

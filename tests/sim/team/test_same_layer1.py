@@ -23,13 +23,13 @@ ROBOTS = ("gritsbot_x", "turtlebot4", "robomaster_s1", "crazyflie_2x")
 CLOSE = 2e-4  # [m/s], [rad/s] per m/s: rounding of single precision, and of rows that are almost parallel
 
 
-def random_states(spec, rng, count, peers):
+def random_states(spec, rng, count, peers, half=1.5):
     """Return (D, count) states, tables (D, peers, count) and wishes, many of them near walls, obstacle and peers."""
-    size, half = spec.dimension, 1.5
+    size = spec.dimension
     position = rng.uniform(-half, half, (size, count))
     velocity = rng.uniform(-1, 1, (size, count)) * spec.speed_limit_m_s
     state = MotionState(position, rng.uniform(-3, 3, count), velocity)
-    offset = rng.uniform(-1.5, 1.5, (size, peers, count))
+    offset = rng.uniform(-half, half, (size, peers, count))
     speed = spec.control_point_speed_m_s
     table = PeerTable(
         position[:, None] + offset,
@@ -46,9 +46,11 @@ def test_training_and_robot_compute_the_same_command(name, peers):
     """Random states, also faster than the limits, near walls and an obstacle."""
     spec, rng = load_robot(name), np.random.default_rng(peers)
     model, size = motion_model(spec), spec.dimension
-    arena = Arena((-1.5,) * size, (1.5,) * size, (Ball((0.4,) * size, 0.2),))
     parameters = projection_parameters(spec)
-    state, table, wanted = random_states(spec, rng, 2000, peers)
+    # room for commands that pass: a base that drives on for half a second keeps twice the distance of the others
+    half = max(1.5, 3 * parameters.separation_m)
+    arena = Arena((-half,) * size, (half,) * size, (Ball((0.4,) * size, 0.2),))
+    state, table, wanted = random_states(spec, rng, 2000, peers, half)
     team = SimulatedTeam(model, parameters, arena, KinematicPhysics(model, arena), peers + 1)
     stop = model.stopping_point(state)
     trained = jax.jit(lambda *values: layer1(team, *values))(*jax.tree.map(jnp.asarray, (stop, table, wanted)))
