@@ -16,6 +16,7 @@ from testudo_deploy.station.fleet_status import FleetStatus
 
 DRIVES = ("active", "holding")  # on a loaded machine a robot that drives holds now and then
 _PATIENCE_S = 300.0
+_UNDER_WAY_S = 3.0  # after which no robot is said to stand at the goal that it had before
 
 
 def write_order_fleet(folder, places):
@@ -74,14 +75,22 @@ class OrderStage:
 
     def modes_become(self, robots, wanted, patience_s=240.0):
         """Return whether robots come to one of some modes, all at one moment."""
+        return self._become(robots, lambda one: one.mode in wanted, patience_s)
+
+    def come_to_goals(self, robots, patience_s=240.0):
+        """Return whether robots that were given goals stand at them, all at one moment."""
+        time.sleep(_UNDER_WAY_S)
+        return self._become(robots, lambda one: one.holds == "arrived", patience_s)
+
+    def _become(self, robots, wanted, patience_s):
         from testudo_nodes.station.operator_listener import fleet_listener
 
         heard = FleetStatus()
 
         def there():
-            found = {one.name: (one.mode, one.sentence) for one in heard.robots(time.monotonic())}
-            self.seen = found
-            return all(name in found and found[name][0] in wanted for name in robots)
+            found = {one.name: one for one in heard.robots(time.monotonic())}
+            self.seen = {name: (one.mode, one.sentence) for name, one in found.items()}
+            return all(name in found and wanted(found[name]) for name in robots)
 
         with fleet_listener("test", heard, self.domain, local=True) as listener:
             listener.listen(patience_s, enough=there)

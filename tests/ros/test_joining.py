@@ -48,7 +48,8 @@ def test_a_late_robot_joins_and_one_comes_back(tmp_path, capsys):
         assert stage.modes_become(("r1",), ("idle",)), stage.seen
         assert arm(("r1",), start=True, wait=60.0, **here) == 0  # nothing that was active starts by itself
         assert goal(fleet.file, "r1", (0.0, -0.6), reach=reach) == 0
-        state = stage.finish()
+        assert stage.come_to_goals(tuple(STARTS)), stage.seen
+        state = stage.finish()  # all stood at their goals before, too, which ended the job
     assert (state.outcome, state.contacts) == ("arrived", 0), capsys.readouterr().out
     ends = {name: track.position_world[-1].tolist() for name, track in read_run(tmp_path / "run").truth.items()}
     wanted = {"r0": (-0.9, -0.6), "r1": (0.0, -0.6), "r2": (0.9, 0.6)}
