@@ -164,7 +164,7 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
     keyed = fleet.key_file is not None and not in_lock_step and process.name != "markers"
     epochs = frozenset({EPOCHS_TOPIC} if keyed else ())
     joystick, beats = _of_joystick(process, fleet)
-    says, hears = _of_policy_change(process, fleet)
+    says, hears = (frozenset[str](), frozenset[str]()) if in_lock_step else _of_policy_change(process, fleet)
     return replace(
         own,
         publishes=own.publishes | lock_step.publishes | epochs | says,
@@ -174,9 +174,8 @@ def process_interfaces(process: ProcessPlan, fleet: Fleet) -> Interfaces:
 
 
 def _of_policy_change(process: ProcessPlan, fleet: Fleet) -> tuple[frozenset[str], frozenset[str]]:
-    """Return what a process says and hears of the policy file in use; in lock-step nobody changes it."""
-    in_lock_step = process.parameters.get("use_sim_time") or process.parameters.get("lock_step")
-    if in_lock_step or not fleet.orders or process.name not in ("policy", "guard", "task", "recorder"):
+    """Return the topics of a change of the policy file that a process publishes, and those that it subscribes to."""
+    if not fleet.orders or process.name not in ("policy", "guard", "task", "recorder"):
         return frozenset(), frozenset()
     own, others = in_use_topic(process.label), in_use_topics(fleet.names) if process.name == "policy" else ()
     return frozenset({own}), frozenset({CHANGE_TOPIC, *others}) - {own}

@@ -24,7 +24,7 @@ from testudo_nodes.common.qos import OFFERED
 
 _SLEEP_S = 2.0
 _HANG_S = 1.0
-_NO_KEY = "a vendor's driver knows no fleet key: whoever publishes on its topics is heard"
+_NO_KEY = "a vendor's driver does not check a fleet key: it accepts the commands of every publisher"
 _INTRUDING_M_S, _INTRUDING_PERIOD_S, _INTRUDING_S = -0.0789, 0.005, 1.0
 
 
