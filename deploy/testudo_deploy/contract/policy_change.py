@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from testudo_deploy.contract.contract import Contract
@@ -20,6 +21,20 @@ STEPS: dict[str, tuple[str, ...]] = {
 """The steps of a change in their order, and the kinds of process that each of them is for. Robots that
 drive refuse before any process is busy with the check. The recorder begins a new run while no robot has a policy, so
 that a run holds one policy, and that from its first tick on."""
+
+_SAME = (
+    "robot",
+    "robot_sha256",
+    "control_period_s",
+    "decision_ticks",
+    "dead_man_s",
+    "command.type",
+    "command.message_size",
+    "arena",
+    "shield",
+    "contract_hash",
+)
+"""Values of the contract that another policy file must share, in the order in which a refusal names them."""
 
 
 class PolicyChangeError(TestudoError):
@@ -86,19 +101,8 @@ def check_exchange(present: Contract, other: Contract, file: Path) -> None:
     Raises:
         PolicyChangeError: naming what differs, with both values.
     """
-    pairs = {
-        "robot": (present.robot, other.robot),
-        "robot_sha256": (present.robot_sha256, other.robot_sha256),
-        "control_period_s": (present.control_period_s, other.control_period_s),
-        "decision_ticks": (present.decision_ticks, other.decision_ticks),
-        "dead_man_s": (present.dead_man_s, other.dead_man_s),
-        "command.type": (present.command.type, other.command.type),
-        "command.message_size": (present.command.message_size, other.command.message_size),
-        "arena": (present.arena, other.arena),
-        "shield": (present.shield, other.shield),
-        "contract_hash": (present.contract_hash, other.contract_hash),
-    }
-    for name, (found, wanted) in ((name, pair[::-1]) for name, pair in pairs.items()):
+    for name in _SAME:
+        found, wanted = (attrgetter(name)(contract) for contract in (other, present))
         if found != wanted:
             raise PolicyChangeError(
                 f"{file}: contract.{name}: found {found}, expected {wanted} as in the present policy; "
