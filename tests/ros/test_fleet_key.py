@@ -72,10 +72,10 @@ class Intruder:
                 act()
             self._executor.spin_once(timeout_sec=0.002)
 
-    def wait_until_driving(self):
-        """Wait until robot r1 moves."""
+    def wait_until_driving(self, act=lambda: None, *, way_m=0.01):
+        """Wait until robot r1 moves that far in half a second, and act meanwhile."""
         end_s = time.monotonic() + PATIENCE_S
-        while self.way_of_r1(0.5) < 0.01:
+        while self.way_of_r1(0.5, act) < way_m:
             assert time.monotonic() < end_s, "the robots did not drive"
 
     def wait_until_standing(self):
@@ -177,7 +177,9 @@ def test_with_a_key_no_forged_message_acts(tmp_path):
         # r0 speaks, so that it is lost for a moment only
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert "r0 is lost" in said.stdout, said.stdout + said.stderr
-        assert intruder.way_of_r1(2.0, intruder.forge_peer_and_pose()) > 0.1  # r1 trusts r0, and drives on
+        forge = intruder.forge_peer_and_pose()
+        intruder.listen(2.0, forge)
+        intruder.wait_until_driving(forge, way_m=0.03)  # r1 trusts r0, and drives on while the intruder sends
         assert not intruder.drive_r0(2.0)
         assert 0.0 in intruder.applied  # the guard brakes for a second publisher
 

@@ -135,12 +135,13 @@ def test_the_run_is_recorded_whole(driven):
         assert sequences == list(range(sequences[0], driven.ticks[name]))
         moving = [tick for tick in run.ticks[name] if tick.status != "braked"]
         assert len(moving) > 30
-        # what the loop sent is what went over the wire, and what the driver let act; of two commands that meet in
-        # the queue of a late guard only the newer one counts
+        # what the loop sent is what went over the wire, and what the driver let act. Commands are offered with a queue of
+        # one: of two that meet in it while the recorder or the guard is late, only the newer one counts
+        asked = policy_commands(driven.run_folder, run.fleet.robot(name))
         sent = {tuple(command) for command in run.sent[name].command}
-        assert {tick.sent_command for tick in moving} <= policy_commands(driven.run_folder, run.fleet.robot(name))
-        missing = [tick for tick in moving if tick.sent_command not in sent]
-        assert len(missing) <= 0.03 * len(moving)
+        for received in (asked, sent):
+            missing = [tick for tick in moving if tick.sent_command not in received]
+            assert len(missing) <= 0.03 * len(moving)
         assert np.abs(run.applied[name].command).max() > 0.05
         assert run.truth[name].position_world[-1] == pytest.approx(run.fleet.robot(name).goal_world, abs=0.1)
         samples = run.odometry[name]
