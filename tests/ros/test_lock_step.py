@@ -1,20 +1,31 @@
-"""Lock-step over real DDS: two runs with one seed are equal to the last byte, however the machine is loaded."""
+"""Lock-step over real DDS: a run of `testudo up` is recorded whole, and a second one is the same to the last byte."""
 
+import json
 import signal
 import threading
 import time
+from contextlib import redirect_stdout
 from importlib.util import find_spec
+from io import StringIO
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import yaml
 from rosbags.highlevel import AnyReader
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.two_teams import tables
+from tests.ros.recorded_bag import decode_all
 
+from testudo_deploy.cli import main
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses
-from testudo_deploy.launch.fleet_run import run_fleet
+from testudo_deploy.launch.fleet_run import FleetRunError, run_fleet
+from testudo_deploy.launch.fleet_topics import topics
 from testudo_deploy.launch.launch_plan import plan
+from testudo_hardware.links.wire import read_command
+from testudo_runs.run_reader import read_run
 
 pytestmark = [
     pytest.mark.ros,
@@ -34,15 +45,33 @@ def recorded(run):
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    return make_tiny_fleet(tmp_path_factory.mktemp("fleet"), 2, start_x=-0.2, goal_x=0.2)
+def ran(tmp_path_factory):
+    """Return what `testudo up` did with two robots and a short way: exit status, what it printed, state and JSON."""
+    folder, states, shown = tmp_path_factory.mktemp("driven"), [], StringIO()
+    make_tiny_fleet(folder, 2, start_x=0.0, goal_x=0.5)
+    words = ["up", "--fleet", folder / "fleet.yaml", "--run", folder / "run", "--seed", "1", "--lock-step"]
+
+    def spied(*given, **options):
+        states.append(run_fleet(*given, **options))
+        return states[-1]
+
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(shown):
+        patch.setattr("testudo_deploy.commands.up.run_fleet", spied)
+        status = main([str(word) for word in (*words, "--json", folder / "up.json")])
+    values = json.loads((folder / "up.json").read_text())
+    return SimpleNamespace(status=status, shown=shown.getvalue(), state=states[0], values=values)
 
 
 @pytest.fixture(scope="module")
-def first(fleet, tmp_path_factory):
-    run = tmp_path_factory.mktemp("first") / "run"
-    state = run_fleet(fleet, run_folder=run, seed=3, duration_s=20.0, lock_step=True)
-    return state, recorded(run)
+def driven(ran):
+    """Return the state at the end of that run."""
+    return ran.state
+
+
+@pytest.fixture(scope="module")
+def fleet(driven):
+    """Return the fleet of that run."""
+    return load_fleet(driven.run_folder.parent / "fleet.yaml")
 
 
 def interrupt(processes, labels):
@@ -65,16 +94,96 @@ def listen(processes, patience_s=60.0):
     return events
 
 
-def test_a_run_in_lock_step_arrives_and_no_tick_is_late(first):
-    state, messages = first
-    assert state.success, state.lines
-    assert set(state.late_ticks.values()) == {0}
-    assert {"/r0/odom", "/r1/cmd_vel", "/r0/peer_state", "/r1/tick", "/plant/events"} <= set(messages)
+def test_a_fleet_starts_arrives_and_ends(driven):
+    assert driven.success, (driven.outcome, driven.lines)
+    assert driven.contacts == 0
+    assert driven.lines == []
+    assert set(driven.late_ticks.values()) == {0}
+    assert 0.4 < driven.separation_m < 0.6
+    assert all(distance < 0.1 for distance in driven.distance_m.values())
+    assert set(driven.ticks) == {"r0", "r1"}
+    robots = {f"{name}/{kind}" for name in ("r0", "r1") for kind in ("guard", "policy")}
+    assert {"emergency_stop", "plant", "recorder", "station"} | robots == set(driven.cpu_share)
 
 
-def test_the_same_seed_gives_the_same_bytes_though_processes_sleep(fleet, first, tmp_path):
+def policy_commands(folder, robot):
+    """Return every command that the policy of a robot sent to its guard, as recorded."""
+    with AnyReader([folder]) as reader:
+        topics_ = [item for item in reader.connections if item.topic == f"/{robot.name}/cmd_vel_policy"]
+        messages = [reader.deserialize(data, item.msgtype) for item, _, data in reader.messages(topics_)]
+    return {read_command(message, robot.name, robot.spec).command for message in messages}
+
+
+def test_the_run_is_recorded_whole(driven):
+    run = read_run(driven.run_folder)
+    assert run.complete, run.warnings
+    with AnyReader([driven.run_folder]) as reader:
+        assert reader.message_count == driven.recorded_messages
+    for name in run.robots:
+        sequences = [tick.sequence for tick in run.ticks[name]]
+        assert sequences == list(range(sequences[0], driven.ticks[name]))
+        moving = [tick for tick in run.ticks[name] if tick.status != "braked"]
+        assert len(moving) > 30
+        # what the loop sent is what went over the wire, and what the driver let act
+        commands = {tick.sent_command for tick in moving}
+        assert commands <= policy_commands(driven.run_folder, run.fleet.robot(name))
+        assert commands <= {tuple(command) for command in run.sent[name].command}
+        assert np.abs(run.applied[name].command).max() > 0.05
+        assert run.truth[name].position_world[-1] == pytest.approx(run.fleet.robot(name).goal_world, abs=0.1)
+        samples = run.odometry[name]
+        assert 0.01 < np.median(samples.received_s - samples.stamp_s) < 0.15
+    assert {"started", "state", "finished"} <= {event.kind for event in run.events}
+    assert run.policy_sha256 == PolicyArtefact.load(run.policy_path).sha256
+    assert run.info["seed"] == 1
+
+
+def test_every_message_can_be_read_by_the_definitions_in_the_bag(driven):
+    counts, silent = decode_all(driven.run_folder / "run_0.mcap")
+    assert sum(counts.values()) == driven.recorded_messages
+    fleet = read_run(driven.run_folder).fleet
+    assert {*counts} | {(topic, "") for topic in silent} >= {
+        (topic.name, "" if topic.name in silent else topic.type) for topic in topics(fleet)
+    }
+    quiet = [f"/{name}/estop" for name in fleet.names]
+    assert silent == {"/task/score", "/estop", *quiet}  # no task node ran, nobody pressed
+    assert {kind for _, kind in counts} == {
+        "diagnostic_msgs/msg/DiagnosticStatus",
+        "geometry_msgs/msg/TwistStamped",
+        "nav_msgs/msg/Odometry",
+        "std_msgs/msg/String",
+        "std_msgs/msg/UInt8MultiArray",
+    }
+
+
+def test_a_robot_brakes_before_it_knows_its_peers(driven):
+    run = read_run(driven.run_folder)
+    for name in run.robots:
+        for tick in run.ticks[name]:
+            if tick.status != "braked":
+                break
+            # peer_unaware: two poses at rest differ by more than the half-width of a segment, within their error bound
+            known = ("no_pose", "peer_unheard", "peer_unaware", "stale_pose", "idle", "armed")
+            assert tick.reason.partition(":")[0] in known
+        else:
+            pytest.fail("it never drove")
+
+
+def test_a_run_folder_that_is_taken_refuses_the_fleet_before_it_starts(driven):
+    with pytest.raises(FleetRunError, match="holds a run already"):
+        run_fleet(read_run(driven.run_folder).fleet, run_folder=driven.run_folder)
+
+
+def test_up_prints_the_table_and_writes_json(ran):
+    assert ran.status == 0, ran.shown
+    assert "arrived" in ran.shown
+    assert ran.values["success"] is True
+    assert ran.values["contacts"] == 0
+    assert ran.values["recorded_messages"] == ran.state.recorded_messages > 0
+
+
+def test_the_same_seed_gives_the_same_bytes_though_processes_sleep(fleet, driven, tmp_path):
     """Robots that freeze for moments of real time, and a recorder that does, change nothing on simulated time."""
-    processes = FleetProcesses(plan(fleet, run_folder=tmp_path / "run", seed=3, duration_s=20.0, lock_step=True))
+    processes = FleetProcesses(plan(fleet, run_folder=tmp_path / "run", seed=1, duration_s=60.0, lock_step=True))
     with processes:
         while (event := processes.next_event(30.0)) is not None and event.kind != "started":
             pass
@@ -83,17 +192,16 @@ def test_the_same_seed_gives_the_same_bytes_though_processes_sleep(fleet, first,
         disturber.start()
         listen(processes)
         disturber.join()
-    _, expected = first
-    found = recorded(tmp_path / "run")
+    expected, found = recorded(driven.run_folder), recorded(tmp_path / "run")
     assert set(found) == set(expected)
     for topic, messages in expected.items():
         assert found[topic] == messages, topic
 
 
 @pytest.mark.slow
-def test_another_seed_gives_another_run(fleet, first, tmp_path):
+def test_another_seed_gives_another_run(fleet, driven, tmp_path):
     run_fleet(fleet, run_folder=tmp_path / "run", seed=4, duration_s=20.0, lock_step=True)
-    assert recorded(tmp_path / "run")["/r0/odom"] != first[1]["/r0/odom"]
+    assert recorded(tmp_path / "run")["/r0/odom"] != recorded(driven.run_folder)["/r0/odom"]
 
 
 @pytest.mark.slow

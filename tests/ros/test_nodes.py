@@ -1,34 +1,26 @@
 """The nodes as processes over real DDS: refusals, a whole run, its record, a recorder that dies."""
 
-import json
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from rosbags.highlevel import AnyReader
 from tests.deploy.tiny_fleet import make_tiny_fleet
-from tests.ros.recorded_bag import decode_all
 
-from testudo_deploy.cli import main
-from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.child_processes import FleetProcesses
-from testudo_deploy.launch.fleet_run import FleetRunError, run_fleet
+from testudo_deploy.launch.fleet_run import run_fleet
 from testudo_deploy.launch.fleet_topics import topics
 from testudo_deploy.launch.launch_plan import plan, ros_arguments
-from testudo_hardware.links.wire import read_command
 from testudo_nodes.common.messages import message_definition, type_hash
 from testudo_runs.run_reader import read_run
 
@@ -82,106 +74,6 @@ def test_definitions_are_those_that_bags_expect(tmp_path):
         assert len(read) == len(names) + 1
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory):
-    """Return what `testudo up` did with two robots and a short way: exit status, what it printed, state and JSON."""
-    folder, states, shown = tmp_path_factory.mktemp("driven"), [], StringIO()
-    make_tiny_fleet(folder, 2, start_x=0.0, goal_x=0.5)
-    words = ["up", "--fleet", folder / "fleet.yaml", "--run", folder / "run", "--seed", "1", "--timeout", "90"]
-
-    def spied(*given, **options):
-        states.append(run_fleet(*given, **options))
-        return states[-1]
-
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(shown):
-        patch.setattr("testudo_deploy.commands.up.run_fleet", spied)
-        status = main([str(word) for word in (*words, "--json", folder / "up.json")])
-    values = json.loads((folder / "up.json").read_text())
-    return SimpleNamespace(status=status, shown=shown.getvalue(), state=states[0], values=values)
-
-
-@pytest.fixture(scope="module")
-def driven(ran):
-    """Return the state at the end of that run."""
-    return ran.state
-
-
-def test_a_fleet_starts_arrives_and_ends(driven):
-    assert driven.success, (driven.outcome, driven.lines)
-    assert driven.contacts == 0
-    assert driven.lines == []
-    assert 0.4 < driven.separation_m < 0.6
-    assert all(distance < 0.1 for distance in driven.distance_m.values())
-    assert set(driven.ticks) == {"r0", "r1"}
-    robots = {f"{name}/{kind}" for name in ("r0", "r1") for kind in ("guard", "policy")}
-    assert {"emergency_stop", "plant", "recorder", "station"} | robots == set(driven.cpu_share)
-
-
-def policy_commands(folder, robot):
-    """Return every command that the policy of a robot sent to its guard, as recorded."""
-    with AnyReader([folder]) as reader:
-        topics_ = [item for item in reader.connections if item.topic == f"/{robot.name}/cmd_vel_policy"]
-        messages = [reader.deserialize(data, item.msgtype) for item, _, data in reader.messages(topics_)]
-    return {read_command(message, robot.name, robot.spec).command for message in messages}
-
-
-def test_the_run_is_recorded_whole(driven):
-    run = read_run(driven.run_folder)
-    assert run.complete, run.warnings
-    with AnyReader([driven.run_folder]) as reader:
-        assert reader.message_count == driven.recorded_messages
-    for name in run.robots:
-        sequences = [tick.sequence for tick in run.ticks[name]]
-        assert sequences == list(range(sequences[0], driven.ticks[name]))
-        moving = [tick for tick in run.ticks[name] if tick.status != "braked"]
-        assert len(moving) > 30
-        # what the loop sent is what went over the wire, and what the driver let act. Commands are offered with a queue of
-        # one: of two that meet in it while the recorder or the guard is late, only the newer one counts
-        asked = policy_commands(driven.run_folder, run.fleet.robot(name))
-        sent = {tuple(command) for command in run.sent[name].command}
-        for received in (asked, sent):
-            missing = [tick for tick in moving if tick.sent_command not in received]
-            assert len(missing) <= 0.03 * len(moving)
-        assert np.abs(run.applied[name].command).max() > 0.05
-        assert run.truth[name].position_world[-1] == pytest.approx(run.fleet.robot(name).goal_world, abs=0.1)
-        samples = run.odometry[name]
-        assert 0.01 < np.median(samples.received_s - samples.stamp_s) < 0.15
-    assert {"started", "state", "finished"} <= {event.kind for event in run.events}
-    assert run.policy_sha256 == PolicyArtefact.load(run.policy_path).sha256
-    assert run.info["seed"] == 1
-
-
-def test_every_message_can_be_read_by_the_definitions_in_the_bag(driven):
-    counts, silent = decode_all(driven.run_folder / "run_0.mcap")
-    assert sum(counts.values()) == driven.recorded_messages
-    fleet = read_run(driven.run_folder).fleet
-    assert {*counts} | {(topic, "") for topic in silent} >= {
-        (topic.name, "" if topic.name in silent else topic.type) for topic in topics(fleet)
-    }
-    quiet = [f"/{name}/estop" for name in fleet.names]
-    assert silent == {"/task/score", "/estop", *quiet}  # no task node ran, nobody pressed
-    assert {kind for _, kind in counts} == {
-        "diagnostic_msgs/msg/DiagnosticStatus",
-        "geometry_msgs/msg/TwistStamped",
-        "nav_msgs/msg/Odometry",
-        "std_msgs/msg/String",
-        "std_msgs/msg/UInt8MultiArray",
-    }
-
-
-def test_a_robot_brakes_before_it_knows_its_peers(driven):
-    run = read_run(driven.run_folder)
-    for name in run.robots:
-        for tick in run.ticks[name]:
-            if tick.status != "braked":
-                break
-            # peer_unaware: two poses at rest differ by more than the half-width of a segment, within their error bound
-            known = ("no_pose", "peer_unheard", "peer_unaware", "stale_pose", "idle", "armed")
-            assert tick.reason.partition(":")[0] in known
-        else:
-            pytest.fail("it never drove")
-
-
 def test_a_robot_that_is_not_trusted_is_kept_clear_of_where_tracking_sees_it(tmp_path):
     """r0 knows r1 by its odometry alone and arrives; r1, whom nobody answers, stays braked."""
     fleet = make_tiny_fleet(tmp_path, 2, start_x=0.0, goal_x=0.3)
@@ -198,11 +90,6 @@ def test_a_robot_that_is_not_trusted_is_kept_clear_of_where_tracking_sees_it(tmp
     assert last.neighbour_untrusted == (True,)
     assert last.neighbour_control_point_world[0] == pytest.approx(run.truth["r1"].position_world[-1], abs=0.1)
     assert all(tick.status == "braked" or tick.neighbour_untrusted == (True,) for tick in run.ticks["r0"])
-
-
-def test_a_run_folder_that_is_taken_refuses_the_fleet_before_it_starts(driven):
-    with pytest.raises(FleetRunError, match="holds a run already"):
-        run_fleet(read_run(driven.run_folder).fleet, run_folder=driven.run_folder)
 
 
 def add_nan(model):
@@ -274,14 +161,6 @@ def test_a_full_disk_ends_the_recording_with_one_line_and_nothing_else(make_benc
     assert len(lines) == 1
     assert "File too large; recording ends" in lines[0]
     assert read_run(tmp_path / "run").ticks["r0"]
-
-
-def test_up_prints_the_table_and_writes_json(ran):
-    assert ran.status == 0, ran.shown
-    assert "arrived" in ran.shown
-    assert ran.values["success"] is True
-    assert ran.values["contacts"] == 0
-    assert ran.values["recorded_messages"] == ran.state.recorded_messages > 0
 
 
 def test_ctrl_c_leaves_a_readable_run_and_no_process(tmp_path):

@@ -20,7 +20,6 @@ from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.launch.fleet_run import FleetRunInterruptedError, FleetRunState, run_fleet
 from testudo_deploy.launch.launch_plan import (
-    DEFAULT_DURATION_S,
     ProcessPlan,
     with_button,
     with_emulation,
@@ -67,7 +66,7 @@ def up(
     policy: Path | None = None,
     run: Path | None = None,
     seed: Annotated[int, tyro.conf.arg(metavar="INT")] = 0,
-    timeout: float = DEFAULT_DURATION_S,
+    timeout: float | None = None,
     record: bool = True,
     beside: Annotated[BesideFleet, tyro.conf.arg(name="")] = _NOTHING_BESIDE,
     lock_step: bool = False,
@@ -91,7 +90,8 @@ def up(
         policy: the policy file, or the name of one that ships; by default the one that the fleet file names.
         run: the run folder to write; by default a dated folder in runs/.
         seed: seed of the plant: dynamics, noise, latency.
-        timeout: time-out from the start, or from the first decision of a task [s].
+        timeout: time-out from the start, or from the first decision of a task [s]; by default 60 s, and the task's own
+            length where the fleet file has a task.
         record: write the run folder.
         beside: the fleet.
         lock_step: run on simulated time; the plant waits for every robot: the same seed gives the same run, as fast as

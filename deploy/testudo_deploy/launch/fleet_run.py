@@ -13,7 +13,7 @@ from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.admission.safety_contracts import save_safety_contracts
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.launch.child_processes import FleetProcesses, ProcessEvent
-from testudo_deploy.launch.launch_plan import DEFAULT_DURATION_S, ProcessPlan, plan
+from testudo_deploy.launch.launch_plan import ProcessPlan, plan
 from testudo_deploy.launch.topic_names import ARRIVED, ENDED, SUCCESS
 from testudo_hardware.errors import TestudoError
 
@@ -120,7 +120,7 @@ def run_fleet(
     *,
     run_folder: Path | None,
     seed: int = 0,
-    duration_s: float = DEFAULT_DURATION_S,
+    duration_s: float | None = None,
     watch: Sequence[str] = (),
     adapt: Callable[[Sequence[ProcessPlan]], Sequence[ProcessPlan]] = tuple,
     lock_step: bool = False,
@@ -133,7 +133,7 @@ def run_fleet(
         fleet: the robots and their policy.
         run_folder: where to record; None records nothing.
         seed: seed of the plant.
-        duration_s: time-out from the start [s].
+        duration_s: time-out from the start [s]; by default see `launch_plan.plan`.
         watch: further nodes of the station, from `testudo_deploy.launch.launch_plan.WATCHERS`.
         adapt: changes the plan, as `launch_plan.with_button`, `with_hold_to_run` and `with_trial` do.
         lock_step: lock-step on simulated time instead of real time.

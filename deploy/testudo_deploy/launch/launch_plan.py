@@ -28,6 +28,8 @@ WATCHERS = ("task", "markers")
 fleet file has a task, which starts it in any case; on the other one nothing does."""
 _FREE = ("emergency_stop", "markers")  # in lock-step they run in real time: nothing waits for them
 DEFAULT_DURATION_S = 60.0
+TASK_DURATION_S = 3600.0
+"""Time-out of a fleet whose task ends the run by its own length: only for a task node that has died."""
 MOST_SEED = 2**31 - 1
 LEAST_DURATION_S, MOST_DURATION_S = 0.1, 86400.0
 
@@ -73,7 +75,7 @@ def plan(
     run_folder: Path | None,
     backend: str = "sim",
     seed: int = 0,
-    duration_s: float = DEFAULT_DURATION_S,
+    duration_s: float | None = None,
     log_level: str = "warn",
     robot: str = "",
     station: bool = False,
@@ -92,7 +94,8 @@ def plan(
         run_folder: where the recorder writes; None records nothing.
         backend: ``sim`` starts the plant in place of the robots, ``hw`` leaves them to their drivers.
         seed: seed of the plant.
-        duration_s: time-out of the run on the plant.
+        duration_s: time-out of the run on the plant; by default `TASK_DURATION_S` where the fleet file has a task that
+            ends, and else `DEFAULT_DURATION_S`.
         log_level: of every node.
         robot: only the processes of this robot.
         station: only the processes that belong to no robot.
@@ -103,6 +106,8 @@ def plan(
         TestudoError: unknown backend, log level, robot or watcher, a value out of range, robot and station together, or
             lock-step without the plant.
     """
+    if duration_s is None:
+        duration_s = DEFAULT_DURATION_S if fleet.task is None or fleet.orders else TASK_DURATION_S
     _check(backend, log_level, seed, duration_s, watch)
     if robot and station:
         raise TestudoError(f"station: found true with robot {robot!r}, expected one of the two")

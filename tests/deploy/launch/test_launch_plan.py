@@ -56,6 +56,14 @@ def test_the_plan_of_one_fleet_is_always_the_same(fleet):
     assert plan(fleet, run_folder=None) == plan(fleet, run_folder=None)
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected_s"), [({}, 60.0), ({"task": {}}, 3600.0), ({"task": {}, "orders": True}, 60.0)]
+)
+def test_a_task_that_ends_by_itself_is_not_cut_off_by_the_time_out(fleet, changes, expected_s):
+    [plant] = [one for one in plan(replace(fleet, **changes), run_folder=None) if one.label == "plant"]
+    assert plant.parameters["duration_s"] == expected_s
+
+
 def test_a_task_starts_its_node_and_its_topics_are_known_signed_and_recorded(fleet, tmp_path):
     tasked = replace(fleet, task={})
     processes = {process.label: process for process in plan(tasked, run_folder=tmp_path / "run")}

@@ -17,7 +17,6 @@ from testudo_deploy.files.atomic_files import dated_folder
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.launch.launch_plan import (
     BACKENDS,
-    DEFAULT_DURATION_S,
     LEVELS,
     plan,
     with_button,
@@ -77,8 +76,8 @@ _KNOWN = (
     DeclareLaunchArgument("seed", default_value="0", description="Seed of the plant."),
     DeclareLaunchArgument(
         "duration",
-        default_value=str(DEFAULT_DURATION_S),
-        description="Time-out of a run on the plant [s].",
+        default_value="",
+        description="Time-out of a run on the plant [s]; empty: 60, or the length of the task of the fleet file.",
     ),
     DeclareLaunchArgument(
         "watch",
@@ -167,7 +166,8 @@ def planned_nodes(
     if "watch" in value:
         options["watch"] = [kind for kind in value["watch"].split(",") if kind]
     if "seed" in value:
-        options |= {"seed": _number("seed", value, int), "duration_s": _number("duration", value, float)}
+        options["seed"] = _number("seed", value, int)
+        options["duration_s"] = _number("duration", value, float) if value["duration"] else None
     processes = plan(
         fleet,
         run_folder=_run_folder(value.get("run_folder", "")),
