@@ -42,6 +42,15 @@ def policy_bytes(path: Path) -> bytes:
     return data
 
 
+def policy_sha256(path: Path) -> str:
+    """Return the SHA-256 of the bytes of a policy file.
+
+    Raises:
+        ArtefactError: there is none.
+    """
+    return hashlib.sha256(policy_bytes(path)).hexdigest()
+
+
 def read_policy_contract(path: Path, sha256: str) -> Contract:
     """Return the contract in a policy file with a given hash.
 

@@ -1,13 +1,12 @@
 """The messages by which an operator gives a running fleet another policy file, and how each process answers."""
 
-import hashlib
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.messages import Envelope
-from testudo_deploy.contract.policy_archive import policy_bytes
+from testudo_deploy.contract.policy_archive import policy_sha256
 from testudo_hardware.errors import TestudoError
 
 REST, CHECK, STOP, RECORD, BEGIN = "rest", "check", "stop", "record", "begin"
@@ -83,7 +82,7 @@ def policy_here(change: PolicyChange, present: Path) -> Path:
     places = [place for place in (asked, present.parent / asked.name) if place.is_absolute()]
     for place in places:
         try:
-            if hashlib.sha256(policy_bytes(place)).hexdigest() == change.policy_sha256.lower():
+            if policy_sha256(place) == change.policy_sha256.lower():
                 return place
         except TestudoError:
             continue

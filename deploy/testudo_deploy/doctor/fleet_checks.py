@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from testudo_deploy.authentication.fleet_key import NO_KEY, load_key
-from testudo_deploy.contract.policy_archive import policy_bytes
+from testudo_deploy.contract.policy_archive import policy_sha256
 from testudo_deploy.doctor.finding import Finding, failed, ok, warning
 from testudo_deploy.doctor.ros_facts import unknown_hosts
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
@@ -134,7 +133,7 @@ def _policies(fleet: Fleet) -> tuple[PolicyFact, ...]:
     found: list[PolicyFact] = []
     for team in fleet.teams:
         try:
-            sha256 = hashlib.sha256(policy_bytes(team.policy)).hexdigest()
+            sha256 = policy_sha256(team.policy)
         except TestudoError as error:
             found.append(PolicyFact(str(team.policy), team.policy_sha256, "", str(error)))
         else:

@@ -1,6 +1,5 @@
 """`testudo policy`: gives a running fleet, whose robots stand, another policy file."""
 
-import hashlib
 import time
 import uuid
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from rich.text import Text
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.commands.report import table
 from testudo_deploy.contract.messages import EnvelopeError
-from testudo_deploy.contract.policy_archive import policy_bytes
+from testudo_deploy.contract.policy_archive import policy_sha256
 from testudo_deploy.contract.policy_change import REST, PolicyChange, PolicyChangeError, PolicyInUse
 from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
@@ -59,7 +58,7 @@ def policy(
     found, asked = load_fleet(fleet), policy_file(file).absolute()
     if not found.orders:
         raise PolicyChangeError(f"{fleet}: orders: found false, expected true for a change without a restart")
-    digest = sha256.lower() or hashlib.sha256(policy_bytes(asked)).hexdigest()
+    digest = sha256.lower() or policy_sha256(asked)
     change = PolicyChange(uuid.uuid4().hex, REST, str(asked), digest)
     checked_safety_contracts(
         replace(found, policy=asked, policy_sha256=digest)
