@@ -30,6 +30,10 @@ in which the shield brakes.
 After a start, a gap in the poses, or a brake by the guard, the motion of the robot is unknown: at top speed it takes
 0.2 s (gritsbot_x) to 1.5 s (crazyflie_2x) until the least speed is half of the top speed, less if the robot stood.
 
+The residual motion of a file with `[motion_noise]` counts as a speed and an error of the poses on top: the line
+that touches the bound of its displacement after `_DETECTS_S`. Where that speed exceeds the command, a blockage is not
+detected.
+
 A robot that stands, or that its guard brakes, has no shortfall, so people may carry it. A robot that pushes against a
 fixed object has a shortfall, and counts as broken.
 """
@@ -40,6 +44,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testudo_deploy.shield.residual_margin import residual_line
 from testudo_hardware.arrays import Array, array_namespace, stacked
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.motion_model import hover_drift_m_s, slip_ratio
@@ -48,6 +53,7 @@ from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
 _LARGEST_BEND_RAD = 0.6  # largest angle between the heading and the direction in which a forward path is measured
+_DETECTS_S = 0.5  # time from a blockage to its detection at which the line over the residual motion is tight
 LONGEST_GAP_S = 0.2  # paths between two poses further apart in time are not compared with the commands
 
 
@@ -65,9 +71,10 @@ class ActuationLimits:
     crosstalk: Array
     """Share of the speed asked for by which a channel may differ from its own command beside the scale: a twist that
     is turned by the error of the yaw, a wheel's scale at one end of the interval and the other's at the other end."""
-    drift: Array  # [m/s] by which a channel may differ from its command whatever that is, see `hover_drift_m_s`
+    drift: Array
+    """[m/s] by which a channel may differ from its command whatever that is: `hover_drift_m_s` and residual motion."""
     fastest: Array  # greatest speed
-    allowed: Array  # error of two poses
+    allowed: Array  # error of two poses, and the start of the line over the residual motion
     yaw_error_rad: float
     turn_acceleration: float
 
@@ -102,7 +109,8 @@ def actuation_limits(spec: RobotSpec, like: Array) -> ActuationLimits:
     def per_channel(first: float, second: float) -> Array:
         return both((first, second) if turns else (first,) * size)
 
-    lag = quantities["dynamics.velocity_lag"]
+    lag, residual = quantities["dynamics.velocity_lag"], residual_line(spec, _DETECTS_S)
+    drift = both(residual.rate)
     acceleration = per_channel(spec.acceleration_limit_m_s2, spec.turn_acceleration_limit_rad_s2)
     return ActuationLimits(
         turns,
@@ -112,9 +120,9 @@ def actuation_limits(spec: RobotSpec, like: Array) -> ActuationLimits:
         acceleration,
         lag.high * acceleration,
         both((0.0, swing / spec.wheel_base_m)) if turns else both((spec.yaw_error_rad,) * size),
-        both(hover_drift_m_s(spec)),
-        per_channel(speed * scales[0].high, spec.turn_rate_limit_rad_s * scales[-1].high),
-        per_channel(2 * spec.position_error_m, 2 * spec.yaw_error_rad),
+        both(hover_drift_m_s(spec)) + drift,
+        per_channel(speed * scales[0].high, spec.turn_rate_limit_rad_s * scales[-1].high) + drift,
+        per_channel(2 * spec.position_error_m, 2 * spec.yaw_error_rad) + both(residual.start),
         spec.yaw_error_rad,
         spec.turn_acceleration_limit_rad_s2,
     )
@@ -186,10 +194,10 @@ def actuation_shortfall_text(spec: RobotSpec, watch: ActuationMonitorState, exce
     if spec.kind == DIFFERENTIAL_DRIVE:
         what = (("way ahead", "way backwards"), ("turn to the left", "turn to the right"))[channel][backwards]
         unit = ("m", "rad")[channel]
-    short = float(watch.short[row])
+    short, residual = float(watch.short[row]), " with residual motion" if spec.motion_noise else ""
     return (
         f"no_response: the {what} is {short:.3f} {unit} less than the commands leave at any lag, delay and scale "
-        f"of its file, and the error of two poses is {short - float(excess[row]):.3f} {unit}"
+        f"of its file, and the error of two poses{residual} is {short - float(excess[row]):.3f} {unit}"
     )
 
 

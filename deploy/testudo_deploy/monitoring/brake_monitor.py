@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from testudo_deploy.shield.geometry import dot
 from testudo_deploy.shield.margin_terms import MarginTerm
+from testudo_deploy.shield.residual_margin import RESIDUAL, residual_drift_m
 from testudo_hardware.arrays import Array, array_namespace, known_false
 from testudo_hardware.motion import LagResponse, MotionState
 from testudo_hardware.motion.motion_model import hover_drift_m_s, slip_ratio
@@ -43,7 +44,7 @@ class BrakeMonitorState:
 
 def brake_margin_terms(spec: RobotSpec) -> tuple[MarginTerm, ...]:
     """Return the margins beside lag, delay and scale, which the longest path contains."""
-    return (
+    terms = (
         MarginTerm("localisation", 2 * spec.position_error_m, "sensing.position_error, of two poses"),
         MarginTerm(
             "tick",
@@ -51,6 +52,10 @@ def brake_margin_terms(spec: RobotSpec) -> tuple[MarginTerm, ...]:
             "way of the change of speed within a tick, whose moment is not known",
         ),
     )
+    if not spec.motion_noise:
+        return terms
+    moved_m = residual_drift_m(spec, longest_brake_monitor_s(spec))
+    return (*terms, MarginTerm(RESIDUAL, moved_m, "motion_noise: bound of its displacement in the longest braking"))
 
 
 def begin_brake_monitor(spec: RobotSpec, measured: MotionState, located: Array) -> BrakeMonitorState:

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_hardware.motion.motion_model import brake_time_s
-from testudo_hardware.motion.motion_noise import MotionNoise, NoiseChannel, channel_rates, integral_deviation_s
+from testudo_hardware.motion.motion_noise import (
+    MotionNoise,
+    NoiseChannel,
+    channel_rates,
+    integral_deviation_s,
+    integral_tangent_s,
+)
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
 
@@ -23,6 +29,17 @@ independent times, and three, the bound of a pose's errors, in one of 370."""
 RESIDUAL, RESIDUAL_HELD = "residual motion", "residual motion held"
 """Names of the margin terms: beside a prediction (layers 1 and 2), and while a command is held (layer 1)."""
 _LARGEST_TURN = 2.0  # a turn by any angle moves a place by at most twice its distance
+
+
+@dataclass(frozen=True)
+class ResidualLine:
+    """Start and rate of a line over time that residual motion never exceeds, in each channel (D,) of a command.
+
+    A sum of differences from the commands, from any moment on, is compared with such a line in steps.
+    """
+
+    start: tuple[float, ...]  # [m], [rad]
+    rate: tuple[float, ...]  # [m/s], [rad/s]
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,12 @@ class _Channel:
             + self.noise.timing_s * self.limit * integral_s(changing_s)
         )
 
+    def line(self, touches_s: float) -> tuple[float, float]:
+        """Return start and rate of the line that touches the bound of its displacement at a time."""
+        largest = BOUND * (self.noise.deviation + self.noise.share * self.rate + self.noise.timing_s * self.limit)
+        start_s, slope = integral_tangent_s(touches_s, self.noise.correlation_s)
+        return largest * start_s, largest * slope
+
 
 def residual_way_m(spec: RobotSpec, ahead_s: float, ahead_m: float = 0.0) -> float:
     """Return how far the residual motion moves a place from a measured pose until the robot rests [m].
@@ -78,6 +101,20 @@ def residual_drift_m(spec: RobotSpec, time_s: float, ahead_m: float = 0.0) -> fl
         return 0.0
     ways = [each.way(time_s, time_s) for each in channels]
     return _place_m(spec, ways, ahead_m + channels[0].rate * channels[0].stop_s)
+
+
+def residual_line(spec: RobotSpec, touches_s: float) -> ResidualLine:
+    """Return the line over the residual motion of each channel of a command that is tight at a time.
+
+    The way ahead of a differential drive is measured along a fixed direction: its line holds for both axes together.
+    """
+    channels = _channels(spec)
+    if not channels:
+        return ResidualLine((0.0,) * spec.dimension, (0.0,) * spec.dimension)
+    starts, rates = zip(*(each.line(touches_s) for each in channels), strict=True)
+    if spec.kind == DIFFERENTIAL_DRIVE:
+        return ResidualLine((math.hypot(*starts[:2]), starts[2]), (math.hypot(*rates[:2]), rates[2]))
+    return ResidualLine(starts[: spec.dimension], rates[: spec.dimension])
 
 
 def longest_ahead_s(spec: RobotSpec) -> float:

@@ -95,6 +95,13 @@ def integral_deviation_s(time_s: float, correlation_s: float) -> float:
     return correlation_s * math.sqrt(2 * (ratio + math.expm1(-ratio)))
 
 
+def integral_tangent_s(time_s: float, correlation_s: float) -> tuple[float, float]:
+    """Return start [s] and slope [1] of the tangent to `integral_deviation_s`: a line that it never exceeds."""
+    deviation_s = integral_deviation_s(time_s, correlation_s)
+    slope = -correlation_s * math.expm1(-time_s / correlation_s) / deviation_s
+    return deviation_s - slope * time_s, slope
+
+
 def advance(noise: MotionNoise, process: Array, normal: Array, period_s: Array | float) -> Array:
     """Return the process (C, ...) after a period, exact for any length; at rest it has unit variance.
 

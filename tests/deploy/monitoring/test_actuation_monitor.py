@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.body import STEP_S, Body, measured
+from tests.deploy.noisy_robot import noisy
 from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.control.control_loop import ControlLoop
@@ -18,6 +19,7 @@ from testudo_deploy.monitoring.actuation_monitor import (
     begin_actuation_monitor,
     update_actuation_monitor,
 )
+from testudo_deploy.shield.residual_margin import BOUND
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.motion_model import effective_command
@@ -160,6 +162,24 @@ def test_an_actuator_that_gives_half_is_told(name):
 def test_normal_driving_at_the_ends_of_the_intervals_raises_none(name, corner):
     records = drive(Body(name, corner, corner, corner, corner), ahead(name), 6.0, random=np.random.default_rng(2))
     assert not [record.reason for _, record in records if record.reason.startswith("no_response")]
+
+
+@pytest.mark.parametrize(("name", "off_m_s"), [("gritsbot_x", 0.05), ("robomaster_s1", 0.1)])
+def test_residual_motion_of_the_file_is_no_missing_response(name, off_m_s):
+    """A velocity that is off by its whole bound and stays so; a blockage is still detected."""
+
+    def reasons(*, known, blocked=()):
+        body = Body(name, 0.0, 0.0, 0.0, 0.0)
+        body.drift = np.zeros(body.spec.dimension)
+        body.drift[0] = -off_m_s
+        if known:
+            body.spec = noisy(body.spec, along_deviation=off_m_s / BOUND)
+        records = drive(body, ahead(name), 4.0, blocked=blocked)
+        return {record.reason.partition(":")[0] for _, record in records}
+
+    assert reasons(known=True) == {""}
+    assert "no_response" in reasons(known=False)
+    assert "no_response" in reasons(known=True, blocked=("left", "right"))
 
 
 def test_a_robot_that_its_guard_brakes_need_not_move():

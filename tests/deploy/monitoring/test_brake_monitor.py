@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.body import Body, measured
+from tests.deploy.noisy_robot import noisy
 from tests.deploy.tiny_policy import draft_contract
 
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.state_prediction import PendingCommands
 from testudo_deploy.monitoring.brake_monitor import begin_brake_monitor, brake_margin_terms, update_brake_monitor
+from testudo_deploy.shield.residual_margin import BOUND
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_deploy.shield.velocity_projection import Arena
 from testudo_hardware.motion import MotionState
@@ -127,6 +129,22 @@ def test_a_robot_that_seemed_to_roll_back_before_it_started_is_watched_when_it_b
 def test_brakes_at_the_ends_of_the_intervals_raise_none(name, corner):
     records = stop_from_top_speed(Body(name, corner, corner, corner))
     assert {record.reason for record in records} == {""}
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_residual_motion_of_the_file_is_no_weak_brake(name):
+    """A velocity that is off by its whole bound and stays so, in the direction of the braking."""
+
+    def reasons(*, known):
+        body = Body(name, 1.0, 1.0, 1.0)
+        body.drift = np.zeros(body.spec.dimension)
+        body.drift[0] = 0.1
+        if known:
+            body.spec = noisy(body.spec, along_deviation=0.1 / BOUND)
+        return {record.reason.partition(":")[0] for record in stop_from_top_speed(body)}
+
+    assert reasons(known=True) == {""}
+    assert "brakes_weak" in reasons(known=False)
 
 
 def overshoot_m(name, brakes, lag=0.5):

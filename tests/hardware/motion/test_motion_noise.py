@@ -11,6 +11,7 @@ from testudo_hardware.motion.motion_noise import (
     MotionNoise,
     NoiseChannel,
     integral_deviation_s,
+    integral_tangent_s,
     measured_pose,
     sampled_path,
 )
@@ -72,6 +73,15 @@ def test_the_integral_has_the_deviation_of_many_sampled_ones():
     # both forms of the formula meet where one takes over from the other
     assert integral_deviation_s(0.99e-3, 1.0) == pytest.approx(0.99e-3, rel=1e-3)
     assert integral_deviation_s(1.01e-3, 1.0) == pytest.approx(1.01e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("correlation_s", [0.05, 1.0, 1000.0])
+def test_the_tangent_is_never_exceeded_and_touches(correlation_s):
+    start_s, slope = integral_tangent_s(0.5, correlation_s)
+    assert start_s + 0.5 * slope == pytest.approx(integral_deviation_s(0.5, correlation_s))
+    assert start_s >= 0
+    for time_s in np.geomspace(1e-3, 100.0, 60):
+        assert integral_deviation_s(time_s, correlation_s) <= (start_s + slope * time_s) * (1 + 1e-9)
 
 
 def test_a_ground_robot_has_no_vertical_noise():
