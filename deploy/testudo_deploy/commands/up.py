@@ -90,8 +90,7 @@ def up(
         policy: the policy file, or the name of one that ships; by default the one that the fleet file names.
         run: the run folder to write; by default a dated folder in runs/.
         seed: seed of the plant: dynamics, noise, latency.
-        timeout: time-out from the start, or from the first decision of a task [s]; by default 60 s, and the task's own
-            length where the fleet file has a task.
+        timeout: time-out [s] from the start, or a task's first decision; by default 60 s, or the task's own length.
         record: write the run folder.
         beside: the fleet.
         lock_step: run on simulated time; the plant waits for every robot: the same seed gives the same run, as fast as

@@ -94,8 +94,7 @@ def plan(
         run_folder: where the recorder writes; None records nothing.
         backend: ``sim`` starts the plant in place of the robots, ``hw`` leaves them to their drivers.
         seed: seed of the plant.
-        duration_s: time-out of the run on the plant; by default `TASK_DURATION_S` where the fleet file has a task that
-            ends, and else `DEFAULT_DURATION_S`.
+        duration_s: time-out of the run on the plant; by default a minute, or `TASK_DURATION_S` for a task that ends.
         log_level: of every node.
         robot: only the processes of this robot.
         station: only the processes that belong to no robot.
@@ -118,8 +117,7 @@ def plan(
         "policy": str(fleet.policy),
         "backend": backend,
     }
-    nodes: list[_Node] = [("emergency_stop", "", {})]
-    nodes += _station_nodes(run_folder, backend, seed, duration_s)
+    nodes: list[_Node] = [("emergency_stop", "", {}), *_station_nodes(run_folder, backend, seed, duration_s)]
     nodes += [(kind, "", {}) for kind in WATCHERS if kind in watch or (kind == "task" and fleet.task is not None)]
     nodes += _robot_nodes(fleet, backend)
     if lock_step:

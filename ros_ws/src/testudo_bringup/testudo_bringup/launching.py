@@ -162,12 +162,6 @@ def planned_nodes(
         fleet = replace(fleet, policy=Path(value["policy"]).absolute())
     if "robot" in value:
         fleet.robot(value["robot"])  # refuses an empty name, which would mean all robots
-    options: dict[str, Any] = {}
-    if "watch" in value:
-        options["watch"] = [kind for kind in value["watch"].split(",") if kind]
-    if "seed" in value:
-        options["seed"] = _number("seed", value, int)
-        options["duration_s"] = _number("duration", value, float) if value["duration"] else None
     processes = plan(
         fleet,
         run_folder=_run_folder(value.get("run_folder", "")),
@@ -176,7 +170,7 @@ def planned_nodes(
         robot=value.get("robot", ""),
         station=station,
         lock_step=value["lock_step"] == "true",
-        **options,
+        **_given(value),
     )
     given_file = params_file(value["params_file"])
     respawn = value["respawn"] == "true"
@@ -236,6 +230,18 @@ def _run_folder(text: str) -> Path | None:
     if text in _NOTHING:
         return None
     return dated_folder("runs") if text == DATED else Path(text)
+
+
+def _given(value: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of the plan that not every launch file declares."""
+    options: dict[str, Any] = {}
+    if "watch" in value:
+        options["watch"] = [kind for kind in value["watch"].split(",") if kind]
+    if "seed" in value:
+        options["seed"] = _number("seed", value, int)
+    if value.get("duration"):
+        options["duration_s"] = _number("duration", value, float)
+    return options
 
 
 def _number(name: str, values: Mapping[str, str], kind: type[int | float]) -> int | float:
