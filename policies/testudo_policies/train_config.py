@@ -61,7 +61,8 @@ class TrainConfig:
     """With `--against`: the role that learns, such as `prey`."""
     teacher: str = field(default="", metadata=OPTIONAL)
     """With `mappo` or `ippo`: run folder, or policy.onnx in one, of a policy that the student imitates first. It may be
-    of another scenario of the same task, which sees more of it. A run keeps its teacher's policy and configuration."""
+    of another scenario of the same task, which sees more of it. A run keeps its teacher's policy and configuration. Or
+    `hand-written`: the velocities of the scenario by hand, which know the whole state."""
     imitation: float = field(default=0.5, metadata=OPTIONAL)
     """With `--teacher`: share of the run, from its begin on, in which the student only imitates (DAgger); then it
     learns from the reward as well."""

@@ -22,7 +22,6 @@ from testudo_policies.commands.evaluate_study import (
 from testudo_policies.commands.json_output import check_output, write_output
 from testudo_policies.evaluation.baselines import BASELINES, ORCA, chosen_baselines, evaluate_baseline
 from testudo_policies.evaluation.evaluation import (
-    HAND_WRITTEN,
     HELD_OUT_SEED,
     TRAINED,
     UNTRAINED,
@@ -34,6 +33,7 @@ from testudo_policies.evaluation.evaluation_table import column, evaluation_tabl
 from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, by_hand, load_policy_under_test
 from testudo_policies.evaluation.study import Runner
 from testudo_policies.evaluation.worth_of_learning import worth_text
+from testudo_policies.hand_written import HAND_WRITTEN
 from testudo_policies.learning.progress import counted
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.deployed_environment import STRIDE

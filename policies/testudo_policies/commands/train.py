@@ -13,6 +13,7 @@ from testudo_deploy.files.atomic_files import dated_folder
 from testudo_hardware.errors import TestudoError
 from testudo_policies.brax.trainers import prepared, train_run_with_brax
 from testudo_policies.distributed import first, join
+from testudo_policies.hand_written import HAND_WRITTEN
 from testudo_policies.improve.initial_policy import matches
 from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.learning.checkpoints import load_config, read_config_file, shared_config
@@ -58,7 +59,7 @@ def train(
         testudo train discovery --sharing role --network attention     (parameters of each role, attention)
         testudo train chase --self-play 8 --run runs/play     (roles against each other and against earlier policies)
         testudo train chase --against runs/play --role prey     (a best response to the policy of a run)
-        testudo train unmapped --teacher runs/teacher --run runs/student     (imitates, then learns)
+        testudo train unmapped --teacher runs/teacher     (imitates, then learns; also `--teacher hand-written`)
         testudo train navigation --starts incident.yaml     (half of the worlds start at an incident of a real run)
         testudo train navigation --run runs/mine --wandb teams     (curves in Weights & Biases)
         testudo train --like runs/sweep/best.json --seeds 5     (options of a sweep or of another run)
@@ -127,13 +128,13 @@ def _starts_text(starts: Path | None) -> str:
 
 
 def _teacher_text(given: str) -> str:
-    """Return `TrainConfig.teacher` of a run for a run folder, or for a policy file in the folder of its run.
+    """Return `TrainConfig.teacher` for a run folder, a policy file in the folder of its run, or `HAND_WRITTEN`.
 
     Raises:
         TestudoError: there is no run with a checkpoint, or the file holds another policy than its folder.
     """
-    if not given:
-        return ""
+    if given in ("", HAND_WRITTEN):
+        return given
     path = Path(given)
     folder = path if path.is_dir() else path.parent
     theirs = load_config(folder)

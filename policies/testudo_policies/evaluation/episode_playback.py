@@ -12,7 +12,8 @@ import numpy as np
 from testudo_analysis.rendering.animation import Animation, AnimationScene, Trajectory, arena_around
 from testudo_analysis.rendering.task_entities import TaskEntities, moved
 from testudo_hardware.errors import TestudoError
-from testudo_policies.evaluation.evaluation import LAST_SEED, hand_written
+from testudo_policies.evaluation.evaluation import LAST_SEED
+from testudo_policies.hand_written import hand_written
 from testudo_sim.environment import Environment, WorldState
 from testudo_sim.physics.scene import Scene
 from testudo_sim.scenarios.scenario import TaskScore

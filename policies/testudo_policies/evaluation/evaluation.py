@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from testudo_hardware.errors import TestudoError
+from testudo_policies.hand_written import hand_written
 from testudo_sim.environment import Environment, StepMetrics, WorldState
 from testudo_sim.scenarios.scenario import TaskScore
 from testudo_sim.team.batch_policy import BatchPolicy
@@ -23,7 +24,7 @@ LAST_SEED = 2**31 - 1
 BATCH = 1000  # episodes that run together
 _SHRINK = 0.25  # finished worlds, where they are slow, are dropped when at most this share is still running
 _DEADLOCK_S = 5.0
-TRAINED, UNTRAINED, HAND_WRITTEN = "trained", "untrained", "hand-written"
+TRAINED, UNTRAINED = "trained", "untrained"
 
 
 @dataclass(frozen=True)
@@ -191,20 +192,6 @@ def compiled_programs(environment: Environment) -> Programs:
         return hand_written(environment, state)
 
     return Programs(*map(jax.jit, (environment.reset, signals, advance, environment.run_ticks, nominal)))
-
-
-def hand_written(environment: Environment, state: WorldState) -> jax.Array:
-    """Return the hand-written commands (B, C) of all robots, as a policy does; see `Scenario.nominal_world`."""
-    velocity = environment.scenario.nominal_world(state.task, environment.scene(state))
-    if environment.team.yaw_rate_limit:  # it keeps its heading
-        velocity = jnp.concatenate([velocity, 0 * velocity[:1]])
-    if environment.team.tracking is not None:  # the way-point from which the law makes that velocity
-        stop = environment.team.model.stopping_point(environment.scene(state).robots)
-        velocity = environment.team.tracking.waypoint_world(velocity, stop.position_world)
-    if environment.team.message_size:  # it says nothing
-        silent = jnp.zeros((environment.team.message_size, *velocity.shape[1:]))
-        velocity = jnp.concatenate([velocity, silent])
-    return jnp.transpose(velocity, (2, 1, 0)).reshape(-1, velocity.shape[0])
 
 
 def run_batch(

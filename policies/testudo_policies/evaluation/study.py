@@ -11,7 +11,6 @@ import numpy as np
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import (
-    HAND_WRITTEN,
     Evaluation,
     Programs,
     compiled_programs,
@@ -20,6 +19,7 @@ from testudo_policies.evaluation.evaluation import (
 from testudo_policies.evaluation.factors import CLASSES, TEAM_SIZE, Cell
 from testudo_policies.evaluation.policy_under_test import PolicyUnderTest, load_policy_under_test
 from testudo_policies.evaluation.scores import Aggregates, Estimate, Score, aggregates, improvements
+from testudo_policies.hand_written import HAND_WRITTEN
 from testudo_sim.environment import Environment
 
 ALL = "all cells"

@@ -15,8 +15,9 @@ from testudo_deploy.contract.shipped_policies import CARD_FILE, POLICY_FILE
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.strict_files import read_as
-from testudo_policies.evaluation.evaluation import HAND_WRITTEN, TRAINED, UNTRAINED, Evaluation
+from testudo_policies.evaluation.evaluation import TRAINED, UNTRAINED, Evaluation
 from testudo_policies.exporting.packaging import make_contract
+from testudo_policies.hand_written import HAND_WRITTEN
 from testudo_policies.learning.builder import build
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.physics_choice import PhysicsChoice

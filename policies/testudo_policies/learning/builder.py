@@ -17,12 +17,14 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.spec import RobotSpec, load_robot
 from testudo_policies.distributed import Learner
+from testudo_policies.hand_written import HAND_WRITTEN
 from testudo_policies.learning.episode_window import Aim
+from testudo_policies.learning.hand_teacher import HandTeacher, check_hand_teacher
 from testudo_policies.learning.learners import CONTINUOUS, LEARNERS, VALUES_OF_WAYPOINTS
 from testudo_policies.learning.ppo import PPO
 from testudo_policies.learning.self_play import SelfPlay, check_play
 from testudo_policies.learning.sharing import check_sharing, parameter_groups
-from testudo_policies.learning.teacher import TeacherEntry, make_student
+from testudo_policies.learning.teacher import Student, TeacherEntry, make_student
 from testudo_policies.networks.agent import Agent
 from testudo_policies.networks.waypoint_choice import WaypointChoice
 from testudo_policies.train_config import Commanded, Encoder, TrainConfig
@@ -69,6 +71,10 @@ class TrainingComponents:
     @cached_property
     def learner(self) -> Learner:
         """The learner; cached, so that its compiled programs are reused."""
+        if self.config.teacher == HAND_WRITTEN:
+            check_hand_teacher(self.config)
+            student = Student(self.config, self.agent, self.environment, teacher=HandTeacher(self.agent))
+            return cast(Learner, student)
         if self.config.teacher:
             theirs = build(TeacherEntry.read(self.config.teacher).config)
             return cast(Learner, make_student(self.config, self.agent, self.environment, theirs))

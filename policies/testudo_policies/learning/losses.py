@@ -1,7 +1,7 @@
 """Advantages and the clipped loss of PPO (Schulman et al., 2017); time-outs differ from terminations."""
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +44,7 @@ class Batch:
     memory: jax.Array | None = None  # (T, B, M): the actor's memory before the step, for replay; None: not kept
     after: Features | None = None  # (T, B, ...): inputs of the critic after the step, before any reset; None: not kept
     mapped: Seen | None = None  # the same steps of mapped worlds, see `WorldMap`; None: not kept
-    label: jax.Array | None = None  # (T, B, 2A): parameters of a teacher's distribution at each step; None without one
+    label: jax.Array | None = None  # (T, B, P): parameters of a teacher's distribution at each step; None without one
 
     @property
     def weight(self) -> jax.Array:
@@ -148,7 +148,7 @@ def ppo_loss(
     tasks.
 
     With the labels of a teacher, ``weights`` are those of the actor's part and of the divergence
-    KL(teacher || student), which is added: that of the Gaussians before the tanh, which the tanh does not change.
+    KL(teacher || student), which is added.
     """
     logits, _ = agent.act(parameters, batch.features, hidden, batch.fresh)
     distribution = agent.distribution
@@ -171,8 +171,7 @@ def ppo_loss(
     rest = config.value_weight * value_loss - config.entropy * entropy
     total, taught = actor_loss + rest, {}
     if weights is not None:
-        own, theirs = (cast(Any, distribution).create_dist(one) for one in (logits, batch.label))
-        divergence = _mean(own.kl_divergence(theirs), counted)
+        divergence = _mean(agent.divergence(logits, cast(jax.Array, batch.label)), counted)
         total, taught = weights[0] * actor_loss + rest + weights[1] * divergence, {"loss/divergence": divergence}
     return total, {
         **taught,

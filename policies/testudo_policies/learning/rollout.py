@@ -53,7 +53,7 @@ class Kept:
     label: Callable[..., tuple[jax.Array, jax.Array]] | None = None  # `Teacher.label`, for the state's ``taught``
 
     def labels(self, environment: Environment, state: RolloutState, fresh: jax.Array) -> tuple[jax.Array | None, Any]:
-        """Return the labels (B, 2A) of a step, and the teacher after it; None without one."""
+        """Return the labels (B, P) of a step, and the teacher after it; None without one."""
         if self.label is None:
             return None, state.taught
         labels, memory = self.label(environment, state.taught, state.worlds, fresh)

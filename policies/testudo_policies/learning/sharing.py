@@ -87,7 +87,6 @@ _NEEDS: Mapping[str, tuple[tuple[str, tuple[Any, ...], str], ...]] = {
     "--against": (_PPO, ("sharing", ("role",), "role")),
     "--teacher": (
         _PPO,
-        ("command", ("velocity", "velocity_yaw_rate"), "velocity or velocity_yaw_rate"),
         ("shared_experience", (False,), "none"),
         ("symmetry", (False,), "none"),
         ("self_play", (0,), "0"),

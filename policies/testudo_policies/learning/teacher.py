@@ -1,7 +1,7 @@
 """A student learns from a teacher: DAgger first, then PPO with the teacher's divergence.
 
 1. The teacher is the policy of another run, frozen. Its scenario is the student's, or another one of the same task,
-   which sees more of it.
+   which sees more of it. Or it is the hand-written velocities of the scenario, see `hand_teacher`.
 2. The student drives. In each state that it visits, the teacher says how it would act there (Ross et al., 2011).
 3. `Schedule`: in the first updates the student only imitates; then it learns from the reward as well, while the weight
    of the divergence falls to zero, so that a teacher who is wrong, or blind to what the student cannot see, is left.
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -44,16 +44,22 @@ from testudo_sim.scenarios.scenario import Scenario, StartState
 class Taught:
     """The teacher in the state of a run, which therefore resumes without the teacher's own run folder."""
 
-    parameters: AgentParameters  # without critic
+    parameters: Any  # `AgentParameters` without critic; empty for hand-written velocities
     hidden: jax.Array  # (B, M): its memory in the worlds of the student
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """The teacher's networks, and the signals that it reads of the student's worlds."""
+    """The networks of another run, and the signals that they read of the student's worlds."""
 
     agent: Agent
     scenario: Scenario
+
+    def begin(self, key: jax.Array, rollout: RolloutState, environment: Environment) -> Taught:
+        """Return its part of the state of a run, blank: `with_teacher` gives it the parameters."""
+        features = self.features(environment, rollout.worlds)
+        blank = actor_only(self.agent.init(key, features, features))
+        return Taught(blank, self.agent.blank_memory(features.own.shape[0]))
 
     def features(self, environment: Environment, worlds: WorldState) -> Features:
         """Return what it reads (B, ...) of the student's worlds: the task as it is, not as old as messages bring it."""
@@ -63,7 +69,7 @@ class Teacher:
     def label(
         self, environment: Environment, taught: Taught, worlds: WorldState, fresh: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Return the parameters of its distribution (B, 2A) in the states of worlds, and its memory (B, M) after them.
+        """Return the parameters of its distribution (B, P) in the states of worlds, and its memory (B, M) after them.
 
         ``fresh`` (B,) marks the begin of an episode.
         """
@@ -75,18 +81,30 @@ class Teacher:
 # 2. The student
 
 
+class Labels(Protocol):
+    """A teacher, as its student needs it."""
+
+    def begin(self, key: jax.Array, rollout: RolloutState, environment: Environment) -> Taught:
+        """Return its part of the state of a run."""
+        ...
+
+    def label(
+        self, environment: Environment, taught: Taught, worlds: WorldState, fresh: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the parameters of its distribution in the states of worlds, and its memory after them."""
+        ...
+
+
 @dataclass(frozen=True)
 class Student(PPO):
     """The learner of a run with a teacher."""
 
-    teacher: Teacher | None = None  # always given, see `make_student`
+    teacher: Labels | None = None  # always given, see `make_student`
 
     def init(self, key: jax.Array) -> TrainState:
-        """Return the state before the first update, with a blank teacher that `with_teacher` replaces."""
-        state, teacher = super().init(key), cast(Teacher, self.teacher)
-        features = teacher.features(self.environment, state.rollout.worlds)
-        blank = actor_only(teacher.agent.init(key, features, features))
-        taught = Taught(blank, teacher.agent.blank_memory(features.own.shape[0]))
+        """Return the state before the first update."""
+        state = super().init(key)
+        taught = cast(Labels, self.teacher).begin(key, state.rollout, self.environment)
         return replace(state, rollout=replace(state.rollout, taught=jax.tree.map(typed, taught)))
 
     def live(self, state: TrainState, rollout_key: jax.Array) -> tuple[Lesson, RolloutState, Metrics]:
@@ -99,7 +117,7 @@ class Student(PPO):
     @property
     def label(self) -> Callable[..., tuple[jax.Array, jax.Array]]:  # type: ignore[override]
         """What the teacher says of each step of a rollout."""
-        return cast(Teacher, self.teacher).label
+        return cast(Labels, self.teacher).label
 
     @cached_property
     def schedule(self) -> Schedule:

@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.distributed import CONTINUE, SAVE, STOP, DevicePlacement, ProcessVote, first
+from testudo_policies.hand_written import HAND_WRITTEN
 from testudo_policies.learning.builder import TrainingComponents, build
 from testudo_policies.learning.checkpoints import CheckpointError, Checkpoints, blank_state, ctrl_c_waits, load_config
 from testudo_policies.learning.progress import Progress, Reports
@@ -133,7 +134,7 @@ def _trained(
         state = placement.start(learner)
         if config.against:
             state = with_opponent(state, load_opponent(config))
-        if config.teacher:
+        if config.teacher and config.teacher != HAND_WRITTEN:
             state = with_teacher(state, load_teacher(config))
     start_update = _done(state)
     update = _compiled(learner.update, state, placement) if start_update < config.updates else learner.update

@@ -9,7 +9,12 @@ import jax.numpy as jnp
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.networks.actor_critic import Actor, Critic, NetworkConfig, RecurrentCritic
-from testudo_policies.networks.brax_imports import NormalTanhDistribution, running_statistics, specs
+from testudo_policies.networks.brax_imports import (
+    NormalTanhDistribution,
+    gaussian_divergence,
+    running_statistics,
+    specs,
+)
 from testudo_policies.networks.entity_drop_out import without_surplus
 from testudo_policies.networks.observation_encoding import Features, encode, out_of_frame
 from testudo_policies.networks.spoken_choice import SpokenChoice
@@ -70,6 +75,13 @@ class Agent:
         if self.waypoints is None:
             return NormalTanhDistribution(self.action_size)
         return SpokenChoice(self.waypoints, self.message_size) if self.message_size else self.waypoints
+
+    def divergence(self, logits: jax.Array, teacher: jax.Array) -> jax.Array:
+        """Return KL(teacher || policy) (...) of the distributions with these parameters (..., P)."""
+        distribution = self.distribution
+        if isinstance(distribution, NormalTanhDistribution):
+            return cast(jax.Array, gaussian_divergence(distribution, logits, teacher))
+        return distribution.divergence(logits, teacher)
 
     def init(self, key: jax.Array, features: Features, central: Features) -> AgentParameters:
         """Return fresh parameters for features (B, ...) of actor and critic."""

@@ -1,7 +1,8 @@
-"""Imports from brax, without the text that MuJoCo prints on import."""
+"""Imports from brax, without the text that MuJoCo prints on import, and what its distributions lack."""
 
 import contextlib
 import io
+from typing import Any
 
 # brax imports mujoco.mjx, which prints that warp is missing; nothing here needs it
 with contextlib.redirect_stdout(io.StringIO()):
@@ -9,4 +10,10 @@ with contextlib.redirect_stdout(io.StringIO()):
     from brax.training.acme import running_statistics, specs
     from brax.training.distribution import NormalTanhDistribution
 
-__all__ = ["Env", "NormalTanhDistribution", "State", "running_statistics", "specs"]
+__all__ = ["Env", "NormalTanhDistribution", "State", "gaussian_divergence", "running_statistics", "specs"]
+
+
+def gaussian_divergence(distribution: NormalTanhDistribution, parameters: Any, teacher: Any) -> Any:
+    """Return KL(teacher || policy) (...) of the Gaussians before the tanh, which the tanh does not change."""
+    own, theirs = (distribution.create_dist(one) for one in (parameters, teacher))
+    return own.kl_divergence(theirs)

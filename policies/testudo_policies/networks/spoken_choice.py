@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from testudo_policies.networks.brax_imports import NormalTanhDistribution
+from testudo_policies.networks.brax_imports import NormalTanhDistribution, gaussian_divergence
 from testudo_policies.networks.waypoint_choice import WaypointChoice
 
 
@@ -53,3 +53,8 @@ class SpokenChoice:
         """Return the entropy (...): exact for the choice, sampled with ``key`` for the message."""
         scores, rest = self._parts(parameters)
         return self.choice.entropy(scores, key) + self._message.entropy(rest, key)
+
+    def divergence(self, parameters: jax.Array, teacher: jax.Array) -> jax.Array:
+        """Return KL(teacher || policy) (...) of choice and message."""
+        (scores, rest), (theirs, said) = self._parts(parameters), self._parts(teacher)
+        return self.choice.divergence(scores, theirs) + gaussian_divergence(self._message, rest, said)

@@ -87,3 +87,8 @@ class WaypointChoice:
         """Return the entropy (...), which is exact and needs no randomness ``key``."""
         logarithm = jax.nn.log_softmax(scores)
         return -jnp.sum(jnp.exp(logarithm) * logarithm, axis=-1)
+
+    def divergence(self, scores: jax.Array, teacher: jax.Array) -> jax.Array:
+        """Return KL(teacher || policy) (...) of the choices with these scores (..., K)."""
+        wanted = jax.nn.log_softmax(teacher)
+        return jnp.sum(jnp.exp(wanted) * (wanted - jax.nn.log_softmax(scores)), axis=-1)

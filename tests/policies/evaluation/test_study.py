@@ -11,9 +11,10 @@ from tests.policies.untrained import untrained
 
 from testudo_deploy.cli import main
 from testudo_policies.evaluation import scores, study
-from testudo_policies.evaluation.evaluation import HAND_WRITTEN, HELD_OUT_SEED, Evaluation
+from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, Evaluation
 from testudo_policies.evaluation.evaluation_table import evaluation_table
 from testudo_policies.evaluation.scores import Score, aggregates, episode_iqm, improvements, probability_of_improvement
+from testudo_policies.hand_written import HAND_WRITTEN
 from testudo_policies.learning.checkpoints import load_config, save_config
 
 RUNS = np.random.default_rng(3).random((5, 4))
