@@ -117,11 +117,15 @@ def train_command(config: TrainConfig) -> str:
     """Return the command line that trains with a configuration.
 
     Raises:
-        CardError: it needs a file: a robot's or one of starts.
+        CardError: it needs a file: a robot's, one of starts, or a teacher's run.
     """
-    if config.robot.endswith(".toml") or config.starts:
-        what = f"robot file {config.robot}" if config.robot.endswith(".toml") else "file of starts"
-        raise CardError(f"{config.scenario}: was trained with a {what}, expected a registered robot and no such file")
+    for what, needed in (
+        (f"robot file {config.robot}", config.robot.endswith(".toml")),
+        ("file of starts", bool(config.starts)),
+        ("run as its teacher", config.teacher not in ("", HAND_WRITTEN)),
+    ):
+        if needed:
+            raise CardError(f"{config.scenario}: was trained with a {what}, expected none, as the card names no file")
     names = [field.name for field in fields(config) if field.name != "scenario"]
     return shlex.join(
         ["testudo", "train", config.scenario, *_options(config, names), "--run", f"runs/{config.scenario}"]
