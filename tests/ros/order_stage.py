@@ -1,8 +1,6 @@
 """A fleet that takes orders over real DDS, as tests start it: its files, its processes, and what they report."""
 
-import os
 import time
-from contextlib import suppress
 from dataclasses import replace
 
 from tests.sim.online_task.task_fleet import make_task_fleet
@@ -44,9 +42,6 @@ class OrderStage:
 
     def __enter__(self):
         self.processes.__enter__()
-        # robots brake without its messages for 0.4 s, and a machine that runs tests is loaded
-        with suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, self.processes.process_id("task"), -10)
         return self
 
     def __exit__(self, *_):

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +20,7 @@ pytestmark = [
 
 
 if find_spec("rclpy") is not None:
-    from testudo_nodes.common.process_priority import PRIORITIES, reset_scheduling, set_realtime_priority
+    from testudo_nodes.common.process_priority import FAVOURED, PRIORITIES, reset_scheduling, set_realtime_priority
 
 
 def may_schedule():
@@ -88,3 +89,20 @@ def test_who_waits_for_all_others_takes_no_processor_from_them(tmp_path):
         run_until_started(processes)
         found = [threads(processes.process_id(label)) for label in ("plant", "r0/guard", "r0/policy")]
     assert found == [{(os.SCHED_OTHER, 0)}] * 3
+
+
+@pytest.mark.skipif(not may_schedule(), reason="this user may not ask for real-time scheduling")
+def test_a_favoured_process_has_a_larger_share_inside_of_its_session_and_among_sessions():
+    code = """
+import os
+from testudo_nodes.common.process_priority import FAVOURED, change_niceness
+change_niceness(FAVOURED)
+group = "/proc/self/autogroup"
+print(os.getpriority(os.PRIO_PROCESS, 0), open(group).read().split()[-1] if os.path.exists(group) else FAVOURED)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, start_new_session=True
+    )
+    process, session = map(int, found.stdout.split())
+    assert process == os.getpriority(os.PRIO_PROCESS, 0) + FAVOURED
+    assert session == FAVOURED

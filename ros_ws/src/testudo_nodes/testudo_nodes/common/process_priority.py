@@ -2,7 +2,8 @@
 
 The emergency stop and who observes faults come first, then plant and driver, then the guard, which also needs the
 processor in order to brake. An operator's verb comes before the policies that it stops, and after the guards that
-confirm the stop. A verb that only shows the fleet comes after the policies, which it must not disturb.
+confirm the stop. A verb that only shows the fleet comes after the policies, which it must not disturb. A task node
+without whose messages robots brake has no real-time priority, as it compiles for seconds, but a larger share.
 """
 
 import contextlib
@@ -24,7 +25,8 @@ PRIORITIES = {
 
 An observer that waits for a core would report its own delay, and would relay messages late. The shell program
 `deploy/bin/testudo` holds that of an operator, too."""
-_NICENESS = -10  # without real-time rights: before processes of normal priority, where even that is granted
+FAVOURED = -10
+"""Niceness of operators without real-time rights, and of a task node: before processes of normal priority."""
 
 
 def set_realtime_priority(priority: int, *, alone: bool = False) -> None:
@@ -43,15 +45,17 @@ def raise_priority(priority: int) -> None:
     set_realtime_priority(priority)
     if sys.platform.startswith("linux") and os.sched_getscheduler(0) == os.SCHED_OTHER:
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
+            os.setpriority(os.PRIO_PROCESS, 0, FAVOURED)
 
 
-def lower_priority(niceness: int) -> None:
-    """Lower the priority of this process, and where it is a session of its own also the share of the session.
+def change_niceness(niceness: int) -> None:
+    """Add to the niceness of this process, and where it is a session of its own set that of the session.
 
-    Linux may give each session the same share of a core (autogroup); niceness then counts inside of a session only.
+    Linux may give each session the same share of a core (autogroup); niceness then counts inside of a session only. A
+    negative one needs a permission, and nothing changes without it.
     """
-    os.nice(niceness)
+    with contextlib.suppress(OSError):
+        os.nice(niceness)
     if sys.platform.startswith("linux") and os.getsid(0) == os.getpid():
         with contextlib.suppress(OSError):
             Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")

@@ -28,7 +28,7 @@ from testudo_nodes.common.clock import LockStepParticipant, clock_of, secure
 from testudo_nodes.common.messages import message_class, message_definition, type_hash
 from testudo_nodes.common.node_runner import CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.policy_topics import PolicyTopics
-from testudo_nodes.common.process_priority import lower_priority
+from testudo_nodes.common.process_priority import change_niceness
 from testudo_nodes.common.qos import offered, recorded
 
 _NICE = 5  # lower priority than control on a busy machine; messages wait in the queues
@@ -62,7 +62,7 @@ class RecorderNode(Node):
             self._contract = read_policy_contract(self._fleet.policy, fleet.policy_sha256)
             steps = {CHECK: self._check, RECORD: self._record}
             self._policy = PolicyTopics(self, clock, "recorder", self._in_use, steps)
-        lower_priority(_NICE)
+        change_niceness(_NICE)
 
     def _begin(self, folder: Path) -> None:
         """Begin a run; new subscriptions receive again what is latched."""

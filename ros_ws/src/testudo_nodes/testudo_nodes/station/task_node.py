@@ -38,6 +38,7 @@ from testudo_nodes.common.clock import backend_of, clock_of, secure
 from testudo_nodes.common.messages import envelope_bytes, status_values
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.policy_topics import PolicyTopics
+from testudo_nodes.common.process_priority import FAVOURED, change_niceness
 from testudo_nodes.common.qos import OFFERED, REQUESTED, SHOWN
 from testudo_nodes.station.markers_node import marker_array
 from testudo_nodes.station.order_topics import OrderTopics
@@ -104,6 +105,8 @@ class TaskNode(Node):
         self._waits, self._goals_due_s = True, 0.0
         self._connect(fleet, simulated=backend == "sim")
         self._sends = None if fleet.task is None else TaskTopics(self, self._node_clock, self._live, contract)
+        if self._sends is not None:
+            change_niceness(FAVOURED)
         self._taken = OrderTopics(self, self._node_clock, self._live, contract, fleet) if fleet.orders else None
         self._next: tuple[Fleet, Contract, OnlineTask] | None = None
         """What a change of the policy begins with."""
