@@ -13,6 +13,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 
@@ -73,18 +74,24 @@ def _missing(dist: metadata.Distribution, extras: set[str], seen: set[tuple[str,
         if (name, extra) in seen:
             continue
         seen.add((name, extra))
-        for text in dist.requires or []:
-            requirement = Requirement(text)
-            marker = requirement.marker
-            if marker is None or marker.evaluate({"extra": ""}):
-                continue
-            if not marker.evaluate({"extra": extra}):
-                continue
+        for requirement in _asked_by(extra, tuple(dist.requires or ())):
             if not _is_installed(requirement.name):
                 absent.append(requirement.name)
             elif requirement.extras:
                 absent += _missing(metadata.distribution(requirement.name), requirement.extras, seen)
     return absent
+
+
+@cache  # several verbs ask for the same extra, whose markers take milliseconds to read
+def _asked_by(extra: str, requires: tuple[str, ...]) -> tuple[Requirement, ...]:
+    """Return the requirements that an extra adds to those without it."""
+    asked = []
+    for text in requires:
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is not None and not marker.evaluate({"extra": ""}) and marker.evaluate({"extra": extra}):
+            asked.append(requirement)
+    return tuple(asked)
 
 
 def _is_installed(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Runs that are tiny, and compilation that is quick: for tests of the learning side."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -38,6 +39,11 @@ TINY_OPTIONS = tuple(
 def quick_compilation(tmp_path_factory):
     """Change nothing: tests/conftest.py sets quick compilation for all tests."""
     yield
+
+
+def unshielded(environment):
+    """Return the environment without a shield, whose projection takes the compiler longest: for other claims."""
+    return replace(environment, team=replace(environment.team, shielded=False))
 
 
 def assert_equal_trees(first, second):

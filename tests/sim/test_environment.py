@@ -88,7 +88,9 @@ def line():
 
 @pytest.fixture(scope="module")
 def navigation():
-    environment = environment_of()
+    """Without the shield, whose projection takes the compiler longest; tests of the shield take `line`."""
+    plain = environment_of()
+    environment = dataclasses.replace(plain, team=dataclasses.replace(plain.team, shielded=False))
     return environment, jax.jit(environment.step), jax.jit(environment.reset)
 
 
@@ -148,8 +150,8 @@ def test_rewards_are_terms_less_the_price_of_changes_before_the_restart(line, sh
     assert np.asarray(sum(result.terms.values())) == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_same_keys_give_the_same_again(navigation):
-    environment, step, reset = navigation
+def test_the_same_keys_give_the_same_again(line):
+    environment, step, reset = line
     state = reset(keys_of())
     assert equal(reset(keys_of()), state)
     first, second = (step(state, forward(environment), jax.random.key(5)) for _ in range(2))
@@ -166,8 +168,8 @@ def test_a_world_begins_as_its_key_says_whatever_the_others_are(navigation):
         assert equal(jax.tree.map(lambda x, w=world: np.asarray(x)[..., w : w + 1], state), alone)
 
 
-def test_nothing_is_lost_when_no_world_has_ended(navigation):
-    environment, step, reset = navigation
+def test_nothing_is_lost_when_no_world_has_ended(line):
+    environment, step, reset = line
     state = reset(keys_of())
     after, result = step(state, forward(environment, share=0.2), jax.random.key(0))
     going = ~np.asarray(result.terminated | result.truncated)
@@ -251,8 +253,8 @@ def test_metrics_count_every_tick_and_not_only_the_last():
     assert (np.asarray(metrics.interventions) == 0).all()
 
 
-def test_idle_says_that_nobody_moved(navigation):
-    environment, step, reset = navigation
+def test_idle_says_that_nobody_moved(line):
+    environment, step, reset = line
     state = reset(keys_of())
     _, result = step(state, 0 * forward(environment), jax.random.key(0))
     assert result.metrics.idle.all()
@@ -261,9 +263,9 @@ def test_idle_says_that_nobody_moved(navigation):
     assert not result.metrics.idle.any()
 
 
-def test_what_is_not_finite_stops_a_simulated_robot_too(navigation):
+def test_what_is_not_finite_stops_a_simulated_robot_too(line):
     """A policy that has diverged in training: the robots brake, and the world stays finite."""
-    environment, step, reset = navigation
+    environment, step, reset = line
     state = reset(keys_of())
     wanted = forward(environment)
     wanted[1], wanted[2, 0, 1] = np.nan, np.inf

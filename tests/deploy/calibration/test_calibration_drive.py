@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,7 +17,11 @@ from testudo_hardware.spec import load_robot
 SPEC = load_robot("turtlebot4")
 AREA = Area.parse("2x2", (3.0, -1.0))
 ROOM = drive_room(SPEC, AREA)
-PLAN = excitation_plan(SPEC, ROOM, 60.0)
+
+
+@cache  # a second to compute, also where only the test's name is asked for
+def plan():
+    return excitation_plan(SPEC, ROOM, 60.0)
 
 
 class Floor:
@@ -76,23 +81,23 @@ def test_a_drive_completes_in_time_and_stays_inside(end):
         speed_scale=values["speed_scale"],
         turn_scale=values["turn_scale"],
     )
-    drive = CalibrationDrive(SPEC, AREA, ROOM, PLAN)
+    drive = CalibrationDrive(SPEC, AREA, ROOM, plan())
     floor = Floor(drive, truth)
     assert floor.run(400.0) is Outcome.COMPLETE
-    assert drive.done == [segment.name for segment in PLAN]
+    assert drive.done == [segment.name for segment in plan()]
     assert drive.used_s < 300
     assert floor.farthest_m < 1.0 - SPEC.body_radius_m - 0.2
 
 
 def test_time_ends_a_drive_before_a_segment_that_would_not_end():
-    drive = CalibrationDrive(SPEC, AREA, ROOM, PLAN, longest_s=40.0)
+    drive = CalibrationDrive(SPEC, AREA, ROOM, plan(), longest_s=40.0)
     assert Floor(drive, SPEC).run(100.0) is Outcome.COMPLETE
-    assert 0 < len(drive.done) < len(PLAN)
+    assert 0 < len(drive.done) < len(plan())
     assert 20 < drive.used_s < 40
 
 
 def test_it_waits_for_the_robot_and_its_poses():
-    drive = CalibrationDrive(SPEC, AREA, ROOM, PLAN)
+    drive = CalibrationDrive(SPEC, AREA, ROOM, plan())
     floor = Floor(drive, SPEC)
     floor.mode = "armed"
     floor.run(5.0)
@@ -106,7 +111,7 @@ def test_it_waits_for_the_robot_and_its_poses():
 
 
 def test_lost_poses_brake_and_end_the_drive_with_what_is_done():
-    drive = CalibrationDrive(SPEC, AREA, ROOM, PLAN)
+    drive = CalibrationDrive(SPEC, AREA, ROOM, plan())
     floor = Floor(drive, SPEC)
     floor.run(30.0)
     floor.poses = False
@@ -119,7 +124,7 @@ def test_lost_poses_brake_and_end_the_drive_with_what_is_done():
 
 
 def test_poses_that_come_back_repeat_the_segment():
-    drive = CalibrationDrive(SPEC, AREA, ROOM, PLAN)
+    drive = CalibrationDrive(SPEC, AREA, ROOM, plan())
     floor = Floor(drive, SPEC)
     floor.run(30.0)
     before = len(drive.done)
@@ -127,13 +132,13 @@ def test_poses_that_come_back_repeat_the_segment():
     floor.run(PATIENCE_S / 2)
     floor.poses = True
     assert floor.run(400.0) is Outcome.COMPLETE
-    assert len(drive.done) == len(PLAN) > before
+    assert len(drive.done) == len(plan()) > before
 
 
 @pytest.mark.parametrize(("mode", "within_s"), [("stopped", 0.2), ("fault", 0.2), ("holding", PATIENCE_S + 0.2)])
 def test_a_robot_that_may_not_drive_ends_it(mode, within_s):
     """An operator's stop ends it at once, a brake that does not end after the patience."""
-    drive = CalibrationDrive(SPEC, AREA, ROOM, PLAN)
+    drive = CalibrationDrive(SPEC, AREA, ROOM, plan())
     floor = Floor(drive, SPEC)
     floor.run(21.0)  # not in the silence after a segment, in which it waits for a brake of the robot
     floor.mode = mode
@@ -142,7 +147,7 @@ def test_a_robot_that_may_not_drive_ends_it(mode, within_s):
 
 
 def test_poses_that_are_no_numbers_are_not_heard():
-    drive = CalibrationDrive(SPEC, AREA, ROOM, PLAN)
+    drive = CalibrationDrive(SPEC, AREA, ROOM, plan())
     drive.hear_mode("active", "")
     drive.hear_pose(1.0, (math.nan, 0.0), 0.0, 1.0)
     assert drive.command(1.0) == (0.0, 0.0)

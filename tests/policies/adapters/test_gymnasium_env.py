@@ -8,7 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.wrappers.vector import ClipReward, NormalizeObservation, RecordEpisodeStatistics
-from tests.policies.quick import TINY
+from tests.policies.quick import TINY, unshielded
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.adapters.gymnasium_env import VectorTeam
@@ -23,7 +23,7 @@ BATCH = WORLDS * TEAM
 @pytest.fixture(scope="module")
 def team(quick):
     """Return worlds with episodes of three decisions without success."""
-    plain = build(replace(TINY, team_size=TEAM)).environment
+    plain = unshielded(build(replace(TINY, team_size=TEAM)).environment)
     scenario = replace(plain.scenario, tolerance_m=-1.0, horizon_s=(DECISIONS + 0.01) * plain.decision_s)
     return VectorTeam(replace(plain, scenario=scenario), WORLDS)
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
-from tests.policies.quick import TINY
+from tests.policies.quick import TINY, unshielded
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.adapters.pettingzoo_env import ParallelTeam
@@ -23,7 +23,7 @@ DECISIONS = 3
 @pytest.fixture(scope="module")
 def team(quick):
     """Return a team that chooses way-points, in episodes of three decisions without success."""
-    plain = build(replace(TINY, team_size=2, command="waypoints")).environment
+    plain = unshielded(build(replace(TINY, team_size=2, command="waypoints")).environment)
     scenario = replace(plain.scenario, tolerance_m=-1.0, horizon_s=(DECISIONS + 0.01) * plain.decision_s)
     return ParallelTeam(replace(plain, scenario=scenario))
 

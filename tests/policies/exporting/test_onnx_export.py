@@ -17,7 +17,10 @@ from testudo_policies.exporting.graph_reduction import simplify
 from testudo_policies.exporting.onnx_export import ExportError, convert, export_policy
 from testudo_policies.exporting.parity import call_step, random_inputs
 
-CASES = (("gritsbot_x", 8), ("gritsbot_x", 0), ("crazyflie_2x", 8))
+CASES = (
+    ("gritsbot_x", 8),
+    *(pytest.param(case, marks=pytest.mark.slow) for case in (("gritsbot_x", 0), ("crazyflie_2x", 8))),
+)
 
 
 def example(contract, batch=8, slots=3, seed=0):
