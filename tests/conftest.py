@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from tests import processor_time
+from tests.effort import examples
 from tests.full_matrix import mark_left_out
 
 # Set before a test module imports JAX. Tests run on the CPU, also where an accelerator is present.
@@ -32,7 +33,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # no deadline: the machine may be busy; derandomised: a test fails for everybody or for nobody
-settings.register_profile("default", deadline=None, derandomize=True)
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=examples(100))
 settings.register_profile("full", deadline=None, derandomize=True, max_examples=500)
 settings.load_profile(os.environ.get("TESTUDO_HYPOTHESIS_PROFILE", "default"))
 

@@ -37,9 +37,8 @@ def mark_left_out(items):
     for item in items:
         file = item.nodeid.partition("::")[0].removeprefix("tests/")
         function = item.name.split("[")[0]
-        if {function, f"{file}::{function}"} & whole:
-            item.add_marker(pytest.mark.slow)
-        elif function in functions and any(regex.fullmatch(item.name) for regex in cases):
+        is_case = function in functions and any(regex.fullmatch(item.name) for regex in cases)
+        if is_case or {function, f"{file}::{function}"} & whole:
             item.add_marker(pytest.mark.slow)
         elif (file, function) in few:
             of_few.setdefault((file, function), []).append(item)

@@ -59,6 +59,35 @@ COMMANDS = [
 ]
 
 
+def options_of(command):
+    """Return (verb, option, number or word) for each word of a command that is a value, and (verb, option)."""
+    _, verb, *words = shlex.split(command)
+    found, option = {(verb,)}, ""
+    for word in words:
+        option = word.partition("=")[0] if word.startswith("--") else option
+        found.add((verb, option, "" if word.startswith("--") else bool(re.fullmatch(r"-?[\d.e-]+", word))))
+    return found
+
+
+def commands_with_all_options():
+    """Return commands that hold every option of any command, each with a number and with a word if there are both.
+
+    An option that is written wrongly in one command alone is thereby among them.
+    """
+    left, chosen = {}, []
+    for item in COMMANDS:
+        left[item] = options_of(item[1])
+    todo = set().union(*left.values())
+    for item in sorted(left, key=lambda item: (-len(left[item]), item)):
+        if left[item] & todo:
+            chosen.append(item)
+            todo -= left[item]
+    return chosen
+
+
+CHOSEN = set(commands_with_all_options())
+
+
 def case_name(value):
     return value.replace(" ", "_")
 
@@ -104,7 +133,11 @@ def recorded(function):
     return nothing
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=case_name)
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [pytest.param(*item, marks=[] if item in CHOSEN else [pytest.mark.slow]) for item in COMMANDS],
+    ids=case_name,
+)
 def test_a_command_parses(page, command):
     said = complaint(command)
     assert not said, f"{page}: {command}\n{said}"
@@ -116,6 +149,12 @@ def test_a_command_parses(page, command):
 )
 def test_a_wrong_command_is_seen(command):
     assert complaint(command)
+
+
+def test_every_option_of_a_page_is_in_a_command_that_is_parsed():
+    parsed = set().union(*(options_of(command) for _, command in CHOSEN))
+    assert all(options_of(command) <= parsed for _, command in COMMANDS)
+    assert options_of("testudo train --colour 3") - parsed == {("train", "--colour", ""), ("train", "--colour", True)}
 
 
 def test_every_make_target_exists():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_crazyflie.firmware import crtp_packets
 from testudo_crazyflie.firmware.commanders import Planner, decode_set_point
@@ -152,7 +153,7 @@ def test_a_malformed_set_point_is_no_set_point(data):
     assert decode_set_point(Packet(crtp_packets.GENERIC, 0, data)) is None
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.binary(max_size=30), port=st.integers(0, 15), channel=st.integers(0, 3))
 def test_no_packet_breaks_the_vehicle(data, port, channel):
     craft = SimulatedCrazyflie(SimulatedCrazyflieSettings.create(), 0.0)

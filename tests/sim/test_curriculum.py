@@ -48,6 +48,7 @@ def test_it_rises_while_two_of_three_episodes_succeed():
 def test_each_world_begins_anew_at_the_difficulty_that_its_last_episode_earned():
     """World 0 succeeds in the second decision, world 1 never; four decisions are all."""
     environment = environment_of(scenario=Harder((0.05, 9.0)), spread=0.0, curriculum=True)
+    environment = dataclasses.replace(environment, team=dataclasses.replace(environment.team, shielded=False))
     step = jax.jit(environment.step)
     state, found = jax.jit(environment.reset)(keys_of(worlds=WORLDS)), []
     state = dataclasses.replace(state, difficulty=jnp.array([0.0, 0.5]))

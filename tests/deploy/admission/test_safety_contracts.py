@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.tiny_fleet import make_tiny_fleet
 from tests.deploy.tiny_policy import draft_contract, make_tiny_policy
+from tests.effort import examples
 
 from testudo_deploy.admission import fleet_admission, safety_contract_rules
 from testudo_deploy.admission.safety_contract_rules import NEEDED, check_fleet, find_violations
@@ -214,7 +215,7 @@ def test_different_robots_are_refused():
         check_fleet((make_fleet("gritsbot_x")[0], make_fleet("turtlebot4")[1]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from(sorted(robot_files())),
     st.integers(0, 6),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.calibration.area import Area, Room, drive_room, stop_m
 from testudo_deploy.calibration.excitation import (
@@ -41,7 +42,7 @@ def planned(robot):
 shares = st.lists(st.floats(0, 1), min_size=7, max_size=7)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.sampled_from(sorted(ROBOTS)),
     st.integers(0, 10),

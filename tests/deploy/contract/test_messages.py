@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TickRecord
 
@@ -102,7 +103,7 @@ def test_truncated_bytes_are_refused_and_altered_ones_refused_or_sound(message, 
     assert PeerMessage.decode(got.encode()) == got
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(300))
 @given(data=st.data())
 def test_a_value_of_a_wrong_type_is_refused_here_and_not_in_the_control_loop(message, make_loop, data):
     """Regression: a text as sequence number made every later message of that peer fail."""

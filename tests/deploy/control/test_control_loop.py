@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.contract.messages import PeerMessage, TickRecord
 from testudo_deploy.control.state_prediction import estimate_state
@@ -351,7 +352,7 @@ def test_the_command_is_what_the_shield_let_through(make_loop):
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(data=st.data())
 def test_whatever_arrives_a_tick_never_raises_and_never_sends_what_is_not_finite(make_loop, data):
     """Random poses, echoes, policies and clocks: the record can always be sent, unless time is no number."""

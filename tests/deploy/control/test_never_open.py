@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.reservations import PeerReservations, ShieldInputs, reserved_at_rest
@@ -106,7 +107,7 @@ def test_without_a_fault_the_robot_moves(name):
 
 @pytest.mark.parametrize("where", ["nominal", "measured", "position", "yaw", "velocity"])
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(index=st.integers(0, 5), bad=st.sampled_from(BAD))
 def test_an_own_state_or_wish_that_is_not_finite_is_the_brake(name, where, index, bad):
     shield, values = scene(name)
@@ -117,7 +118,7 @@ def test_an_own_state_or_wish_that_is_not_finite_is_the_brake(name, where, index
 
 @pytest.mark.parametrize("where", ["point", "age"])
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(index=st.integers(0, 8), bad=st.sampled_from(BAD))
 def test_a_peer_whose_place_or_age_is_not_finite_stops_the_robot(name, where, index, bad):
     shield, values = scene(name)
@@ -132,7 +133,7 @@ ANY = ("nominal", "measured", "position", "yaw", "velocity", "point", "announced
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_no_entries_however_bad_give_a_command_beyond_the_limits(name, data):
     shield, values = scene(name)
@@ -146,7 +147,7 @@ def test_no_entries_however_bad_give_a_command_beyond_the_limits(name, data):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(slot=st.integers(0, PEERS - 1), lane=st.sampled_from(["peer_owned", "peer_announced"]),
        index=st.integers(0, 1), bad=st.sampled_from(BAD))  # fmt: skip
 def test_a_peers_lane_that_is_not_finite_grants_nothing(name, slot, lane, index, bad):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.fine_motion import STEP_S, drawn, random_command, roll
 from tests.deploy.peer_lanes import peer, spaces
+from tests.effort import examples
 
 from testudo_deploy.control.peer_tracker import left_reserved_segments
 from testudo_deploy.control.pose_validator import follow_pose
@@ -68,7 +69,7 @@ def follow_all(spec, run, jump=None, turned=0.0, first=10**9, last=10**9):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_ordinary_motion_is_believed(name, seed):
     """Random commands up to the limits, poses with the largest errors, and up to two periods apart."""
@@ -165,7 +166,7 @@ def test_a_wheeled_robots_odometry_follows_the_arc():
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_peer_on_a_lane_is_trusted_and_one_beside_it_is_not(name, seed):
     """Its body may be a lane's half-width and its errors beside, and the way since it was seen.

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.control.pose_validator import PoseValidator
 
@@ -110,7 +111,7 @@ def moved_while_in_doubt(make_loop, jump, ticks):
     return any(moved)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])  # it only makes loops
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])  # it only makes loops
 @given(x=st.floats(0.1, 2.0), y=st.floats(-2.0, 2.0), ticks=st.integers(1, 40))
 def test_nothing_moves_between_a_jump_and_its_acceptance(make_loop, x, y, ticks):
     assert not moved_while_in_doubt(make_loop, (x, y), ticks)

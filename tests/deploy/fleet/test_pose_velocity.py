@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.fleet.pose_velocity import (
     DELAY_SHARE,
@@ -206,7 +207,7 @@ def test_a_yaw_that_flips_begins_anew():
     assert taker.restarts == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.floats(0.004, 0.016), min_size=30, max_size=60),
     st.tuples(*[st.floats(-0.7, 0.7)] * 3),
@@ -234,7 +235,7 @@ def test_uneven_stamps_leave_constant_acceleration_exact(steps, speed, pull, yaw
     assert taker.restarts == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.floats(-0.3, 0.3), st.floats(-50, 50), st.floats(-50, 50), st.floats(-10, 10)),

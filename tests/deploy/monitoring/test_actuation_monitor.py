@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.deploy.body import STEP_S, Body, measured
 from tests.deploy.noisy_robot import noisy
 from tests.deploy.tiny_policy import draft_contract
+from tests.effort import examples
 
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.pose_validator import MotionMonitor
@@ -33,7 +34,7 @@ BLIND = ("turtlebot3_burger", "turtlebot4")
 AGE_S, BEGIN_S = 0.02, 3.0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     name=st.sampled_from(WHEELED + POINTS),
     shares=st.tuples(*(st.sampled_from([0.0, 0.5, 1.0]) | st.floats(0, 1) for _ in range(4))),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.deploy.body import Body, measured
 from tests.deploy.noisy_robot import noisy
 from tests.deploy.tiny_policy import draft_contract
+from tests.effort import examples
 
 from testudo_deploy.control.control_loop import ControlLoop
 from testudo_deploy.control.state_prediction import PendingCommands
@@ -28,7 +29,7 @@ WEAK = dict.fromkeys(ROBOTS, 0.7) | {"crazyflie_2x": 0.5}
 """Share of the brakes that is too weak: what the interval of the lag leaves to a drone is more than 30 percent."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     name=st.sampled_from(ROBOTS),
     shares=st.tuples(*(st.floats(0, 1) for _ in range(3))),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.shield.libraries import LIBRARIES, compiled
+from tests.effort import examples
 
 from testudo_deploy.shield.arena import Arena, Block
 from testudo_deploy.shield.deadlock_resolution import (
@@ -130,7 +131,7 @@ def test_who_keeps_to_its_right_announces_where_it_wants_to_go():
     assert found.wanted_world == pytest.approx(WISH)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([2, 3]))
 def test_the_wish_keeps_its_length_and_height(seed, size):
     """Whatever was remembered: the shield gets a turned wish, never a longer one."""

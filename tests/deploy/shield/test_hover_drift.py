@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.body import Body, measured
+from tests.effort import examples
 
 from testudo_deploy.control.pose_validator import MotionMonitor
 from testudo_deploy.control.state_prediction import PendingCommands
@@ -55,7 +56,7 @@ def test_one_that_is_off_by_the_drift_raises_neither_alarm(signs, speed_m_s):
             assert drone.watch.finding == ""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     shares=st.tuples(*(st.sampled_from([0.0, 1.0]) | st.floats(0, 1) for _ in range(3))),
     drift=st.tuples(*(st.sampled_from([-1.0, 1.0]) | st.floats(-1, 1) for _ in range(3))),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.velocity_projection import (
@@ -71,7 +72,7 @@ def test_a_control_loop_without_peers_and_arena_drives(name, make_loop):
     assert record.shielded_world == pytest.approx([0.05] * rig.spec.dimension)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(seed=st.integers(0, 10**6), true_share=st.floats(0, 1))
 def test_a_peer_is_inside_the_ball_in_which_it_can_be(seed, true_share):
     """It does what it announced for its tick, then anything; the age that is known is no less than the true one."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.shield.arena import Arena, Block
@@ -74,7 +75,7 @@ def crowd(seed):
     return np.stack([x, distance * np.sin(angle)], axis=1), direction
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_exactly_one_direction_has_the_way_and_all_agree_on_it(seed):
     """Each robot judges by itself; those that go have one direction, and the head of its queue is not told to stand."""
@@ -92,7 +93,7 @@ def test_exactly_one_direction_has_the_way_and_all_agree_on_it(seed):
     assert all(order.waits for d, order in zip(direction, orders, strict=True) if d != way)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_names_do_not_matter(seed):
     places, direction = crowd(seed)

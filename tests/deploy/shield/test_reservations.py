@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.peer_lanes import Walker, peer, spaces, unheard
+from tests.effort import examples
 
 from testudo_deploy.shield.geometry import point_distance, segment_distance, z_scaled
 from testudo_deploy.shield.stop_tube import stop_tube
@@ -58,7 +59,7 @@ def anywhere(name, rng):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), acknowledged=st.sampled_from([4, 5]))
 def test_r1_only_what_stays_in_the_own_lane_passes(name, seed, acknowledged):
     """And what is let go of (R3) leaves the tube of the command that passed in what is kept."""
@@ -72,7 +73,7 @@ def test_r1_only_what_stays_in_the_own_lane_passes(name, seed, acknowledged):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), acknowledged=st.sampled_from([4, 5]))
 def test_r3_a_lane_only_shrinks_or_becomes_the_announced_one(name, seed, acknowledged):
     """Both ends stay on the old lane, or on the one that was announced and acknowledged."""
@@ -88,7 +89,7 @@ def test_r3_a_lane_only_shrinks_or_becomes_the_announced_one(name, seed, acknowl
         assert np.linalg.norm(ends[1] - ends[0]) <= np.linalg.norm(before[1] - before[0]) + 1e-9
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.tuples(*[st.floats(-1.0, 1.0)] * 8), st.booleans())
 def test_r2_what_is_announced_is_clear_of_all_that_was_heard(numbers, reserves):
     walker = Walker()

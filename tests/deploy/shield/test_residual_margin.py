@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.deploy.fine_motion import STEP_S, acting, drawn, limited, on_its_way, path_to_rest, random_command, roll
 from tests.deploy.noisy_robot import noisy
 from tests.deploy.shield.test_stop_tube import hull_distance, tube_of
+from tests.effort import examples
 
 from testudo_deploy.shield.margin_terms import stop_tube_terms
 from testudo_deploy.shield.projection_margins import control_point_error_m, projection_parameters
@@ -145,7 +146,7 @@ def at_rest(spec, velocity):
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     part=st.sampled_from(["deviation", "share", "timing"]),

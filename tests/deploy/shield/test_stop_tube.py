@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.deploy.fine_motion import STEP_S, drawn, nominal, on_its_way, path_to_rest, random_command
 from tests.deploy.shield.libraries import LIBRARIES, compiled
+from tests.effort import examples
 
 from testudo_deploy.shield.geometry import point_distance
 from testudo_deploy.shield.margin_terms import stop_tube_terms
@@ -95,7 +96,7 @@ def some_time(spec, rng):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), ends=st.booleans())
 def test_the_body_stays_in_the_tube_within_its_error(name, seed, ends):
     """Whatever lag, delay and scale are within their intervals, pose late and noisy, brake at any moment."""
@@ -110,7 +111,7 @@ def test_the_body_stays_in_the_tube_within_its_error(name, seed, ends):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=82)
 @example(seed=132)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deploy.fine_motion import nominal, on_its_way, path_to_rest, random_command, velocity_error
 from tests.deploy.shield.test_stop_tube import hull_distance, limit_end_m, some_time, tube_of
+from tests.effort import examples
 
 from testudo_deploy.control.state_prediction import estimate_state
 from testudo_deploy.shield.margin_terms import stop_tube_terms, stopping_way_m, velocity_error_m
@@ -31,7 +32,7 @@ def named(terms):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_place_of_rest_is_off_by_no_more_than_the_term(name, seed):
     """Any commands, any age of the pose: two estimates that differ in the measured velocity, rolled out to rest."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.shield.projection_margins import ProjectionParameters, projection_parameters
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
@@ -22,7 +23,7 @@ from testudo_hardware.strict_files import read_as
 from testudo_sim import devices  # noqa: F401  (registers the pytrees)
 
 ROBOTS = sorted(robot_files())
-REUSED_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+REUSED_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 PASSED, PROJECTED, BRAKED = ShieldStatus.PASSED, ShieldStatus.PROJECTED, ShieldStatus.BRAKED
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.deploy.fine_motion import STEP_S, acting, drawn, on_its_way, random_command, roll
 from tests.deploy.shield.test_downwash import braking
 from tests.deploy.tiny_policy import draft_contract, tiny_model, with_test_vector
+from tests.effort import examples
 
 from testudo_deploy.admission.safety_contract_rules import check_fleet, find_violations
 from testudo_deploy.admission.safety_contracts import SafetyContractError, fleet_obligations, obligation
@@ -76,7 +77,7 @@ def tube_of(spec, run, command):
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), ends=st.booleans())
 def test_a_drone_that_has_gone_silent_stays_in_its_tube(seed, ends):
     rng = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.policies.planners.grids import conflicts_of, grid_roadmap, least_sum_of_steps
 
 from testudo_policies.planners.conflict_based_search import ConflictBasedPlanner
@@ -23,7 +24,7 @@ def tiny_teams(draw):
 @given(tiny_teams())
 @example(grid_roadmap(3, 2, [0, 2], [2, 0], max_steps=16))  # one has to make way
 @example(grid_roadmap(2, 2, [0, 1, 3], [1, 3, 2], max_steps=16))  # all turn round at once
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_sum_of_steps_is_the_least_on_the_grid(roadmap):
     best = least_sum_of_steps(roadmap)
     paths = ConflictBasedPlanner(nodes=300).plan(roadmap, np.random.default_rng(0))

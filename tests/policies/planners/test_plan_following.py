@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.policies.planners.grids import grid_roadmap
 
 from testudo_deploy.contract.waypoint_tracking import WaypointTracking
@@ -36,7 +37,7 @@ def decide(policy, places, hidden=None):
 
 
 @given(st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_all_arrive_whatever_delays_them(data):
     """At each decision a part of the robots, drawn at random, does not move at all."""
     size = data.draw(st.integers(2, 5))

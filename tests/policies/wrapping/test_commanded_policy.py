@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
+from tests.effort import FULL
 
 from testudo_deploy.admission.fleet_admission import checked_safety_contracts
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -29,6 +30,7 @@ ARENA = Arena((-1.0, -1.0), (1.0, 1.0))
 HALF_M, AIM_S, NAMES = 0.6, 3.0, ("r0", "r1", "r2", "r3")
 STARTS = ((-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5))
 PERIOD_S = SPEC.control_period_s
+DRIVE_S = 20.0 if FULL else 8.0
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +129,8 @@ def test_a_robot_alone_gets_the_command_as_it_was_given(artefact):
 
 @pytest.mark.parametrize("source", [lambda: towards, at_random], ids=["like nav2", "random"])
 def test_commands_that_would_collide_do_not_behind_the_shield(artefact, source):
-    shielded = Robots(artefact, NAMES, 1).run(20.0, source())
-    control = Robots(artefact, NAMES, 1, shielded=False).run(20.0, source())
+    shielded = Robots(artefact, NAMES, 1).run(DRIVE_S, source())
+    control = Robots(artefact, NAMES, 1, shielded=False).run(DRIVE_S, source())
     assert control.contacts > 0  # the same controllers without the shield
     assert shielded.contacts == 0
     assert shielded.way_m > 0.2 * control.way_m  # and it does not just stand

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.runs.importing.made_logs import block_log, event_log, ground_text, write_team
 
 from testudo_hardware.errors import TestudoError
@@ -252,7 +253,11 @@ SOURCES = {
 
 
 @settings(
-    max_examples=100, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=examples(100),
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
 )
 @given(
     name=st.sampled_from(sorted(SOURCES)),

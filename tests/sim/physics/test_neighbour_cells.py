@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_sim.physics import close_pairs, scene
 from testudo_sim.physics.close_pairs import closest_distance, touching_pairs
@@ -19,7 +20,7 @@ SIZE, WORLDS, RANGE_M, CONTACT_M = 40, 2, 1.5, 0.2
 BORDERS_M = tuple(k * width for k in range(-9, 10) for width in (1.01 * RANGE_M / 2, 1.01 * CONTACT_M))
 SPECIAL = st.sampled_from([*BORDERS_M, 0.0, -0.0, RANGE_M, -CONTACT_M, 1e6, -3e4, 1e-7])
 BROKEN = st.sampled_from([np.nan, np.inf, -np.inf])
-FAST = settings(max_examples=30, deadline=None)
+FAST = settings(max_examples=examples(30), deadline=None)
 
 
 def distances(position):

@@ -1,12 +1,15 @@
 """Every registered scenario keeps the rules of the interface; a scenario that breaks one is named with the rule."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from testudo_deploy.contract.contract import NEIGHBOURS
+from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_sim.scenarios import scenario as scenario_module
@@ -20,12 +23,42 @@ pytestmark = pytest.mark.usefixtures("quick")
 NAMES = sorted(point.name for point in entry_points(group="testudo.scenarios"))
 SPEC = load_robot("gritsbot_x")
 FLIES = {"escort"}
+SIZE, WORLDS = 4, 3
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_scenario_keeps_the_rules(name):
     spec = load_robot("crazyflie_2x") if name in FLIES else SPEC
     assert check_scenario(name, spec, 4).name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_gives_what_it_declares(name):
+    """The shapes alone, which are traced and not compiled: all other rules take a program for each scenario."""
+    spec = load_robot("crazyflie_2x") if name in FLIES else SPEC
+    scenario = scenario_module.make_scenario(name, spec, projection_parameters(spec))
+
+    def course(keys):
+        begin = jax.vmap(partial(scenario.start, team_size=SIZE), out_axes=-1)(keys)
+        before, after = (scenario_check._scene_at(begin, way_m) for way_m in (0.0, 0.1))
+        step = scenario.advance(begin.task, before, after, keys)
+        return begin, scenario_check._shown(scenario, begin.task, before), step
+
+    begin, (absent, signals, nominal), step = jax.eval_shape(course, jax.random.split(jax.random.key(0), WORLDS))
+    place = (spec.dimension, SIZE, WORLDS)
+    assert (begin.position_world.shape, begin.yaw.shape, nominal.shape) == (place, place[1:], place)
+    assert absent is None or (absent.shape, absent.dtype) == (place[1:], bool)
+    assert {key: value.shape for key, value in signals.items()} == {
+        signal.name: (*reversed(signal.shape), SIZE, WORLDS)
+        for signal in scenario.task_signals
+        if NEIGHBOURS not in signal.shape
+    }
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), step.task) == jax.tree.map(
+        lambda x: (x.shape, x.dtype), begin.task
+    )
+    assert {value.shape for value in step.terms.values()} == {(SIZE, WORLDS)}
+    assert {value.shape for value in step.metrics.values()} <= {(WORLDS,)}
+    assert step.success is None or (step.success.shape, step.success.dtype) == ((WORLDS,), bool)
 
 
 @dataclass(frozen=True, kw_only=True)

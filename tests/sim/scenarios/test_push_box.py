@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.sim.scenarios.compiled import CompiledScenario, starts_of_keys
 from tests.sim.sliding_box import sliding_environment
 
@@ -59,7 +60,7 @@ def corners(position, yaw, half):
     return np.asarray(position)[:, None] + np.stack([cosine * x - sine * y, sine * x + cosine * y])
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(name=st.sampled_from(GROUND), size=st.integers(2, 4), seed=st.integers(0, 2**31 - 1), train=st.booleans())
 def test_robots_start_free_of_each_other_of_the_box_and_of_the_walls(name, size, seed, train):
     scenario, spec = SCENARIOS[name], load_robot(name)

@@ -4,12 +4,13 @@ import jax
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_deploy.shield.geometry import z_scaled
 from testudo_sim.scenarios.goal_scenario import Grid
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     sides=st.lists(st.floats(0.2, 2.5), min_size=2, max_size=3),
     spacing=st.floats(0.6, 3.0),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from testudo_hardware.errors import TestudoError
 from testudo_runs.importing.logs import text_log
@@ -89,7 +90,7 @@ def test_a_comment_sign_within_quotes_begins_no_comment(tmp_path):
     assert without_comment(b'1,"# 2",3 # "4', b"#", ",") == b'1,"# 2",3 '
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.text(st.sampled_from('a1",; \n#é'), max_size=6), min_size=1, max_size=5))
 def test_fields_are_those_of_csv(tmp_path_factory, fields):
     file = tmp_path_factory.getbasetemp() / "one.csv"
