@@ -21,6 +21,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 _PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
 _PROGRAMS_MAX_BYTES = 2_000_000_000
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# in one piece: the workers take both cores, and pieces cost a sixth of the processor time
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 

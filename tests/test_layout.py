@@ -71,6 +71,7 @@ def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
 def functions(tree):
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 

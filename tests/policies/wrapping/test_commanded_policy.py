@@ -30,7 +30,7 @@ ARENA = Arena((-1.0, -1.0), (1.0, 1.0))
 HALF_M, AIM_S, NAMES = 0.6, 3.0, ("r0", "r1", "r2", "r3")
 STARTS = ((-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5))
 PERIOD_S = SPEC.control_period_s
-DRIVE_S = 20.0 if FULL else 8.0
+DRIVE_S = 20.0 if FULL else 9.0
 
 
 @pytest.fixture(scope="module")
