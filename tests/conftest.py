@@ -110,6 +110,24 @@ def optimised():
 
 
 @pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory):
+    """Return the folder of a tiny run that `testudo train` made, once for all workers: nothing is to write into it."""
+    from filelock import FileLock
+    from tests.policies.quick import TINY_OPTIONS
+
+    from testudo_deploy.cli import main
+
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, whole = shared / "tiny" / "run", shared / "tiny" / "whole"
+    with FileLock(shared / "tiny.lock"):
+        if not whole.exists():
+            assert main(["train", "navigation", "--run", str(folder), *TINY_OPTIONS]) == 0
+            whole.touch()
+    return folder
+
+
+@pytest.fixture(scope="session")
 def make_artefact(tmp_path_factory):
     """Return a function that makes a tiny policy for a robot, once for each robot."""
     from tests.deploy.tiny_policy import make_tiny_policy

@@ -15,6 +15,11 @@ def left_out():
     return [pattern for entry in _TABLE["left_out"] for pattern in entry["tests"]]
 
 
+def kept_by():
+    """Return, for each entry of the table, what names the tests that keep the power."""
+    return [entry["kept_by"] for entry in _TABLE["left_out"]]
+
+
 def few_cases():
     """Return {(file below tests/, test): patterns of the cases that `make test` runs}."""
     return {(file, test): kept for file, tests in _TABLE["few_cases"].items() for test, kept in tests.items()}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 from tests.policies.quick import TINY, TINY_OPTIONS, quick_compilation
@@ -35,11 +36,9 @@ def succeed(capsys, *words):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """Return the folder of a tiny run that `testudo train` wrote."""
-    folder = tmp_path_factory.mktemp("verbs") / "run"
-    assert main(["train", "navigation", "--run", str(folder), *TINY_OPTIONS]) == 0
-    return folder
+def run(tiny_run, tmp_path_factory):
+    """Return a copy of the folder of the tiny run that `testudo train` wrote."""
+    return shutil.copytree(tiny_run, tmp_path_factory.mktemp("verbs") / "run")
 
 
 @pytest.fixture(scope="module")

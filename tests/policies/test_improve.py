@@ -1,6 +1,7 @@
 """A better policy out of a run: where it begins, what is learnt from, when it is exported."""
 
 import json
+import shutil
 from dataclasses import replace
 from importlib import resources
 
@@ -69,7 +70,7 @@ def test_the_actor_comes_back_out_of_the_graph_bit_for_bit(quick, tiny_run, arte
 def test_it_begins_with_the_checkpoint_beside_the_artefact_else_with_the_graph(
     quick, tiny_run, artefact, tmp_path, robot_file
 ):
-    beside = tiny_run / "policy.onnx"
+    beside = shutil.copytree(tiny_run, tmp_path / "run") / "policy.onnx"
     beside.write_bytes(artefact.path.read_bytes())
     found = find_initial_policy(PolicyArtefact.load(beside), robot_file)
     assert (found.source, found.config.robot, found.warm_up) == (CHECKPOINT, str(robot_file), 0)
