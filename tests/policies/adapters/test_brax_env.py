@@ -12,7 +12,7 @@ from brax.envs.base import Env
 from brax.envs.wrappers.training import EvalWrapper
 from brax.training.acting import generate_unroll
 from brax.training.agents.ppo.losses import compute_gae
-from tests.policies.quick import TINY
+from tests.policies.quick import TINY, unshielded
 
 from testudo_hardware.errors import TestudoError
 from testudo_policies.adapters.brax_env import BraxEnvironment, identity_wrapper
@@ -32,7 +32,7 @@ def plain_environment(tolerance_m):
     plain = build(replace(TINY, team_size=TEAM)).environment
     decision_s = plain.scenario.decision_ticks * plain.team.model.spec.control_period_s
     scenario = replace(plain.scenario, tolerance_m=tolerance_m, horizon_s=2.01 * decision_s)
-    return replace(plain, scenario=scenario)
+    return unshielded(replace(plain, scenario=scenario))
 
 
 @jax.jit
