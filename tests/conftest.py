@@ -54,14 +54,29 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark what only `make test-all` runs, and put the long rooms first."""
+    """Mark what only `make test-all` runs, and put the long rooms first; all workers need the same order."""
     mark_left_out(items)
 
     def rank(item):
-        room = item.nodeid.partition("::")[0].removeprefix("tests/").partition("/")[0]
-        return _LONG_ROOMS.index(room) if room in _LONG_ROOMS else len(_LONG_ROOMS)
+        file = item.nodeid.partition("::")[0]
+        room = file.removeprefix("tests/").partition("/")[0]
+        return _LONG_ROOMS.index(room) if room in _LONG_ROOMS else len(_LONG_ROOMS), file
 
     items.sort(key=rank)
+
+
+class _Backwards(pytest.Dir):
+    """A folder whose files are imported from the last to the first."""
+
+    def collect(self):
+        yield from reversed(list(super().collect()))
+
+
+def pytest_collect_directory(path, parent):
+    """Let the second worker come from the other end: each then finds half of the bytecode written by the other."""
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
+        return _Backwards.from_parent(parent, path=path)
+    return None
 
 
 @pytest.fixture(autouse=True)
