@@ -85,7 +85,7 @@ def _missing(dist: metadata.Distribution, extras: set[str], seen: set[tuple[str,
 @cache  # several verbs ask for the same extra, whose markers take milliseconds to read
 def _asked_by(extra: str, requires: tuple[str, ...]) -> tuple[Requirement, ...]:
     """Return the requirements that an extra adds to those without it."""
-    asked = []
+    asked: list[Requirement] = []
     for text in requires:
         requirement = Requirement(text)
         marker = requirement.marker
