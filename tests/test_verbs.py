@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from tests.policies.quick import TINY, TINY_OPTIONS, quick_compilation
@@ -10,6 +11,7 @@ from tests.policies.quick import TINY, TINY_OPTIONS, quick_compilation
 from testudo_deploy.cli import main
 from testudo_deploy.compiling import shared_library
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_policies.commands import train as train_module
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED
@@ -96,7 +98,8 @@ def test_export_writes_a_proven_file_and_a_fleet_that_pins_it(policy, run):
     assert load_fleet(run / "fleet.yaml").policy_sha256 == artefact.sha256
 
 
-def test_inspect_shows_it_and_writes_its_values(policy, capsys, tmp_path):
+def test_inspect_shows_it_and_writes_its_values(capsys, tmp_path):
+    policy = policy_file(Path("navigation"))
     shown = succeed(capsys, "inspect", policy, "--json", tmp_path / "policy.json")
     assert "neighbour_position_world" in shown
     values = json.loads((tmp_path / "policy.json").read_text())
@@ -104,12 +107,12 @@ def test_inspect_shows_it_and_writes_its_values(policy, capsys, tmp_path):
     assert values["contract"]["robot"] == "gritsbot_x"
 
 
-def test_bench_robot_times_its_ticks(policy, capsys, tmp_path, monkeypatch):
+def test_bench_robot_times_its_ticks(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("testudo_deploy.commands.tick_timing._TICKS", 50)
     monkeypatch.setattr(shared_library, "FLAGS", ["-O0", *shared_library.FLAGS[1:]])  # compiles sooner
     numbers = tmp_path / "robot.json"
     options = ("--repeats", "1", "--worlds", "20", "--json", numbers)
-    shown = succeed(capsys, "bench", "robot", "--policy", policy, *options)
+    shown = succeed(capsys, "bench", "robot", "--policy", policy_file(Path("navigation")), *options)
     assert "policy and shield, p50" in shown
     values = json.loads(numbers.read_text())
     assert values["neighbours"] == 8

@@ -1,6 +1,9 @@
 """The artefact of the tiny run, which several tests read."""
 
+import pickle
+
 import pytest
+from filelock import FileLock
 from tests.policies.quick import TINY
 
 from testudo_policies.exporting.packaging import package_policy
@@ -9,8 +12,13 @@ from testudo_policies.learning.training_run import load_parameters
 
 
 @pytest.fixture(scope="session")
-def tiny_export(tiny_run, tmp_path_factory):
-    """Return the report of that run's export."""
-    components = build(TINY)
-    parameters = load_parameters(components, tiny_run)
-    return package_policy(components, parameters, tmp_path_factory.mktemp("tiny") / "policy.onnx", [])
+def tiny_export(tiny_run):
+    """Return the report of that run's export, which one worker makes for all."""
+    folder = tiny_run.parent
+    saved = folder / "export.pickle"
+    with FileLock(folder / "export.lock"):
+        if not saved.exists():
+            components = build(TINY)
+            parameters = load_parameters(components, tiny_run)
+            saved.write_bytes(pickle.dumps(package_policy(components, parameters, folder / "policy.onnx", [])))
+    return pickle.loads(saved.read_bytes())  # noqa: S301 -- written above

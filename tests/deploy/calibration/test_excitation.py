@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.effort import examples
+from tests.effort import FULL, examples
 
 from testudo_deploy.calibration.area import Area, Room, drive_room, stop_m
 from testudo_deploy.calibration.excitation import (
@@ -44,7 +44,7 @@ shares = st.lists(st.floats(0, 1), min_size=7, max_size=7)
 
 @settings(max_examples=examples(25), deadline=None)
 @given(
-    st.sampled_from(sorted(ROBOTS)),
+    st.sampled_from(sorted(ROBOTS) if FULL else ["gritsbot_x"]),
     st.integers(0, 10),
     shares,
     st.floats(0, math.tau),
