@@ -10,14 +10,15 @@ from testudo_hardware.motion import MotionModel
 from testudo_plant.worlds.drone_dynamics import flies
 from testudo_plant.worlds.robot_bodies import Box
 from testudo_plant.worlds.world_builder import Form, physics_step_s, rhythms_s
+from testudo_sim.physics.c_stepper import CStepper
 from testudo_sim.physics.drone_bodies import check_battery
 from testudo_sim.physics.drone_tier import make_drone_tier
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
-from testudo_sim.physics.mujoco_steppers import CStepper, Impl, MjxStepper, choose_impl
 from testudo_sim.physics.mujoco_tier import MujocoTier, TierModel
 from testudo_sim.physics.scene import Physics
 
 Tier = Literal["kinematic", "attitude", "rotors", "mjx", "mujoco"]
+Impl = Literal["auto", "jax", "warp"]
 _PLANAR_STEP_S = 0.0125
 
 
@@ -71,6 +72,9 @@ def make_physics(
     tier = make_tier(choice.form, model, arena, size, boxes)
     if choice.physics == "mujoco":
         return MujocoTier(tier, CStepper(tier.compiled), "mujoco", battery=choice.battery)
+    # MJX takes a second to start, which the other tiers, and what only reads runs, do without
+    from testudo_sim.physics.mjx_stepper import MjxStepper, choose_impl  # noqa: PLC0415
+
     return MujocoTier(tier, MjxStepper(tier.compiled, choose_impl(choice.impl)), "mjx", battery=choice.battery)
 
 

@@ -23,7 +23,7 @@ from testudo_hardware.spec import robot_files
 from testudo_plant.worlds.world import MujocoWorld
 from testudo_plant.worlds.world_builder import WorldRobot
 from testudo_sim.environment import Environment
-from testudo_sim.physics.mujoco_steppers import choose_impl
+from testudo_sim.physics.mjx_stepper import choose_impl
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
 from testudo_sim.physics_choice import PhysicsChoice, make_physics, make_tier
 from testudo_sim.scenarios.scenario import make_scenario
@@ -228,7 +228,7 @@ def test_worlds_with_little_friction_slip():
 
 
 def test_candidates_of_contact_grow_with_the_robots_and_not_with_their_square():
-    from testudo_sim.physics.mujoco_steppers import mjx
+    from testudo_sim.physics.mjx_stepper import mjx
 
     model = motion_model(load_point("gritsbot_x"))
 

@@ -13,11 +13,13 @@ from testudo_analysis.commands.replay_output import CounterfactualOptions, show_
 from testudo_analysis.replay import TOLERANCE, Reinference, alter, reinfer
 from testudo_analysis.replay.command_chain import CommandChain, compare_chain
 from testudo_analysis.replay.gap_names import Reference
-from testudo_analysis.replay.replay_tables import reinference_tables
+from testudo_analysis.replay.open_loop import open_loop
+from testudo_analysis.replay.replay_tables import gap_tables, reinference_tables
 from testudo_deploy.authentication.fleet_key import load_key
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import parse_robot
 from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.collection_pause import collection_paused
 from testudo_runs.progress_bar import progress_bar
@@ -179,9 +181,7 @@ def _replay_team(
         results |= {"reinference": inferred.to_dict(), "altered": alters}
         passed = inferred.passed
     if mode != "reinference":
-        from testudo_analysis.commands.replay_model import measure_gap  # noqa: PLC0415 -- slow to import
-
-        results |= {"open_loop": measure_gap(recording, artefact, reference, console)}
+        results |= {"open_loop": _measure_gap(recording, artefact, reference, console)}
     return results, passed
 
 
@@ -211,3 +211,16 @@ def _reinfer(recording: RecordedRun, artefact: PolicyArtefact, altered: bool, co
         f"largest error {inferred.error:.1e}, allowed {TOLERANCE:g}"
     )
     return inferred
+
+
+def _measure_gap(
+    recording: RecordedRun, artefact: PolicyArtefact, reference: Reference, console: Console
+) -> dict[str, Any]:
+    """Replay the commands of the robots of one policy file open loop; return the gap as JSON values."""
+    spec = parse_robot(artefact.contract.robot_spec, f"{artefact.path}: contract")
+    what = "replaying the commands from every pose"
+    with progress_bar(what) as show:
+        gap = open_loop(recording, spec, reference=reference, share=partial(show, what))
+    for table in gap_tables(gap):
+        console.print(table)
+    return gap.to_dict()

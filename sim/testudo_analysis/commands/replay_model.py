@@ -1,12 +1,11 @@
-"""The modes of `testudo replay` that simulate: the open-loop gap and counterfactuals.
+"""The parts of `testudo replay` that need JAX and SciPy, which take seconds to start.
 
-They need JAX and SciPy, which take seconds to start; re-inference needs neither.
+These are imported runs, whose drones have a model of their rotors, and counterfactuals.
 """
 
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -14,29 +13,12 @@ from testudo_analysis.commands.replay_output import CounterfactualOptions, show_
 from testudo_analysis.gap.replayed_robots import open_loop_recording
 from testudo_analysis.replay.counterfactual import HorizonSettings, counterfactual_variants, simulate_from
 from testudo_analysis.replay.gap_names import ALL_ROBOTS, Reference
-from testudo_analysis.replay.open_loop import open_loop
 from testudo_analysis.replay.replay_tables import counterfactual_tables, gap_tables
 from testudo_analysis.replay.replayed_team import load_team
 from testudo_analysis.replay.variants import recorded_outcome
-from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.spec import parse_robot
 from testudo_runs.alignment import load
 from testudo_runs.progress_bar import part, progress_bar
-from testudo_runs.run_reader import RecordedRun
-
-
-def measure_gap(
-    recording: RecordedRun, artefact: PolicyArtefact, reference: Reference, console: Console
-) -> dict[str, Any]:
-    """Replay the commands of the robots of one policy file open loop; return the gap as JSON values."""
-    spec = parse_robot(artefact.contract.robot_spec, f"{artefact.path}: contract")
-    what = "replaying the commands from every pose"
-    with progress_bar(what) as show:
-        gap = open_loop(recording, spec, reference=reference, share=partial(show, what))
-    for table in gap_tables(gap):
-        console.print(table)
-    return gap.to_dict()
 
 
 def replay_imported(

@@ -8,7 +8,7 @@ import pytest
 from testudo_analysis.gap.batch_rollout import roll_out_all
 from testudo_analysis.gap.gap_analysis import HORIZONS_S
 from testudo_analysis.gap.replayed_robots import robots_by_type
-from testudo_analysis.replay import batched_rollout
+from testudo_analysis.replay import batched_rollout, compiled_rollout, rollout_blocks
 from testudo_analysis.replay.batched_rollout import dead_reckoning
 from testudo_analysis.replay.rollout_inputs import pick_windows, timeline_of
 from testudo_bench.synthetic_data.synthetic_runs import synthetic_recording
@@ -70,7 +70,7 @@ def test_with_short_steps_it_is_each_start_alone_to_rounding(monkeypatch):
     spec = load_robot("irobot_create")
     model, motions = motion_model(spec), motions_of(spec, seconds=4.0, robots=1)
     (timeline,), (windows,) = windows_of(model, motions)
-    monkeypatch.setattr(batched_rollout, "LONGEST_STEP_S", 5e-4)
+    monkeypatch.setattr(rollout_blocks, "LONGEST_STEP_S", 5e-4)
     (made,) = batched_rollout.rollout(model, [timeline], [windows.starts], exact=True)
     for s in range(0, len(windows.start), 37):
         state = MotionState(windows.state.position_world[:, s], windows.state.yaw[s], windows.state.velocity[:, s])
@@ -95,7 +95,7 @@ def test_precision_blocks_and_compilation_change_nothing_but_rounding(name, monk
                 )
 
     same(batched_rollout.rollout(model, timelines, [own.starts for own in windows]), 1e-5)
-    monkeypatch.setattr(batched_rollout, "_CALL", 17)
+    monkeypatch.setattr(batched_rollout, "CALL", 17)
     same(batched_rollout.rollout(model, timelines, [own.starts for own in windows], exact=True), 1e-12)
 
 
@@ -121,7 +121,7 @@ def test_many_parameter_sets_share_their_windows_and_one_program():
             for own in windows
         ]
         batched_rollout.rollout(model, timelines, starts)
-        programs.append(len(batched_rollout._PROGRAMS))
+        programs.append(len(compiled_rollout._PROGRAMS))
     assert programs[0] == programs[-1] > 0
 
 

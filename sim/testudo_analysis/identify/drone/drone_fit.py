@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 from scipy.optimize import least_squares
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from testudo_analysis.identify.drone.fitted_model import DISTURBANCE, NAMES, DroneModel, errors, predict
 from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples, PredictionWindows
@@ -231,5 +231,5 @@ def _intervals(
     moved = -np.linalg.solve(total - normal + ridge, (whole - slope)[..., None])[..., 0]
     moved += np.linalg.solve(total + ridge, whole)  # at a bound the whole slope is not zero
     deviation = np.sqrt((count - 1) / count * np.sum(moved**2, axis=0)) * problem.scale
-    reach = student.ppf((1 + LEVEL) / 2, count - 1) * deviation
+    reach = stdtrit(count - 1, (1 + LEVEL) / 2) * deviation
     return np.maximum(values - reach, lower), np.minimum(values + reach, upper)

@@ -8,7 +8,7 @@ neighbours, as the errors of overlapping windows are correlated.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from testudo_analysis.identify.estimation.differentiable_rollout import BatchedRollout, Curvature
 from testudo_hardware.schema import QUANTITIES
@@ -141,7 +141,7 @@ class BootstrapSpread:
         wider, also by Student's quantile.
         """
         left = max(self.blocks - self.fitted, 1)
-        wider = np.sqrt(self.blocks / left) * student.ppf((1 + LEVEL) / 2, left) / student.ppf((1 + LEVEL) / 2, 1e6)
+        wider = np.sqrt(self.blocks / left) * stdtrit(left, (1 + LEVEL) / 2) / stdtrit(1e6, (1 + LEVEL) / 2)
         ends = np.quantile(self.samples - values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
         return values + wider * ends[0], values + wider * ends[1]
 

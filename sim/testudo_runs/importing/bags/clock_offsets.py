@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from testudo_runs.bags.bag_contents import NANO, BagError
 from testudo_runs.importing.bags.motion_matching import STEP_S, SampledMotion, follow
@@ -197,7 +197,7 @@ def _error(left: np.ndarray, parameters: int) -> float:
         # standard error of a median; delays are correlated: a tenth of the messages counts
         return float(_Z95 * 1.2533 * 1.4826 * _spread(left) / np.sqrt(len(left) / 10))
     free = len(left) - parameters
-    return float(student.ppf(0.975, free) * np.sqrt((left**2).sum() / free / len(left))) if free > 0 else STEP_S
+    return float(stdtrit(free, 0.975) * np.sqrt((left**2).sum() / free / len(left))) if free > 0 else STEP_S
 
 
 def _spread(values: np.ndarray) -> float:
