@@ -62,38 +62,39 @@ def verbs() -> dict[str, metadata.EntryPoint]:
 
 def missing_requirements(point: metadata.EntryPoint) -> list[str]:
     """Return the distributions that the extras of a verb ask for and that are not installed."""
-    if point.dist is None:
+    if point.dist is None or not point.extras:
         return []
-    return sorted(set(_missing(point.dist, set(point.extras), seen=set())))
+    return list(_missing_of(point.dist, frozenset(point.extras)))
+
+
+@cache  # many verbs ask for the same extras, and a requirement takes long to read
+def _missing_of(dist: metadata.Distribution, extras: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(_missing(dist, set(extras), seen=set()))))
 
 
 def _missing(dist: metadata.Distribution, extras: set[str], seen: set[tuple[str, str]]) -> list[str]:
     name = canonicalize_name(dist.name)
+    wanted = {extra for extra in extras if (name, extra) not in seen}
+    seen |= {(name, extra) for extra in wanted}
     absent: list[str] = []
-    for extra in extras:
-        if (name, extra) in seen:
+    for text in dist.requires or [] if wanted else []:
+        words = canonicalize_name(text)
+        if not any(canonicalize_name(extra) in words for extra in wanted):
+            continue  # read only what may ask for such an extra
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is None or marker.evaluate({"extra": ""}):
             continue
-        seen.add((name, extra))
-        for requirement in _asked_by(extra, tuple(dist.requires or ())):
-            if not _is_installed(requirement.name):
-                absent.append(requirement.name)
-            elif requirement.extras:
-                absent += _missing(metadata.distribution(requirement.name), requirement.extras, seen)
+        if not any(marker.evaluate({"extra": extra}) for extra in wanted):
+            continue
+        if not _is_installed(requirement.name):
+            absent.append(requirement.name)
+        elif requirement.extras:
+            absent += _missing(metadata.distribution(requirement.name), requirement.extras, seen)
     return absent
 
 
-@cache  # several verbs ask for the same extra, whose markers take milliseconds to read
-def _asked_by(extra: str, requires: tuple[str, ...]) -> tuple[Requirement, ...]:
-    """Return the requirements that an extra adds to those without it."""
-    asked: list[Requirement] = []
-    for text in requires:
-        requirement = Requirement(text)
-        marker = requirement.marker
-        if marker is not None and not marker.evaluate({"extra": ""}) and marker.evaluate({"extra": extra}):
-            asked.append(requirement)
-    return tuple(asked)
-
-
+@cache
 def _is_installed(name: str) -> bool:
     try:
         metadata.distribution(name)
