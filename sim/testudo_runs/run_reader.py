@@ -1,7 +1,6 @@
 """Reads a run folder back into typed tracks."""
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,19 +12,30 @@ from rosbags.typesys import Stores, get_typestore
 from testudo_deploy.contract.messages import PeerMessage, TaskMessage, TickRecord
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
-from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute, signal_wires
+from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute, shared_odometry, signal_wires
 from testudo_deploy.launch.fleet_topics import body_topic, topics
 from testudo_deploy.launch.run_folder import CHAIN_INFO, FLEET_FILE, INFO_FILE, RUN_SCHEMA
 from testudo_deploy.launch.topic_names import EVENTS_TOPIC, SCORE_TOPIC
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.links.link_profile import TWIST_STAMPED
 from testudo_hardware.links.topics import CommandWire
-from testudo_hardware.links.wire import CommandReading, OdometryReading, read_command, read_odometry
+from testudo_hardware.links.wire import (
+    WORLD_FRAME,
+    CommandReading,
+    OdometryReading,
+    body_frame,
+    command_frame,
+    read_command,
+    read_odometry,
+)
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.bags.record_order import order_faults
+from testudo_runs.bags.topic_messages import TopicMessages
 from testudo_runs.collection_pause import collection_paused
 from testudo_runs.progress_bar import Share, quiet
+from testudo_runs.track_columns import ColumnReader
 from testudo_runs.tracks import (
     CommandTrack,
     GuardSample,
@@ -33,16 +43,17 @@ from testudo_runs.tracks import (
     Track,
     body_track,
     command_track,
+    command_track_of_rows,
     read_body,
     read_guard,
     read_sensor,
     track_of,
+    track_of_rows,
 )
 
 _NANO = 1_000_000_000
 _SHOWN = 20
 _STREAMED, _DECODED = 0.2, 0.7  # approximate shares: of reading the file in decoding, and of both in the whole
-_TOLD_EVERY = 1000
 
 
 class RunError(TestudoError):
@@ -192,6 +203,7 @@ def read_run(path: str | Path, share: Share = quiet) -> RecordedRun:
         "sensed": by_robot(reader.sensed),
         "bodies": {body.name: reader.body(body.name) for body in reader.fleet.bodies},
     }
+    reader.finish()
     warnings = (*shortened(reader.damage), *shortened(reader.warnings))
     run |= {"complete": not reader.damage, "warnings": warnings, "proof": reader.proof}
     return RecordedRun(folder, reader.fleet, reader.info, **run)
@@ -204,43 +216,51 @@ class _Reader:
         self.fleet, self.info = load_fleet(folder / FLEET_FILE), _read_info(folder / INFO_FILE)
         self.damage: list[str] = []
         self.warnings: list[str] = []
-        self._messages: dict[str, list[tuple[float, Any]]] = defaultdict(list)
-        expected = {topic.name: topic.type for topic in topics(self.fleet)}
         # drivers that stamp with the ROS clock use the wall clock
         self._ros_ahead_s = self.info["start_wall_ns"] / _NANO - self.info["start_steady_s"]
-        store = get_typestore(Stores.ROS2_KILTED)
         messages, self.proof = read_messages(folder, self.damage, lambda done: share(_STREAMED * done))
         if CHAIN_INFO in self.info and not self.proof.exists and "recovered" not in self.info:
             self.damage.append(f"{BAG_FILE}: the chain of hashes that {INFO_FILE} names is missing")
         if "recovered" not in self.info:
             self.damage += [f"{BAG_FILE}: {text}" for text in order_faults(messages)]
-        for number, raw in enumerate(messages):
-            if number % _TOLD_EVERY == 0:
-                share(_STREAMED + (1 - _STREAMED) * number / len(messages))
+        self._file, expected = folder / BAG_FILE, {topic.name: topic.type for topic in topics(self.fleet)}
+        store = get_typestore(Stores.ROS2_KILTED)
+        self._topics = TopicMessages[Any](
+            store, expected, self.damage, lambda done: share(_STREAMED + (1 - _STREAMED) * done)
+        )
+        for raw in messages:
             if (topic := raw.topic.name) not in expected:
                 continue
             if raw.topic.type != expected[topic]:
-                raise RunError(f"{folder / BAG_FILE}: {topic}: found type {raw.topic.type}, expected {expected[topic]}")
+                raise RunError(f"{self._file}: {topic}: found type {raw.topic.type}, expected {expected[topic]}")
             received_s = (raw.log_ns - self.info["start_wall_ns"]) / _NANO + self.info["start_steady_s"]
-            try:
-                message = store.deserialize_cdr(raw.data, raw.topic.type)
-            except Exception as error:  # noqa: BLE001 -- any error of a broken message
-                self.damage.append(f"{topic}: a message cannot be decoded ({error}); left out")
-                continue
-            self._messages[topic].append((received_s, message))
-        if not self._messages:
-            raise RunError(
-                f"{folder / BAG_FILE}: holds no readable message" + "".join(f"; {text}" for text in self.damage)
-            )
+            self._topics.take(topic, received_s, raw.data)
+
+    def finish(self) -> None:
+        """Look for damage in the messages that were not read.
+
+        Raises:
+            RunError: no message could be decoded.
+        """
+        if not self._topics.finish():
+            raise RunError(f"{self._file}: holds no readable message" + "".join(f"; {text}" for text in self.damage))
 
     def truth(self, robot: FleetRobot) -> Track:
         """Return the poses of a robot in the plant."""
+        columns = ColumnReader(self._topics.store, robot.spec, (WORLD_FRAME, body_frame(robot.name)))
+        rows = self._topics.rows(f"/{robot.name}/truth", partial(columns.odometry, with_turns=True))
+        if rows is not None:
+            return track_of_rows(rows, robot.spec.dimension, with_turns=True)
         found = self.readings(f"/{robot.name}/truth", lambda message, _: _read_truth(message, robot.name, robot.spec))
         return track_of(found, robot.spec.dimension)
 
     def commands(self, robot: FleetRobot, kind: str) -> CommandTrack:
         """Return the commands of a topic of our own."""
         topic = f"/{robot.name}/{kind}"
+        columns = ColumnReader(self._topics.store, robot.spec, (command_frame(robot.name, robot.spec),))
+        rows = self._topics.rows(topic, columns.commands)
+        if rows is not None:
+            return command_track_of_rows(rows, robot.spec.dimension)
         found = self.readings(topic, lambda message, _: read_command(message, robot.name, robot.spec))
         return command_track(found, robot.spec.dimension)
 
@@ -250,15 +270,25 @@ class _Reader:
 
     def odometry(self, robot: FleetRobot) -> Track:
         """Return the poses of a robot as its node computed them from its pose source."""
-        sensor = PoseSourceReader(robot)
+        sensor, ahead_s = PoseSourceReader(robot), self._ros_ahead_s
+        shared = shared_odometry(robot)
+        if shared is not None:  # its poses are what the robot knows of itself
+            columns = ColumnReader(self._topics.store, robot.spec, shared[1])
+
+            def shift(received_s: float) -> float:
+                return received_s - (received_s + ahead_s) if sensor.uses_ros_time else 0.0
+
+            rows = self._topics.rows(shared[0], partial(columns.odometry, with_turns=False), shift)
+            if rows is not None:
+                return track_of_rows(rows, robot.spec.dimension, with_turns=False)
         heard = [
             (received_s, topic, message)
             for topic in sensor.topics
-            for received_s, message in self._messages[topic.absolute]
+            for received_s, message in self._topics.messages(topic.absolute)
         ]
         found = []
         for received_s, topic, message in sorted(heard, key=lambda item: item[0]):
-            ros_now_s = received_s + self._ros_ahead_s
+            ros_now_s = received_s + ahead_s
             try:
                 reading = sensor.place(topic, message, ros_now_s, received_s)
             except TestudoError as error:
@@ -292,6 +322,11 @@ class _Reader:
             return replace(reading, stamp_s=reading.stamp_s - ahead_s)
 
         topic = absolute(robot.link.topics["cmd_vel"], robot.name)
+        if wire.type == TWIST_STAMPED and profile.command.set_point is None:
+            columns = ColumnReader(self._topics.store, robot.spec, (wire.frame,))
+            rows = self._topics.rows(topic, columns.commands, lambda _: -ahead_s)
+            if rows is not None:
+                return command_track_of_rows(rows, robot.spec.dimension)
         return command_track(self.readings(topic, read), robot.spec.dimension)
 
     def envelopes(self, topic: str, kind: type[Any]) -> tuple[Any, ...]:
@@ -301,7 +336,7 @@ class _Reader:
 
     def events(self) -> tuple[PlantEvent, ...]:
         found = []
-        for _, message in self._messages[EVENTS_TOPIC]:
+        for _, message in self._topics.messages(EVENTS_TOPIC):
             try:
                 values = json.loads(message.data)
                 found.append(PlantEvent(float(values.pop("stamp_s")), str(values.pop("event")), values))
@@ -316,7 +351,7 @@ class _Reader:
 
         One that cannot be read is damage; a ``measured`` one, which the robot refused too, is a warning.
         """
-        for received_s, message in self._messages[topic]:
+        for received_s, message in self._topics.messages(topic):
             try:
                 yield received_s, read(message, received_s)
             except TestudoError as error:

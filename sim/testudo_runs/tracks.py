@@ -1,6 +1,6 @@
 """Series of one robot or body in a recorded run: poses, commands, and what its sensors sent."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, NamedTuple
@@ -116,7 +116,7 @@ def track_of(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> 
     """Return the poses of times of arrival and readings, by stamp."""
     readings = list(heard)
     turns = all(reading.quaternion_xyzw is not None for _, reading in readings)
-    rows = [
+    rows: list[Sequence[float]] = [
         (
             reading.stamp_s,
             received_s,
@@ -127,7 +127,12 @@ def track_of(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> 
         )
         for received_s, reading in readings
     ]
-    table = _by_stamp(rows, 3 + 2 * dimension + 4 * turns)
+    return track_of_rows(rows, dimension, with_turns=turns)
+
+
+def track_of_rows(rows: Sequence[Sequence[float]], dimension: int, *, with_turns: bool) -> Track:
+    """Return poses by stamp from rows: stamp, arrival, position (D,), yaw, velocity (D,), and quaternion."""
+    table = _by_stamp(rows, 3 + 2 * dimension + 4 * with_turns)
     end, last = 2 + dimension, 3 + 2 * dimension
     return Track(
         table[:, 0],
@@ -135,18 +140,23 @@ def track_of(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> 
         table[:, 2:end],
         np.unwrap(table[:, end]),
         table[:, end + 1 : last],
-        table[:, last:] if turns else None,
+        table[:, last:] if with_turns else None,
     )
 
 
 def command_track(heard: Iterable[tuple[float, CommandReading]], dimension: int) -> CommandTrack:
     """Return the commands of times of arrival and readings, by stamp."""
     rows = [(reading.stamp_s, received_s, *reading.command, reading.yaw_rate) for received_s, reading in heard]
+    return command_track_of_rows(rows, dimension)
+
+
+def command_track_of_rows(rows: Sequence[Sequence[float]], dimension: int) -> CommandTrack:
+    """Return commands by stamp from rows: stamp, arrival, command (D,), yaw rate."""
     table = _by_stamp(rows, 3 + dimension)
     return CommandTrack(table[:, 0], table[:, 1], table[:, 2:-1], table[:, -1])
 
 
-def _by_stamp(rows: list[tuple[float, ...]], columns: int) -> np.ndarray:
+def _by_stamp(rows: Sequence[Sequence[float]], columns: int) -> np.ndarray:
     """Return the rows (T, columns), ordered by their first column."""
     table = np.array(rows, float).reshape(len(rows), columns)
     return table[np.argsort(table[:, 0], kind="stable")]

@@ -1,0 +1,86 @@
+"""Messages of a bag by topic, decoded when they are asked for: one by one, or all of a topic at once."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rosbags.typesys.store import Typestore
+
+from testudo_runs.bags.bag_contents import Tell
+
+Row = Sequence[float]
+
+
+class TopicMessages[Message]:
+    """Messages with their times of arrival; each is decoded once, and one that cannot be is damage."""
+
+    def __init__(self, store: Typestore, types: Mapping[str, str], damage: list[str], tell: Tell) -> None:
+        """Begin without messages.
+
+        ``types`` are by topic; ``damage`` collects sentences; ``tell`` gets the decoded fraction.
+        """
+        self.store = store
+        self._types, self._damage, self._tell = types, damage, tell
+        self._raw: dict[str, list[tuple[float, bytes]]] = defaultdict(list)
+        self._decoded: dict[str, dict[int, Message | None]] = defaultdict(dict)
+        self._unread: set[str] = set()
+        self._readable = self._count = 0
+
+    def take(self, topic: str, received_s: float, data: bytes) -> None:
+        """Add a message."""
+        self._raw[topic].append((received_s, data))
+        self._unread.add(topic)
+        self._count += 1
+
+    def messages(self, topic: str) -> Iterator[tuple[float, Message]]:
+        """Yield time of arrival and content of the messages of a topic that can be decoded."""
+        found = self._decoded[topic]
+        for index, (received_s, data) in enumerate(self._raw[topic]):
+            if index not in found:
+                found[index] = self._decode(topic, data)
+            message = found[index]
+            if message is not None:
+                yield received_s, message
+        self._was_read(topic)
+
+    def rows(
+        self,
+        topic: str,
+        read: Callable[[Sequence[bytes]], Sequence[Row] | None],
+        shift: Callable[[float], float] = lambda _: 0.0,
+    ) -> list[Row] | None:
+        """Return stamp, time of arrival and numbers of all messages of a topic; None if one is not as expected.
+
+        ``read`` takes the serialised messages, and returns stamp and numbers of each, or None; ``shift`` returns what
+        is added to a stamp, from the time of arrival.
+        """
+        raw = self._raw[topic]
+        found = read([data for _, data in raw])
+        if found is None:
+            return None
+        self._readable += len(found)
+        self._was_read(topic)
+        return [
+            (stamp_s + shift(received_s), received_s, *row)
+            for (received_s, _), (stamp_s, *row) in zip(raw, found, strict=True)
+        ]
+
+    def finish(self) -> bool:
+        """Decode the messages that nobody asked for, to find damage; return whether any message could be decoded."""
+        for topic in sorted(self._unread):
+            for _ in self.messages(topic):
+                pass
+        return self._readable > 0
+
+    def _decode(self, topic: str, data: bytes) -> Message | None:
+        try:
+            message: Message = self.store.deserialize_cdr(data, self._types[topic])  # pyright: ignore[reportAssignmentType]
+        except Exception as error:  # noqa: BLE001 -- any error of a broken message
+            self._damage.append(f"{topic}: a message cannot be decoded ({error}); left out")
+            return None
+        self._readable += 1
+        return message
+
+    def _was_read(self, topic: str) -> None:
+        self._unread.discard(topic)
+        left = sum(len(self._raw[name]) for name in self._unread)
+        self._tell(1 - left / max(self._count, 1))
