@@ -23,7 +23,7 @@ def check_decisions(
         findings.compared["decision"] += 1
         record = _near(ticks, stamp_s)
         if record is None or record.stamp_s in commanded:
-            if np.any(command) or turn or stamp_s < policy.stamp_s[-1]:  # the last one may be the brake at the end
+            if any(command) or turn or stamp_s < policy.stamp_s[-1]:  # the last one may be the brake at the end
                 findings.add("decision", "inserted", stamp_s, "cmd_vel_policy holds a command that no tick decided")
             continue
         commanded.add(record.stamp_s)

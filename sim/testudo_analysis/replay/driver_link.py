@@ -1,7 +1,9 @@
 """Third link of a command's way: what the driver applied is a command that it received, within the robot's limits."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -68,10 +70,14 @@ class _Received:
 
     def same(self, stamp_s: float, command: np.ndarray) -> np.ndarray:
         """Return the rows that may act at a time [s] and are equal to a command (D,)."""
-        begin = int(np.searchsorted(self.stamp_s, stamp_s - self.oldest_s))
-        end = int(np.searchsorted(self.stamp_s, stamp_s + SAME_STAMP_S))
-        away = np.max(np.abs(self.limited[begin:end] - command), axis=1, initial=0.0)
-        return begin + np.flatnonzero(away <= SAME_COMMAND)
+        begin = bisect_left(self._stamps, stamp_s - self.oldest_s)
+        end = bisect_left(self._stamps, stamp_s + SAME_STAMP_S)
+        near = (np.abs(self.limited[begin:end] - command) <= SAME_COMMAND).all(axis=1)
+        return begin + near.nonzero()[0]
+
+    @cached_property
+    def _stamps(self) -> list[float]:
+        return self.stamp_s.tolist()
 
     def may_lack(self, stamp_s: float, unknown: Sequence[tuple[float, float]]) -> bool:
         """Return whether a command that acts at a time [s] may be of an ``unknown`` decision."""

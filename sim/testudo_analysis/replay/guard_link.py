@@ -1,6 +1,6 @@
 """Second link of a command's way: the guard passed on what the policy commanded, or sent zero."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -77,12 +77,12 @@ def _compare_sent(findings: LinkFindings, policy: CommandTrack, codes: _Codes, s
     Returns:
         (P,) int: 2 for a command of the policy that was passed on, 1 where the found zero may be a brake, 0 for none.
     """
-    commands, stamps = rows_of(policy), policy.stamp_s
+    commands, stamps = rows_of(policy), policy.stamp_s.tolist()
     passed = np.zeros(len(commands), int)
     for stamp_s, command, turn in rows_of(sent):
         findings.compared["guard"] += 1
-        zero = not np.any(command) and not turn
-        row = int(np.searchsorted(stamps, stamp_s - SAME_STAMP_S))
+        zero = not any(command) and not turn
+        row = bisect_left(stamps, stamp_s - SAME_STAMP_S)
         if row < len(stamps) and stamps[row] <= stamp_s + SAME_STAMP_S:
             _, asked, asked_turn = commands[row]
             away = deviation((*command, turn), (*asked, asked_turn))
@@ -132,10 +132,10 @@ def _check_received(
     findings: LinkFindings, stamps: np.ndarray, reports: Sequence[GuardSample], *, lock_step: bool
 ) -> None:
     """Compare how many commands the guard counted with the recorded ones, in each of its processes."""
-    late_s = 0.0 if lock_step else _UNREAD_S
+    late_s, known = 0.0 if lock_step else _UNREAD_S, stamps.tolist()
     for first, report in _of_one_process(reports):
-        until = [int(np.sum(stamps <= report.stamp_s - before_s + SAME_STAMP_S)) for before_s in (0.0, late_s)]
-        since = [int(np.sum(stamps <= first.stamp_s - before_s + SAME_STAMP_S)) for before_s in (late_s, 0.0)]
+        until = [bisect_right(known, report.stamp_s - before_s + SAME_STAMP_S) for before_s in (0.0, late_s)]
+        since = [bisect_right(known, first.stamp_s - before_s + SAME_STAMP_S) for before_s in (late_s, 0.0)]
         most, least = (a - b for a, b in zip(until, since, strict=True))
         received = report.counts[0] - first.counts[0]
         # in real time a guard under load may lose a message of the policy, too

@@ -4,9 +4,11 @@ A changed input need not change the command (a far neighbour, a held decision); 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,12 +70,16 @@ def check_goals(
     for before, after in pairwise(range(len(told))):
         if leader[after].sequence != leader[before].sequence + 1:
             lost_m = max(lost_m, float(np.max(np.abs(goals[1 + after] - goals[1 + before]))))
+    known: dict[tuple[float, ...], tuple[float, tuple[float, ...]]] = {}
     for record in records:
-        away = np.max(np.abs(goals - np.array(record.goal_world)), axis=1)
-        if _SAME_GOAL_M < away.min() <= lost_m:
+        if record.goal_world not in known:  # a goal stays for many ticks
+            away = np.max(np.abs(goals - np.array(record.goal_world)), axis=1)
+            known[record.goal_world] = float(away.min()), tuple(goals[np.argmin(away)].tolist())
+        away_m, nearest = known[record.goal_world]
+        if _SAME_GOAL_M < away_m <= lost_m:
             unverified += 1
             continue
-        errors.add("goal", record.sequence, tuple(goals[np.argmin(away)].tolist()), record.goal_world)
+        errors.add("goal", record.sequence, nearest, record.goal_world)
     return unverified
 
 
@@ -146,22 +152,25 @@ def check_poses(errors: FieldErrors, records: Sequence[TickRecord], odometry: Tr
     """
     unverified = 0
     order = np.argsort(odometry.stamp_s, kind="stable")
-    stamps = odometry.stamp_s[order]
+    stamps = odometry.stamp_s[order].tolist()
+    places, yaws, velocities = (column[order].tolist() for column in _measured(odometry))
     for record in records:
         if record.pose_stamp_s is None:
             continue
-        after = int(np.searchsorted(stamps, record.pose_stamp_s - _SAME_STAMP_S))
+        after = bisect_left(stamps, record.pose_stamp_s - _SAME_STAMP_S)
         if after == len(stamps) or stamps[after] > record.pose_stamp_s + _SAME_STAMP_S:
             unverified += 1
             continue
-        row = order[after]
-        sample, used = np.array([*odometry.position_world[row], 0.0, *odometry.velocity[row]]), None
+        sample, used = [*places[after], 0.0, *velocities[after]], None
         position, yaw, velocity = record.measured_position_world, record.measured_yaw, record.measured_velocity
         if position is not None and yaw is not None and velocity is not None:
-            turn = wrap_angle(np.array(odometry.yaw[row] - yaw))
-            used = np.array([*position, turn, *velocity])
+            used = [*position, float(wrap_angle(np.array(yaws[after] - yaw))), *velocity]
         errors.add("pose", record.sequence, sample, used)
     return unverified
+
+
+def _measured(track: Track) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return track.position_world, track.yaw, track.velocity
 
 
 def check_neighbours(
@@ -232,8 +241,7 @@ def _has_all(announced: Announcements, first: int, last: int) -> bool:
     return int(np.sum(inside)) == last - first + 1
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     """Entry of one peer in a tick."""
 
     sequence: int

@@ -60,8 +60,7 @@ def reinfer_robot(
     tasked = run.fleet.task is not None or run.sensed.get(name)
     errors = FieldErrors(FIELDS | TASK_FIELDS if tasked else FIELDS)
     rerun, ticks = TickReplay(artefact, model, errors), ticks_in_order(run.ticks[name])
-    for record in ticks:
-        rerun.take(record)
+    rerun.take_all(ticks)
     rerun.finish()
     robot = run.fleet.robot(name)
     leader = () if robot.follows is None else run.announcements.get(robot.follows.robot, ())

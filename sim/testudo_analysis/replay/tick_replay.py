@@ -5,6 +5,7 @@ ticks is checked too: the memory of the policy, the decision period, the held co
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -75,14 +76,20 @@ class TickReplay:
     _since_decision: int = 0
     _sent: PendingCommands = field(init=False)
     _sent_from_s: float = -np.inf  # commands are known from this stamp on; -inf: from the first one
-    _state: MotionState | None = None  # recorded estimate of the current tick
+    _estimate: tuple[object, object, object] | None = None  # recorded, of the current tick: place, yaw, velocity
+    _state: MotionState | None = None  # the same as arrays, where they are needed
     _batches: TickBatches = field(init=False)
 
     def __post_init__(self) -> None:
         self._batches = TickBatches(self.model, self.errors)
 
-    def take(self, record: TickRecord) -> None:
-        """Compare the next tick."""
+    def take_all(self, records: Sequence[TickRecord]) -> None:
+        """Compare ticks in order."""
+        for record, effective in zip(records, _effective_commands(self.model, records), strict=True):
+            self.take(record, effective)
+
+    def take(self, record: TickRecord, effective: np.ndarray | None = None) -> None:
+        """Compare the next tick; ``effective`` is the effective command (D,) of what it sent, if that is known."""
         # compare the memory with the previous tick; forget what a lost tick makes unknown
         last = self._last
         if record.sequence == 0 or (last is not None and record.sequence <= last.sequence):
@@ -110,7 +117,9 @@ class TickReplay:
                 if code == _BRAKED_BY_SHIELD:
                     self._infer_braked(record)
                 self._nominal = None
-            self._sent.push(record.stamp_s, effective_command(self.model, np.array(record.sent_command)))
+            if effective is None:
+                effective = effective_command(self.model, np.array(record.sent_command))
+            self._sent.push(record.stamp_s, effective)
         except (ValueError, TypeError, IndexError):
             # numbers are missing or inconsistent: the control loop cannot have computed such a tick
             self.errors.add("sent", record.sequence, None, record.sent_command)
@@ -130,8 +139,8 @@ class TickReplay:
         stamp_s, add = record.pose_stamp_s, partial(self._add, record)
         if (stamp_s is None or record.estimate_position_world is None) and record.reason:
             return
-        recorded = (record.estimate_position_world, record.estimate_yaw, record.estimate_velocity)
-        self._state = MotionState(*map(np.array, recorded))
+        self._state = None
+        self._estimate = (record.estimate_position_world, record.estimate_yaw, record.estimate_velocity)
         if stamp_s is None:
             raise ValueError("a driven tick without a pose")
         if stamp_s - self.model.spec.command_delay_s >= self._sent_from_s:
@@ -226,8 +235,10 @@ class TickReplay:
 
     def _known_state(self) -> tuple[MotionState, StoppingPoint]:
         """Return the recorded estimate of the tick, and its stopping point."""
-        if self._state is None:
+        if self._estimate is None:
             raise ValueError("a driven tick without an estimate")
+        if self._state is None:
+            self._state = MotionState(*map(np.array, self._estimate))
         return self._state, self.model.stopping_point(self._state)
 
     def _wanted(self, record: TickRecord) -> np.ndarray | None:
@@ -290,13 +301,33 @@ def recorded_task(record: TickRecord, contract: Contract) -> dict[str, np.ndarra
         raise ValueError(str(error)) from error
 
 
-def _sent(record: TickRecord) -> np.ndarray | None:
+def _effective_commands(model: MotionModel, records: Sequence[TickRecord]) -> list[np.ndarray] | list[None]:
+    """Return the effective command (D,) of each tick, computed at once; nothing where a tick has another number."""
+    if not records or {len(record.sent_command) for record in records} != {model.spec.dimension}:
+        return [None] * len(records)
+    sent = np.array([record.sent_command for record in records], float)
+    return list(effective_command(model, sent.T).T)
+
+
+def _sent(record: TickRecord) -> list[float] | None:
     """Return the sent command, the yaw rate last."""
     return _flat(record.sent_command, record.sent_yaw_rate)
 
 
-def _flat(*parts: object) -> np.ndarray | None:
-    """Return all numbers of the parts in a row; None if one is missing."""
+def _flat(*parts: object) -> list[float] | None:
+    """Return all numbers of the parts in a row; None if one is missing.
+
+    Raises:
+        ValueError: the rows of a part have different lengths.
+    """
     if any(part is None for part in parts):
         return None
-    return np.concatenate([np.ravel(np.asarray(part, float)) for part in parts])
+    row: list[float] = []
+    for part in parts:
+        if isinstance(part, float):
+            row.append(part)
+        elif isinstance(part, tuple) and all(isinstance(number, float) for number in part):
+            row += part
+        else:
+            row += np.asarray(part, float).ravel().tolist()
+    return row

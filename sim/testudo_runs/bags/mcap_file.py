@@ -30,6 +30,7 @@ _HEAD = struct.Struct("<BQ")
 _CHUNK = struct.Struct("<QQQII")
 _MESSAGE = struct.Struct("<HIQQ")
 _FOOTER = struct.Struct("<QQI")
+_IS_MESSAGE = int(Opcode.MESSAGE)  # a comparison with a member of an enumeration takes longer
 _MAX_CHUNK = 1 << 31
 _MAX_SPAN_NS = 86_400 * 1_000_000_000
 _CHUNK_FORM = re.compile(rb"\x06.{5}\x00{3}.{28}(?:\x00{4}|\x03\x00{3}lz4|\x04\x00{3}zstd)", re.DOTALL)
@@ -92,7 +93,9 @@ class McapStream:
                 self._tell_lost_chunk()
                 yield from self._chunk(body, begin, keep)
             elif opcode == Opcode.MESSAGE:
-                yield from self._message(memoryview(body), keep)
+                message = self._message(memoryview(body), keep)
+                if message is not None:
+                    yield message
             elif opcode == Opcode.MESSAGE_INDEX and self._lost_chunk:
                 self._pending_lost += (len(body) - 6) // 16
             elif opcode == Opcode.DATA_END:
@@ -119,22 +122,26 @@ class McapStream:
     def _records_within(self, data: bytes, keep: Keep, begin: int) -> Iterator[BagMessage]:
         """Yield the messages of a chunk up to its last complete record."""
         view, at, size = memoryview(data), 0, len(data)
-        while at + _HEAD.size <= size:
-            opcode, length = _HEAD.unpack_from(view, at)
-            at += _HEAD.size
+        head_size, unpack, take = _HEAD.size, _HEAD.unpack_from, self._message
+        while at + head_size <= size:
+            opcode, length = unpack(view, at)
+            at += head_size
             if at + length > size:
                 return
             body = view[at : at + length]
             at += length
-            if opcode == Opcode.MESSAGE:
-                yield from self._message(body, keep)
+            if opcode == _IS_MESSAGE:
+                message = take(body, keep)
+                if message is not None:
+                    yield message
             else:
                 try:
                     self._fact(opcode, bytes(body))
                 except Exception as error:  # noqa: BLE001 -- any error of a broken record
                     self._say(f"a record in the chunk at byte {begin} cannot be read ({type(error).__name__})")
 
-    def _message(self, body: memoryview, keep: Keep) -> Iterator[BagMessage]:
+    def _message(self, body: memoryview, keep: Keep) -> BagMessage | None:
+        """Take a message; return it if its topic is requested."""
         channel, sequence, log_ns, publish_ns = _MESSAGE.unpack_from(body)
         topic = self._channels.get(channel)
         if topic is None:
@@ -142,14 +149,13 @@ class McapStream:
             topic = self._channels.get(channel)
         if topic is None:
             self._unknown += 1
-            return
+            return None
         self._found += 1
         self._last_ns = log_ns
         self._contents.take(topic, log_ns)
         data = bytes(body[_MESSAGE.size :])
         self._chain.take(topic.name, (sequence, log_ns, publish_ns), data)
-        if keep(topic):
-            yield BagMessage(topic, log_ns, publish_ns, sequence, data)
+        return BagMessage(topic, log_ns, publish_ns, sequence, data) if keep(topic) else None
 
     def _fact(self, opcode: int, body: bytes) -> None:
         stream = ReadDataStream(BytesIO(body))
