@@ -12,25 +12,28 @@ from dataclasses import dataclass, replace
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.geometry import clamped_fraction, dot, turned_right, z_scaled
 from testudo_deploy.shield.going_round import go_round
-from testudo_deploy.shield.passage_driving import Wants, passage_velocity, without_those_that_wait
+from testudo_deploy.shield.passage_driving import Wants, away_from_the_mouth, passage_velocity, without_those_that_wait
 from testudo_deploy.shield.passage_order import (
     PassageOrder,
     PassageState,
     initial_passage_state,
     nearest_passage,
+    outward,
     passage_order,
 )
 from testudo_deploy.shield.passages import Passage
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.right_of_way import (
+    STANDS_BESIDE,
     WANTS_SHARE,
     RightOfWay,
     Traffic,
     give_way,
     initial_right_of_way,
 )
+from testudo_deploy.shield.room_to_pass import PASS, is_free
 from testudo_deploy.shield.velocity_projection import RECENT_S, PeerTable, extrapolated
-from testudo_hardware.arrays import Array, array_namespace, known_false, min_of
+from testudo_hardware.arrays import Array, array_namespace, known_false, max_of, min_of
 from testudo_hardware.motion.motion_state import TINY, length
 
 BLOCKED_SHARE = 0.3  # below this share of the wanted speed a robot counts as blocked
@@ -40,6 +43,7 @@ STUCK_S = 5.0  # a robot that is blocked for longer counts as deadlocked
 TURN_RATE_RAD_S = math.radians(60)
 LARGEST_TURN_RAD = math.radians(70)
 _LOOK_RAD = math.radians(20)
+_LATE_S = 0.1  # messages that are older widen what robots near a passage keep from each other, as layer 1 does
 _IN_ORDER_S = 1.0  # peers heard less long ago count in the order of a passage, which changes slowly
 
 
@@ -107,27 +111,41 @@ def resolve_deadlock(
         first,
         _trusted(neighbours) & (neighbours.age_s < RECENT_S),  # what a silent peer wanted says nothing of now
     )
-    order, in_passage = None, memory.passage
+    order, in_passage, wide = None, memory.passage, shield
     if passages:
         frame, near = nearest_passage(passages, control_point_world, shield.separation_m)
         if not known_false(near):
             heard = _trusted(neighbours) & (neighbours.age_s < _IN_ORDER_S)
-            unheard = neighbours.valid & ~heard
-            known = (replace(traffic, present=heard), unheard, nominal_world, shield.peer_speed_m_s, period_s)
+            traffic, unheard = replace(traffic, present=heard), neighbours.valid & ~heard
+            wide = wider(shield, neighbours.age_s, heard)
+            outside = control_point_world + PASS * wide.separation_m * outward(frame, control_point_world)
+            room = is_free(shield, arena, outside)
+            known = (traffic, unheard, nominal_world, room, shield.peer_speed_m_s, period_s)
             found_order, passed = passage_order(frame, memory.passage, control_point_world, *known)
             order, in_passage = _within_reach(near, found_order, passed, memory.passage)
             traffic = without_those_that_wait(traffic, order)
+            nominal_world = away_from_the_mouth(order, nominal_world)
     place, stalls = (control_point_world, traffic, nominal_world), memory.progress < BLOCKED_SHARE
     wanted, replaced, way = give_way(shield, arena, memory.way, *place, stalls, period_s)
-    beside, rounds = go_round(shield, arena, *place)
+    beside, rounds = go_round(wide, arena, *place, order)
     rounds = rounds & ~replaced & (length(wanted - nominal_world) == 0)  # those that come have precedence
     announced = xp.where(replaced, wanted, nominal_world)
+    announced = xp.where(way.to_all == STANDS_BESIDE, 0 * announced, announced)  # so that others go round it
     wants = Wants(xp.where(rounds, beside, wanted), replaced | rounds, announced)
     if order is not None and not known_false(order.takes_part):
-        wants, way = _in_order(order, passage_velocity(shield, arena, order, *place), wants, way)
+        wants, way = _in_order(order, passage_velocity(wide, arena, order, *place), wants, way)
     turned, after = _turned(shield, memory, offset, wants.velocity_world, moved_world, period_s)
     found = ResolvedVelocity(xp.where(wants.is_final, wants.velocity_world, turned), wants.announced_world)
     return found, replace(after, way=way, passage=in_passage)
+
+
+def wider(shield: ProjectionParameters, age_s: Array, heard: Array) -> ProjectionParameters:
+    """Return the parameters with the separation (...) that layer 1 needs where messages are late."""
+    xp = array_namespace(age_s)
+    if age_s.shape[0] == 0:
+        return shield
+    late_s = xp.where(heard, xp.clip(age_s - _LATE_S, 0.0, RECENT_S), 0.0)
+    return replace(shield, separation_m=shield.separation_m + shield.peer_speed_m_s * max_of(late_s, axis=0))
 
 
 def _within_reach(
@@ -138,7 +156,8 @@ def _within_reach(
     Batches of robots compute the order for all; a robot by itself leaves it out beyond its reach, with the same result.
     """
     xp = array_namespace(near)
-    reached = replace(order, takes_part=order.takes_part & near, peer_waits=order.peer_waits & near[None, ...])
+    those = {"peer_waits": order.peer_waits & near[None, ...], "enters": order.enters & near[None, ...]}
+    reached = replace(order, takes_part=order.takes_part & near, followed=order.followed & near, **those)
     through_s = xp.where(near, passed.through_s, before.through_s)
     return reached, PassageState(through_s, xp.where(near, passed.waited_s, before.waited_s))
 

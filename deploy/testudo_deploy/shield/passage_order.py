@@ -21,6 +21,7 @@ _MISS = 0.5  # a wanted direction that passes the mouth at this distance leads t
 _TIE = 0.3  # of two that differ by less in their way, the one along the axis is first
 _EXIT = 0.5  # so far outside of the mouth a robot that comes out still uses the passage
 _LEAVES = 1.5  # nearer to the mouth, a robot that has come out and has not yet passed the queue has precedence
+_SPREADS = 1.2  # so far from the mouth one that came out keeps mainly to the axis while others come after it
 _STANDS, _RUNS = 0.5, 1.0  # by how much a robot is farther from the mouth than the one before it, to stand and to run
 _LANE, _LANE_AHEAD = 1.1, 3.0  # half the width, and the length, of the lane of one that is before it in the queue
 _BESIDE = 0.3  # a robot this far beside the narrow places is still inside
@@ -62,10 +63,10 @@ class PassageOrder:
     peer_waits: Array  # (K, ...) bool: what the peer wants has to wait
     peer_beyond: Array  # (K, ...) bool: the peer is on the other side and wants through: it comes where others come out
     comes: Array  # (K, ...) bool: the peer comes out, or may, on the robot's side
-    leaves: Array  # bool: one that has come out on the robot's side is still near
+    enters: Array  # (K, ...) bool: the robot came out where the peer wants in, and passes on the outer side of it
+    followed: Array  # bool: the robot came out, and another comes after it
+    outward_world: Array  # (D, ...): unit vector along the axis, away from the passage
     comes_from_world: Array  # (D, K, ...) [m]: from the robot to the place where it comes out
-    comes_ahead_world: Array  # (D, ...): unit vector
-    mouth_from_world: Array  # (D, ...) [m]: from the robot to the mouth on its side
 
 
 @dataclass(frozen=True)
@@ -129,12 +130,14 @@ def passage_order(
     traffic: Traffic,
     unheard: Array,
     nominal_world: Array,
+    room_outside: Array,
     top_m_s: float,
     period_s: float,
 ) -> tuple[PassageOrder, PassageState]:
     """Return the order in the passage of ``frame`` and the new state; positions are (2, ...) [m].
 
-    ``unheard`` (K, ...) bool are bodies of which only the place is known, perhaps an old one.
+    ``unheard`` (K, ...) bool are bodies of which only the place is known, perhaps an old one; ``room_outside`` (...)
+    bool says that others can pass the robot on its side away from the passage.
     """
     xp = array_namespace(nominal_world)
     offset, wanted = traffic.offset_world, traffic.wanted_world
@@ -157,12 +160,15 @@ def passage_order(
     has_way = (way == through) | ((waited_s > _PATIENCE_S) & ~against)
     unclear = unheard | (present & peers.wants & (peer_through == 0))
     unclear = any_of(unclear & peers.inside, axis=0)
-    alike = present & ~peers.inside & (peer_through == through) & (peers.side == me.side)
+    here = present & ~peers.inside & (peers.side == me.side)
+    alike = here & (peer_through == through)
     before = alike & (peers.to_mouth_m < me.to_mouth_m)
-    leaves = present & ~peers.inside & (peer_through == 0) & peers.wants & (peers.side == me.side)
-    leaves = leaves & (peers.to_mouth_m < _LEAVES * frame.unit_m)
-    hinders = any_of((before | leaves) & _is_in_lane(frame, me, peers), axis=0)
+    leaves = here & (peer_through == 0) & peers.wants & (peers.to_mouth_m < _LEAVES * frame.unit_m)
+    hinders = any_of((before | (leaves & ~room_outside)) & _is_in_lane(frame, me, peers, before), axis=0)
     waits = takes_part & ~me.inside & (~has_way | unclear | hinders)
+    came_out = ~takes_part & ~me.inside & me.wants & (me.to_mouth_m < _LEAVES * frame.unit_m)
+    after = present & (peer_through == me.side) & (peers.inside | (peers.to_mouth_m < frame.unit_m))
+    enters = here & (peer_through == -me.side) & came_out
     against_way = present & ~peers.inside & (peer_through != 0) & (peer_through != way)
     order = PassageOrder(
         takes_part,
@@ -172,24 +178,24 @@ def passage_order(
         _way_through(frame, me, through),
         frame.direction_world(-through, -me.across_m / frame.unit_m),
         _speed_share(frame, me, peers, before),
-        against_way | (alike & ~before & waits),
+        against_way | enters | (alike & ~before & waits) | (leaves & takes_part & room_outside),
         present & ~peers.inside & (peer_through == me.side) & (peers.side != me.side),
         present & (peers.inside | ((peer_through == way) & (way == me.side))),
-        any_of(leaves, axis=0),
-        *_ways_out(frame, me, peers),
+        enters,
+        came_out & (me.to_mouth_m < _SPREADS * frame.unit_m) & any_of(after, axis=0),
+        outward(frame, point_world),
+        _ways_out(frame, me, peers),
     )
     return order, PassageState(through_s, waited_s)
 
 
-def _ways_out(frame: _Frame, me: _Robots, peers: _Robots) -> tuple[Array, Array, Array]:
-    """Return where peers come out, from the robot (D, K, ...), in which direction, and where the mouth is (D, ...)."""
+def _ways_out(frame: _Frame, me: _Robots, peers: _Robots) -> Array:
+    """Return from where peers come out, from the robot (D, K, ...) [m]: from where they are inside, or the mouth."""
     xp = array_namespace(me.along_m)
     axis = xp.stack([frame.axis_x, frame.axis_y])
     across = xp.stack([-frame.axis_y, frame.axis_x])
-    mouth_m = me.side * frame.mouth_m
-    from_m = xp.where(peers.inside, peers.along_m, mouth_m) - me.along_m
-    comes_from_world = axis[:, None, ...] * from_m - across[:, None, ...] * me.across_m
-    return comes_from_world, me.side * axis, axis * (mouth_m - me.along_m) - across * me.across_m
+    from_m = xp.where(peers.inside, peers.along_m, me.side * frame.mouth_m) - me.along_m
+    return axis[:, None, ...] * from_m - across[:, None, ...] * me.across_m
 
 
 def nearest_passage(passages: tuple[Passage, ...], point_world: Array, unit_m: float) -> tuple[_Frame, Array]:
@@ -205,6 +211,13 @@ def nearest_passage(passages: tuple[Passage, ...], point_world: Array, unit_m: f
         nearest = xp.minimum(nearest, distance)
     x, y, axis_x, axis_y, half_length, half_width = values
     return _Frame(x, y, axis_x, axis_y, half_length, half_width, unit_m), nearest < _REACH * unit_m
+
+
+def outward(frame: _Frame, point_world: Array) -> Array:
+    """Return the unit vector (2, ...) along the axis, away from the passage, at points (2, ...) [m]."""
+    xp = array_namespace(point_world)
+    along, _ = frame.place(point_world)
+    return xp.where(along < 0, -xp.ones_like(along), xp.ones_like(along)) * xp.stack([frame.axis_x, frame.axis_y])
 
 
 def _seen(frame: _Frame, point_world: Array, wanted_world: Array, top_m_s: float) -> _Robots:
@@ -254,9 +267,8 @@ def _way(frame: _Frame, robots: _Robots, leads: Array, counted: Array) -> tuple[
     direction of the one that is nearest to its mouth.
     """
     xp = array_namespace(leads)
-    reach = frame.mouth_m + _EXIT * frame.unit_m
     out = ~robots.inside & (leads == 0) & robots.wants & (robots.side * robots.ahead_along > -_INWARD)
-    out = out & (xp.abs(robots.along_m) < reach) & (xp.abs(robots.across_m) < _EXIT * frame.unit_m)
+    out = out & (xp.abs(robots.along_m) < frame.mouth_m) & (xp.abs(robots.across_m) < _EXIT * frame.unit_m)
     direction = xp.where(out, robots.side, leads)
     uses = robots.inside | out
     plus, minus = counted & (direction == 1), counted & (direction == -1)
@@ -281,13 +293,18 @@ def _speed_share(frame: _Frame, me: _Robots, peers: _Robots, before: Array) -> A
     return xp.where(me.inside, 1.0, xp.clip((gap - _STANDS) / (_RUNS - _STANDS), 0.0, 1.0))
 
 
-def _is_in_lane(frame: _Frame, me: _Robots, peers: _Robots) -> Array:
-    """Return whether the robot is in the lanes of peers (K, ...), from where they are into what they want."""
+def _is_in_lane(frame: _Frame, me: _Robots, peers: _Robots, before: Array) -> Array:
+    """Return whether the robot is in the lanes of peers (K, ...), from where they are into what they want.
+
+    The lane of those ``before`` it (K, ...) in the queue ends at the mouth, into which they turn.
+    """
     xp = array_namespace(me.along_m)
     along, across = me.along_m - peers.along_m, me.across_m - peers.across_m
     towards = along * peers.ahead_along + across * peers.ahead_across
     beside = xp.abs(along * peers.ahead_across - across * peers.ahead_along)
-    return (towards > 0) & (towards < _LANE_AHEAD * frame.unit_m) & (beside < _LANE * frame.unit_m)
+    longest = _LANE_AHEAD * frame.unit_m + 0 * towards
+    longest = xp.where(before, xp.minimum(longest, peers.to_mouth_m + _LANE * frame.unit_m), longest)
+    return (towards > 0) & (towards < longest) & (beside < _LANE * frame.unit_m)
 
 
 def _way_through(frame: _Frame, me: _Robots, through: Array) -> Array:

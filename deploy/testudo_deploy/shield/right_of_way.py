@@ -18,8 +18,8 @@ from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.geometry import dot, left_of, turned_right
 from testudo_deploy.shield.passages import beyond_walls
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.room_to_pass import can_pass, goes_round_one
-from testudo_hardware.arrays import Array, any_of, array_namespace, known_false, max_of
+from testudo_deploy.shield.room_to_pass import can_pass, free_beside, goes_round_one
+from testudo_hardware.arrays import Array, any_of, array_namespace, known_false, max_of, min_of
 from testudo_hardware.motion.motion_state import TINY, length
 
 GIVES_WAY_AFTER_S = 0.2  # a robot that is blocked for longer gives way
@@ -27,9 +27,11 @@ DETOURS_AFTER_S = 0.4  # one that need not give way tries other directions
 _LEAVES_WALL_AFTER_S = 2.0  # and after this, off the wall: a wheeled robot that turns along it swings its tail into it
 _GOES_ROUND_S = 1.5  # time that a peer has to go round one that stands, where there is room
 _GIVES_WAY_FOR_S = 0.4  # time for which a robot gives way after it no longer has to
+_MAKES_ROOM_FOR_S = 6.0  # one that has made room for longer in vain tries the directions, too
 _DIRECTIONS = 16
 _STEEPEST_RAD = math.radians(50)  # largest turn to the right of robots that meet
 PARKED_SHARE = 0.25  # a robot that wants less than this share of its speed stands where it wants to be
+_ARRIVES_SHARE = 0.6
 _HELD_SHARE = 0.3  # a peer that moves at less than this share of what it wants is held up
 SLOW_SHARE = 0.7  # share of its speed at which a robot gives way
 WANTS_SHARE = 0.05  # below this share of its speed a robot wants nothing
@@ -39,16 +41,18 @@ _STEP = 0.35  # look-ahead of a direction
 _LANE = 1.1  # half the width of a lane that is left free
 _ROOM = 1.12  # distance that directions keep from peers; reserved segments need more than the separation
 _OFF_WALL = 0.3
-_SHIFTS = (0.25, 0.5)  # by how much one that stands can move aside to let others pass
-_SHORT = 0.35  # share of the look-ahead of one that only makes room
+_SHIFTS = (0.0, 0.25, 0.5)  # by how much one that stands can move aside to let others pass
+_STEP_ASIDE, _GIVES_ROOM = 0.1, 1.2  # look-ahead of one that only makes room, and how far beside others it stands
 _HELD_UP, _NEAR, _FAR = 1.8, 2.5, 4.0  # how near a peer holds up a parked robot's peer, is given way to, and still is
 _AT_ALL = math.hypot(_FAR, _LANE)  # one that is farther away matters in no way
 _LOOKS = (0.7, 1.4, 2.1, 2.8)  # where a robot looks for a narrow place
 _BESIDE = 1.2  # and how far to both sides of it
+_FAR_M = 1e3
 # costs of a direction, for a share of the separation that is missing
 _LANE_COST, _BACK_COST, _PEER_COST, _WALL_COST = 1.0, 0.3, 2.0, 10.0
 _MOVES_COST = 0.03
 _EAGER, _YIELDING = 0.3, 0.02  # gain of a direction towards the own aim, in a detour and when giving way
+STANDS_BESIDE = 2.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class RightOfWay:
 
     blocked_s: Array  # time for which the robot has been blocked, or has held up another
     gives_way_s: Array  # time for which it still gives way
-    to_all: Array  # 1 if it gives way to all, since it stood where it wants to be; else 0
+    to_all: Array  # 1 if it gives way to all, since it stood where it wants to be; 2 if it stands beside them; else 0
 
 
 def initial_right_of_way(like: Array) -> RightOfWay:
@@ -110,7 +114,7 @@ def give_way(
     if known_false(stalls | giving) and known_false(lanes.wants & (lanes.distance_m < _AT_ALL * unit)):
         return nominal_world, stalls, initial_right_of_way(zero)  # what follows would give the same
     cosine = dot(ahead[:, None, ...], lanes.ahead)
-    parked = speed < PARKED_SHARE * shield.peer_speed_m_s
+    parked = speed < _ARRIVES_SHARE * shield.peer_speed_m_s
     near = lanes.wants & lanes.is_inside & (lanes.distance_m < _HELD_UP * unit)
     no_room = ~can_pass(shield, arena, point_world, lanes.ahead)
     waits_for = goes_round_one(shield, arena, point_world, lanes.ahead) & (state.blocked_s < _GOES_ROUND_S)
@@ -124,7 +128,8 @@ def give_way(
     must = any_of(against, axis=0) & (blocked_s > GIVES_WAY_AFTER_S)
     to_all = xp.where(giving, state.to_all > 0, parked & must)
     higher = ~traffic.first | to_all[None, ...]
-    passing = lanes.wants & higher & (lanes.distance_m < _FAR * unit) & (lanes.towards_m > -0.5 * unit)
+    behind_m = xp.where(to_all, zero, zero - 0.5 * unit)  # until there it waits for those that have passed
+    passing = lanes.wants & higher & (lanes.distance_m < _FAR * unit) & (lanes.towards_m > behind_m[None, ...])
     passing = passing & ((cosine < _AGAINST) | giving[None, ...])
     goes_on = must | (giving & any_of(passing, axis=0))
     gives_way_s = xp.where(goes_on, _GIVES_WAY_FOR_S, xp.maximum(state.gives_way_s - period_s, zero))
@@ -136,14 +141,46 @@ def give_way(
         return wanted, replaces, after
     kept_free = replace(lanes, wants=(passing | against) & gives[None, ...] & (stops | ~to_all[None, ...]))
     eager = xp.where(gives, _YIELDING + zero, _EAGER + zero)
-    aside = kept_free.wants & to_all[None, ...]
-    if not known_false(aside):
-        aside = aside & can_pass(shield, arena, point_world, lanes.ahead, _SHIFTS)
-    aside = any_of(aside, axis=0)
-    reach = xp.where(aside, _SHORT + zero, 1 + zero)  # sideways into what little room there is, not away
     off_wall = xp.where(~gives & (blocked_s > _LEAVES_WALL_AFTER_S), _OFF_WALL * unit + zero, zero)
-    best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager, reach, off_wall)
+    best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager, 1.0, off_wall)
+    sideways, makes_room = _sideways(shield, arena, point_world, traffic, lanes, passing | against)
+    makes_room = makes_room & gives & to_all & (blocked_s < _MAKES_ROOM_FOR_S)
+    best = xp.where(makes_room, sideways, best)
+    after = replace(after, to_all=xp.where(makes_room, zero + STANDS_BESIDE, after.to_all))
     return xp.where(replaces, SLOW_SHARE * shield.peer_speed_m_s * best, wanted), replaces, after
+
+
+def _sideways(
+    shield: ProjectionParameters,
+    arena: Arena | None,
+    point_world: Array,
+    traffic: Traffic,
+    lanes: Lanes,
+    passing: Array,
+) -> tuple[Array, Array]:
+    """Return the unit vector (D, ...), or zero, across the lane of one that passes, and whether that makes room (...).
+
+    Of those ``passing`` (K, ...) the nearest counts, if walls let it pass here or a little to the side. The robot stays
+    on its side of the lane, and goes on until there is room to spare or a wall. It does not drive along the lane: it
+    would be before the other for the whole length of a corridor.
+    """
+    xp = array_namespace(point_world)
+    unit = shield.separation_m
+    counts = passing & can_pass(shield, arena, point_world, lanes.ahead, _SHIFTS)
+    nearest = counts & (lanes.distance_m <= min_of(xp.where(counts, lanes.distance_m, _FAR_M), axis=0))
+    ahead = xp.sum(xp.where(nearest[None, ...], lanes.ahead, 0 * lanes.ahead), axis=1)
+    ahead = ahead / (length(ahead) + TINY)
+    offset = xp.sum(xp.where(nearest[None, ...], traffic.offset_world, 0 * traffic.offset_world), axis=1)
+    left_m = ahead[1, ...] * offset[0, ...] - ahead[0, ...] * offset[1, ...]  # how far left of the lane the robot is
+    left = xp.stack([-ahead[1, ...], ahead[0, ...], *(0 * ahead[0, ...] for _ in range(ahead.shape[0] - 2))])
+    place = point_world[:, None, ...]
+    by_right, by_left = free_beside(shield, arena, place, ahead[:, None, ...])
+    near_right, near_left = free_beside(shield, arena, place, ahead[:, None, ...], _STEP_ASIDE)
+    to_left = ((by_right & ~by_left) | ((by_right == by_left) & (left_m >= 0)[None, ...]))[0, ...]
+    free = xp.where(to_left, near_left[0, ...], near_right[0, ...])
+    way = xp.where(to_left, left, -left)
+    goes = free & (xp.abs(left_m) < _GIVES_ROOM * unit)
+    return xp.where(goes[None, ...], way, 0 * way), any_of(nearest, axis=0)
 
 
 def lanes_of(shield: ProjectionParameters, traffic: Traffic) -> Lanes:
@@ -189,12 +226,12 @@ def best_direction(
     lanes: Lanes,
     ahead: Array,
     eager: Array,
-    reach: Array | float = 1.0,
+    reach: float = 1.0,
     off_wall_m: Array | float = 0.0,
 ) -> Array:
     """Return the horizontal unit vector (D, ...), or zero, that leaves ``lanes`` and keeps most room; C directions.
 
-    ``eager`` (...) is the gain of a direction towards ``ahead``; ``reach`` (...) is the share of the usual look-ahead;
+    ``eager`` (...) is the gain of a direction towards ``ahead``; ``reach`` is the share of the usual look-ahead;
     ``off_wall_m`` (...) is what walls are kept from beyond the margin.
     """
     xp = array_namespace(point_world)

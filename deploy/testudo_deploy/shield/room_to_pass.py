@@ -16,15 +16,17 @@ def can_pass(
     point_world: Array,
     ahead: Array,
     shifts: tuple[float, ...] = (0.0,),
+    room: float = PASS,
 ) -> Array:
     """Return whether walls leave room for peers that drive ``ahead`` (D, K, ...) to pass a robot on a side (K, ...).
 
-    The robot is at (D, ...) [m], or beside it by one of ``shifts`` [separations] on either side.
+    The robot is at (D, ...) [m], or beside it by one of ``shifts`` on either side; ``room`` is how far beside the robot
+    the peers pass. Both are in separations.
     """
     place = point_world[:, None, ...] + 0 * ahead
     passes = array_namespace(ahead).zeros_like(ahead[0, ...]) > 0
     for shift in shifts:
-        near, far = (free_beside(shield, arena, place, ahead, reach) for reach in (shift, PASS - shift))
+        near, far = (free_beside(shield, arena, place, ahead, reach) for reach in (shift, room - shift))
         passes = passes | (near[0] & far[1]) | (near[1] & far[0])
     return passes
 
@@ -47,8 +49,11 @@ def free_beside(
     if arena is None:
         return xp.abs(x) < xp.inf, xp.abs(x) < xp.inf
     right = reach * shield.separation_m * xp.stack([y, -x, *(0 * x for _ in range(ahead.shape[0] - 2))])
-    free = [
-        beyond_walls(shield.wall_m, arena, place) < _SQUEEZE * shield.separation_m
-        for place in (place_world + right, place_world - right)
-    ]
-    return free[0], free[1]
+    return is_free(shield, arena, place_world + right), is_free(shield, arena, place_world - right)
+
+
+def is_free(shield: ProjectionParameters, arena: Arena | None, place_world: Array) -> Array:
+    """Return whether walls leave room for a robot at places (D, ...) [m], or nearly."""
+    if arena is None:
+        return place_world[0, ...] == place_world[0, ...]
+    return beyond_walls(shield.wall_m, arena, place_world) < _SQUEEZE * shield.separation_m

@@ -10,7 +10,9 @@ from tests.effort import examples
 
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.shield.arena import Arena, Block
-from testudo_deploy.shield.passage_driving import passage_velocity, without_those_that_wait
+from testudo_deploy.shield.deadlock_resolution import wider
+from testudo_deploy.shield.going_round import go_round
+from testudo_deploy.shield.passage_driving import away_from_the_mouth, passage_velocity, without_those_that_wait
 from testudo_deploy.shield.passage_order import PassageState, initial_passage_state, nearest_passage, passage_order
 from testudo_deploy.shield.passages import passages
 from testudo_deploy.shield.projection_margins import projection_parameters
@@ -41,8 +43,8 @@ def to_the_door(place, direction):
     return TOP * (target - place) / np.linalg.norm(target - place)
 
 
-def ordered(places, wanted, index, state=NEW, silent=False):
-    """Return what the order says to one of the robots, from what all announce."""
+def ordered(places, wanted, index, state=NEW, silent=False, room=True):
+    """Return what the order says to one of the robots, from what all announce; ``room``: outside of it others pass."""
     places, wanted = np.array(places, float).T, np.array(wanted, float).T
     others = [k for k in range(places.shape[1]) if k != index]
     place = places[:, index]
@@ -55,7 +57,8 @@ def ordered(places, wanted, index, state=NEW, silent=False):
     )
     frame, near = nearest_passage(PASSAGES, place, UNIT)
     assert near
-    order, after = passage_order(frame, state, place, traffic, ~traffic.present, wanted[:, index], TOP, PERIOD_S)
+    known = (traffic, ~traffic.present, wanted[:, index], np.array(room), TOP, PERIOD_S)
+    order, after = passage_order(frame, state, place, *known)
     return order, after, traffic
 
 
@@ -120,9 +123,18 @@ def test_the_nearer_side_goes_first_and_of_two_alike_the_one_along_the_axis():
 def test_who_is_inside_or_comes_out_keeps_the_way():
     """Right beside the door stands one that would be nearer."""
     other, back = (-MOUTH - 1.3 * UNIT, 0.0), (TOP, 0.0)
-    for place in ((0.1, 0.0), (-MOUTH - 0.1 * UNIT, 0.05)):
+    for place in ((0.1, 0.0), (-MOUTH + 0.1 * UNIT, 0.05)):
         wanted = [(-TOP, 0.0), back]
         assert not goes(ordered([place, other], wanted, 1)[0])
+
+
+def test_one_that_has_come_out_no_longer_holds_the_way():
+    """The next one needs 1.6 s to the mouth, in which that one makes room; it waited for half a separation more."""
+    beside, out = np.array([-MOUTH, -1.1 * UNIT]), (-MOUTH - 0.05 * UNIT, 0.0)
+    wanted = [(-TOP, 0.0), to_the_door(beside, 1)]
+    assert goes(ordered([out, beside], wanted, 1)[0])
+    behind, third = (0.0, 0.0), [(-TOP, 0.0), to_the_door(beside, 1), (-TOP, 0.0)]
+    assert not goes(ordered([out, beside, behind], third, 1)[0])  # another comes after it
 
 
 def test_of_two_that_meet_inside_the_one_that_is_less_far_backs_out():
@@ -167,6 +179,14 @@ def test_who_is_in_the_lane_of_the_one_before_it_makes_room():
     found = passage_velocity(SHIELD, DOOR, order, np.array(places[1]), kept, np.array(wanted[1]))
     assert found.velocity_world[1] > 0.04
     assert goes(ordered(places, wanted, 0)[0])
+
+
+def test_who_drives_to_the_mouth_from_the_other_side_is_not_in_the_lane_of_the_one_before_it():
+    """That one turns into the passage; a lane beyond sent a robot away that stood opposite beside the wall."""
+    places = [(-MOUTH, 1.0 * UNIT), (-MOUTH, -1.7 * UNIT)]
+    wanted = [to_the_door(np.array(p), 1) for p in places]
+    assert goes(ordered(places, wanted, 1)[0])
+    assert not goes(ordered([places[0], (-MOUTH, -1.0 * UNIT - 0.01)], wanted, 1)[0])  # control: within its turn
 
 
 def test_one_that_waits_leaves_the_way_out_and_announces_where_it_wants_to_go():
@@ -254,15 +274,42 @@ def test_one_that_turns_into_the_mouth_is_not_one_that_comes_out():
     assert goes(ordered(places, wanted, 0)[0])
 
 
-def test_one_that_has_the_way_makes_room_for_one_that_came_out():
-    """Both would stand at the mouth for good: that one has no other way on."""
+def test_one_that_has_the_way_makes_room_for_one_that_came_out_where_that_has_no_other_way_on():
+    """Both would stand at the mouth for good; where there is room outside, that one goes round."""
     places = [(MOUTH + 0.4 * UNIT, -1.5 * UNIT), (MOUTH + 0.6 * UNIT, -0.3 * UNIT)]
     wanted = [to_the_door(np.array(places[0]), -1), (0.0, -TOP)]
-    assert ordered(places, wanted, 0)[0].waits
-    assert goes(ordered(places, [wanted[0], (TOP, 0.0)], 0)[0])
+    assert ordered(places, wanted, 0, room=False)[0].waits
+    assert goes(ordered(places, wanted, 0, room=True)[0])
+    assert goes(ordered(places, [wanted[0], (TOP, 0.0)], 0, room=False)[0])
 
 
-def waiting_place(place, others, wanted, seconds=12.0):
+def test_one_that_came_out_passes_those_that_want_in_on_their_outer_side():
+    """Those would have had to leave their place, or it drove against the wall; one that parks is not passed so."""
+    for side in (-1, 1):
+        places = [(MOUTH + 0.1 * UNIT, 0.0), (MOUTH + 0.2 * UNIT, side * 1.2 * UNIT)]
+        wanted = [(0.0, side * TOP), to_the_door(np.array(places[1]), -1)]
+        order, _, traffic = ordered(places, wanted, 0)
+        assert order.enters.tolist() == [True]
+        velocity, rounds = go_round(
+            SHIELD, DOOR, np.array(places[0]), without_those_that_wait(traffic, order), np.array(wanted[0]), order
+        )
+        assert rounds
+        assert velocity[0] > 0.5 * TOP
+        assert not ordered(places, [wanted[0], (0.0, 0.0)], 0)[0].enters.any()
+
+
+def test_one_that_is_followed_leaves_the_mouth_in_an_arc():
+    """A sharp turn there takes most of a second, which all behind it lost."""
+    places, wish = [(MOUTH + 0.1 * UNIT, 0.0), (0.0, 0.0)], np.array([0.0, TOP])
+    followed, _, _ = ordered(places, [wish, (TOP, 0.0)], 0)
+    found = away_from_the_mouth(followed, wish)
+    assert found == pytest.approx([0.7 * TOP, math.sqrt(1 - 0.7**2) * TOP])
+    alone, _, _ = ordered(places, [wish, (-TOP, 0.0)], 0)
+    for order, same in ((alone, wish), (followed, np.array([TOP, 0.0])), (followed, np.array([-TOP, 0.01]))):
+        assert away_from_the_mouth(order, same) == pytest.approx(same)
+
+
+def waiting_place(place, others, wanted, seconds=12.0, shield=SHIELD):
     """Return where one that waits comes to stand."""
     place, state = np.array(place, float), NEW
     for _ in range(round(seconds / PERIOD_S)):
@@ -270,19 +317,30 @@ def waiting_place(place, others, wanted, seconds=12.0):
         order, state, traffic = ordered([place, *others], [own, *wanted], 0, state)
         assert order.waits
         kept = without_those_that_wait(traffic, order)
-        place = place + PERIOD_S * passage_velocity(SHIELD, DOOR, order, place, kept, own).velocity_world
+        place = place + PERIOD_S * passage_velocity(shield, DOOR, order, place, kept, own).velocity_world
     return place
 
 
 @pytest.mark.parametrize("start", [(1.2, 0.5), (0.35, 0.7), (0.9, 0.1)])
-@pytest.mark.parametrize("other", [((-0.6, -0.3), 30.0), ((0.0, 0.0), 0.0)])
-def test_one_that_waits_stands_close_to_the_mouth_beside_all_ways_out(start, other):
+@pytest.mark.parametrize("other", [((-0.45, -0.1), 25.0), ((0.0, 0.0), 0.0)])
+def test_one_that_waits_stands_close_to_the_mouth_beside_the_way_out(start, other):
     """Not in the lane of one on the other side, which the wall ends: that sent it far away."""
     place, degrees = other
     wish = TOP * np.array([math.cos(math.radians(degrees)), math.sin(math.radians(degrees))])
     x, y = waiting_place(start, [place], [wish])
-    assert UNIT < x - MOUTH < 1.7 * UNIT  # beside the way along the wall
-    assert UNIT < y < 1.7 * UNIT  # and beside that along the axis
+    assert abs(x - MOUTH) < 0.6 * UNIT
+    assert 1.05 * UNIT < y < 1.4 * UNIT  # beside the way along the axis
+
+
+def test_late_messages_widen_what_is_left_free_as_layer_1_does():
+    """At 1.1 separations beside the axis one that waited held up who came out, for good: no robot passed the door."""
+    ages = np.array([0.05, 0.6])
+    wide = wider(SHIELD, ages, np.array([True, True]))
+    assert wide.separation_m == pytest.approx(UNIT + 0.5 * TOP)
+    assert wider(SHIELD, ages, np.array([True, False])).separation_m == UNIT
+    assert wider(SHIELD, np.zeros(0), np.zeros(0, bool)) is SHIELD
+    _, y = waiting_place((0.35, 0.7), [(0.0, 0.0)], [(TOP, 0.0)], shield=wide)
+    assert y > 1.05 * wide.separation_m
 
 
 def test_a_robot_goes_on_exactly_from_its_recorded_memory():

@@ -12,6 +12,7 @@ from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.right_of_way import (
     DETOURS_AFTER_S,
     GIVES_WAY_AFTER_S,
+    STANDS_BESIDE,
     RightOfWay,
     Traffic,
     give_way,
@@ -137,9 +138,22 @@ def test_who_stands_in_a_corridor_goes_aside_before_it_is_met_and_not_along():
         peers = replace(peers, moving_world=peers.wanted_world)
         wanted, replaces, state = give_way(SHIELD, CORRIDOR, state, place, peers, 0 * EAST, np.array(False), PERIOD_S)
         place = place + PERIOD_S * wanted
-    assert place[1] > 0.35 * UNIT
-    assert abs(place[0]) < 0.3 * UNIT
+    assert place[1] > 0.5 * UNIT  # to the wall, so that the other need not slow down
+    assert abs(place[0]) < 0.1 * UNIT
+    assert wanted == pytest.approx(0, abs=1e-9)
     assert replaces  # it waits there until the other has passed
+    assert state.to_all == STANDS_BESIDE
+
+
+def test_who_stood_aside_in_a_corridor_returns_once_the_other_is_past():
+    """It waited until that one was half a separation farther."""
+    place, back = np.array([0.0, 0.55 * UNIT]), np.array([0.0, -0.1])
+    for passed, returns in ((-0.3, False), (0.05, True)):
+        state = RightOfWay(np.array(0.0), np.array(GIVES_WAY_AFTER_S), np.array(STANDS_BESIDE))
+        peers = traffic((np.array([passed, -0.6]) - place / UNIT, EAST), first=True)
+        for _ in range(round(0.5 / PERIOD_S)):
+            _, replaces, state = give_way(SHIELD, CORRIDOR, state, place, peers, back, np.array(False), PERIOD_S)
+        assert bool(replaces) != returns
 
 
 def test_who_stays_blocked_beside_a_wall_leaves_it():
