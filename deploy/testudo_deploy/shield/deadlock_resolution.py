@@ -116,8 +116,9 @@ def resolve_deadlock(
         frame, near = nearest_passage(passages, control_point_world, shield.separation_m)
         if not known_false(near):
             heard = _trusted(neighbours) & (neighbours.age_s < _IN_ORDER_S)
-            traffic, unheard = replace(traffic, present=heard), neighbours.valid & ~heard
-            wide = wider(shield, neighbours.age_s, heard)
+            unheard = neighbours.valid & ~heard
+            traffic = replace(traffic, present=xp.where(near[None, ...], heard, traffic.present))
+            wide = wider(shield, neighbours.age_s, heard & near[None, ...])
             outside = control_point_world + PASS * wide.separation_m * outward(frame, control_point_world)
             room = is_free(shield, arena, outside)
             known = (traffic, unheard, nominal_world, room, shield.peer_speed_m_s, period_s)

@@ -31,7 +31,6 @@ _MAKES_ROOM_FOR_S = 6.0  # one that has made room for longer in vain tries the d
 _DIRECTIONS = 16
 _STEEPEST_RAD = math.radians(50)  # largest turn to the right of robots that meet
 PARKED_SHARE = 0.25  # a robot that wants less than this share of its speed stands where it wants to be
-_ARRIVES_SHARE = 0.6
 _HELD_SHARE = 0.3  # a peer that moves at less than this share of what it wants is held up
 SLOW_SHARE = 0.7  # share of its speed at which a robot gives way
 WANTS_SHARE = 0.05  # below this share of its speed a robot wants nothing
@@ -114,7 +113,7 @@ def give_way(
     if known_false(stalls | giving) and known_false(lanes.wants & (lanes.distance_m < _AT_ALL * unit)):
         return nominal_world, stalls, initial_right_of_way(zero)  # what follows would give the same
     cosine = dot(ahead[:, None, ...], lanes.ahead)
-    parked = speed < _ARRIVES_SHARE * shield.peer_speed_m_s
+    parked = speed < PARKED_SHARE * shield.peer_speed_m_s
     near = lanes.wants & lanes.is_inside & (lanes.distance_m < _HELD_UP * unit)
     no_room = ~can_pass(shield, arena, point_world, lanes.ahead)
     waits_for = goes_round_one(shield, arena, point_world, lanes.ahead) & (state.blocked_s < _GOES_ROUND_S)
