@@ -51,7 +51,7 @@ _FAR_M = 1e3
 _LANE_COST, _BACK_COST, _PEER_COST, _WALL_COST = 1.0, 0.3, 2.0, 10.0
 _MOVES_COST = 0.03
 _EAGER, _YIELDING = 0.3, 0.02  # gain of a direction towards the own aim, in a detour and when giving way
-STANDS_BESIDE = 2.0
+STANDS_BESIDE = 2.0  # `RightOfWay.to_all` of one that stands aside in a place where others pass it
 
 
 @dataclass(frozen=True)
@@ -142,10 +142,11 @@ def give_way(
     eager = xp.where(gives, _YIELDING + zero, _EAGER + zero)
     off_wall = xp.where(~gives & (blocked_s > _LEAVES_WALL_AFTER_S), _OFF_WALL * unit + zero, zero)
     best = best_direction(shield, arena, point_world, traffic, kept_free, ahead, eager, 1.0, off_wall)
-    sideways, makes_room = _sideways(shield, arena, point_world, traffic, lanes, passing | against)
-    makes_room = makes_room & gives & to_all & (blocked_s < _MAKES_ROOM_FOR_S)
-    best = xp.where(makes_room, sideways, best)
-    after = replace(after, to_all=xp.where(makes_room, zero + STANDS_BESIDE, after.to_all))
+    if lanes.wants.shape[0] > 0:
+        sideways, makes_room = _sideways(shield, arena, point_world, traffic, lanes, passing | against)
+        makes_room = makes_room & gives & to_all & (blocked_s < _MAKES_ROOM_FOR_S)
+        best = xp.where(makes_room, sideways, best)
+        after = replace(after, to_all=xp.where(makes_room, zero + STANDS_BESIDE, after.to_all))
     return xp.where(replaces, SLOW_SHARE * shield.peer_speed_m_s * best, wanted), replaces, after
 
 

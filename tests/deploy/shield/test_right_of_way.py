@@ -156,6 +156,14 @@ def test_who_stood_aside_in_a_corridor_returns_once_the_other_is_past():
         assert bool(replaces) != returns
 
 
+def test_one_that_is_blocked_without_any_peer_tries_directions():
+    """Such as one that a body holds up that no message tells of."""
+    nobody = Traffic(np.zeros((2, 0)), np.zeros((2, 0)), np.zeros((2, 0)), np.zeros(0, bool), np.zeros(0, bool))
+    _, replaces, state = live(2 * DETOURS_AFTER_S, (0, 0), nobody, EAST, DOOR)
+    assert replaces
+    assert state.to_all == 0
+
+
 def test_who_stays_blocked_beside_a_wall_leaves_it():
     """Regression: a wheeled robot that reversed along the wall swung its tail into it, and never moved again."""
     place, peers = (0.0, 0.64 * UNIT), traffic(((0.4, -1.05), 0 * EAST))
