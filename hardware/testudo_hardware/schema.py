@@ -184,6 +184,28 @@ MOTION_NOISE: dict[str, QuantityRule] = {
 For each channel the standard deviation of the velocity's error: at rest, as a share of the robot's own rate, and as an
 error of the time at which it changes; and its correlation time. For one measured pose its standard deviations.
 """
+RESPONSE_NOISE: dict[str, QuantityRule] = {
+    f"response_noise.{channel}_{name}": QuantityRule(f"response_noise_{channel}_{name}", unit, low, high, _DRONES)
+    for channel, rate in (
+        ("horizontal", "m/s^2"),
+        ("vertical", "m/s^2"),
+        ("tilt", "rad/s^2"),
+        ("heading", "rad/s^2"),
+    )
+    for name, unit, low, high in (
+        ("deviation", rate, 0, 1000),
+        ("share", "1", 0, 100),
+        ("timing", "s", 0, 100),
+        ("correlation", "s", 0.001, 1000),
+    )
+} | {
+    "response_noise.heading_return": QuantityRule("response_noise_heading_return_1_s2", "1/s^2", 0, 1000, _DRONES),
+}
+"""Optional table of what a drone's response leaves, as a random process: all keys or none.
+
+For each channel the standard deviation of an acceleration that the response lacks, in the parts of `motion_noise`, and
+its correlation time (`testudo_analysis.identify.drone.response_noise`).
+"""
 OPTIONAL_TABLES: dict[str, dict[str, QuantityRule]] = {
     "rotors": ROTORS,
     "attitude": ATTITUDE,
@@ -193,4 +215,5 @@ OPTIONAL_TABLES: dict[str, dict[str, QuantityRule]] = {
     "silence": SILENCE,
     "motion_noise": MOTION_NOISE,
     "response": RESPONSE,
+    "response_noise": RESPONSE_NOISE,
 }

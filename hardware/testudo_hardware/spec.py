@@ -102,6 +102,8 @@ class RobotSpec:
     """Residual motion beside the model, by `motion_noise.key` (`testudo_hardware.motion.motion_noise`)."""
     response: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
     """Drone: its response as its logs show it, by `response.key`; predicts flights from logged motor signals."""
+    response_noise: Mapping[str, Quantity] = field(default_factory=dict[str, Quantity], repr=False)
+    """Drone: what its response leaves, as a random process, by `response_noise.key`."""
 
     @property
     def dimension(self) -> int:

@@ -107,12 +107,19 @@ def advance(noise: MotionNoise, process: Array, normal: Array, period_s: Array |
 
     ``normal`` (C, ...) are standard normal numbers; the first process is such numbers themselves.
     """
+    return stacked(
+        *(
+            advance_channel(channel, process[k, ...], normal[k, ...], period_s)
+            for k, channel in enumerate(noise.channels)
+        )
+    )
+
+
+def advance_channel(channel: NoiseChannel, process: Array, normal: Array, period_s: Array | float) -> Array:
+    """Return the process (...) of one channel after a period; see `advance`."""
     xp = array_namespace(process)
-    rows: list[Array] = []
-    for k, channel in enumerate(noise.channels):
-        kept = xp.exp(-(0 * process[k, ...] + period_s) / channel.correlation_s)
-        rows.append(kept * process[k, ...] + xp.sqrt(1 - kept * kept) * normal[k, ...])
-    return stacked(*rows)
+    kept = xp.exp(-(0 * process + period_s) / channel.correlation_s)
+    return kept * process + xp.sqrt(1 - kept * kept) * normal
 
 
 def noise_path(noise: MotionNoise, normal: Array, period_s: float) -> Array:

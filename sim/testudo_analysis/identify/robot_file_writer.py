@@ -11,11 +11,11 @@ from typing import Any
 from testudo_analysis.identify.estimation.identification_result import Identification
 from testudo_deploy.files.atomic_files import whole_file
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.schema import MOTION_NOISE, QUANTITIES, RESPONSE, ROTORS
+from testudo_hardware.schema import MOTION_NOISE, QUANTITIES, RESPONSE, RESPONSE_NOISE, ROTORS
 from testudo_hardware.spec import SpecError, parse_robot, robot_files
 from testudo_hardware.strict_files import read_toml
 
-_RULES = QUANTITIES | ROTORS | MOTION_NOISE | RESPONSE
+_RULES = QUANTITIES | ROTORS | MOTION_NOISE | RESPONSE | RESPONSE_NOISE
 _HEAD = ("schema", "name", "kind", "description")
 
 

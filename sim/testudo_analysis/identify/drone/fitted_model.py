@@ -12,7 +12,7 @@ controller's rate lacks most commands; damping and stiffness represent those. Al
 predict from such a log, and are not properties of the drone alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any
@@ -167,12 +167,17 @@ def driven(
 
 
 def predict(
-    model: DroneModel, samples: FlightSamples, vectors: np.ndarray, marks: tuple[int, ...]
+    model: DroneModel,
+    samples: FlightSamples,
+    vectors: np.ndarray,
+    marks: tuple[int, ...],
+    push: Callable[[int, np.ndarray], Disturbance] | None = None,
 ) -> dict[int, RotorDroneState]:
     """Return the states (.., K, S) at numbers of samples after the starts.
 
     ``samples`` have S starts, ``vectors`` (P, K) are parameters, ``marks`` numbers of samples, at most
-    ``samples.steps``.
+    ``samples.steps``. ``push`` gives accelerations (3, K, S) beside the model, of the number of a sample after the
+    starts and the time (S,) [s] for which they act, in order.
     """
     parameters = model.parameters(vectors)
     signals = _Signals.create(model, samples, vectors)
@@ -189,8 +194,11 @@ def predict(
     for k, part in product(range(max(marks)), range(model.parts)):
         duration, wanted = samples.durations(k) / model.parts, signals.command(k, part)
         state = replace(state, thrust=signals.thrust(k, part))
-        force = signals.force(elapsed + duration / 2)
-        state, balances_now = slow.step(parameters, state, balances_now, wanted, duration, force)
+        force, turning = signals.force(elapsed + duration / 2), 0.0
+        if push is not None:
+            pushed = push(k, duration)
+            force, turning = force + pushed.acceleration_world, pushed.angular_acceleration_body
+        state, balances_now = slow.step(parameters, state, balances_now, wanted, duration, force, turning)
         elapsed = elapsed + duration
         if k + 1 in marks and part == model.parts - 1:
             found[k + 1] = state
@@ -228,8 +236,9 @@ class SlowResponse:
         wanted: np.ndarray,
         duration_s: np.ndarray,
         force: np.ndarray,
+        turning: np.ndarray | float = 0.0,
     ) -> tuple[RotorDroneState, Balances]:
-        """Return state and balances after a time under thrusts (4, ...) [N] and a force (3, ...) [m/s²]."""
+        """Return state and balances after a time under thrusts (4, ...) [N] and accelerations (3, ...) beside them."""
         ratio = duration_s / parameters.thrust_lag_s
         mean = wanted - np.expm1(-ratio) / ratio * (state.thrust - wanted)
         pushed = torque_acceleration(parameters, mean)
@@ -238,7 +247,7 @@ class SlowResponse:
         )
         change = -np.expm1(-duration_s / self.balance_memory) * (-self.balance_share * pushed - now.torque)
         force = force + np.stack([0 * lifted, 0 * lifted, now.lift + lifted / 2])
-        turning = righting(state.quaternion_xyzw, self.tilt_stiffness) + now.torque + change / 2
+        turning = turning + righting(state.quaternion_xyzw, self.tilt_stiffness) + now.torque + change / 2
         after = step(parameters, state, wanted, duration_s, Disturbance(force, turning))
         return after, Balances(now.torque + change, now.lift + lifted)
 
@@ -376,9 +385,8 @@ def flat_parameters(parameters: RotorDroneParameters) -> RotorDroneParameters:
 
 
 def _flat(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_flat, value))
-    return value[0, 0] if isinstance(value, np.ndarray) else value
+    flat = value[0, 0] if isinstance(value, np.ndarray) else value
+    return tuple(map(_flat, value)) if isinstance(value, tuple) else flat
 
 
 def _slope(flight: FlightRecord, logged: np.ndarray, rate: np.ndarray, memory_s: float) -> np.ndarray:

@@ -23,11 +23,20 @@ from testudo_analysis.identify.drone.flight_segments import (
     flight_of,
     piece_of,
 )
+from testudo_analysis.identify.drone.response_noise import ResponseNoise
+from testudo_analysis.identify.drone.response_noise_fit import (
+    FEWEST,
+    FlightErrors,
+    coverage_of,
+    fit_response_noise,
+    joined_coverage,
+)
 from testudo_analysis.identify.drone.rotor_lag import FastResponse
 from testudo_analysis.identify.estimation.identification_result import (
     HALF,
     ROBOTS,
     RUNS,
+    Coverage,
     Estimate,
     HeldOut,
     Identification,
@@ -35,7 +44,7 @@ from testudo_analysis.identify.estimation.identification_result import (
 from testudo_analysis.identify.estimation.robust_fit import BootstrapSpread
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import body_up, conjugate, from_rotation_vector, multiply, rotation_vector
-from testudo_hardware.schema import ROTORS
+from testudo_hardware.schema import RESPONSE_NOISE, ROTORS
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.progress_bar import Tell, part, quiet
 from testudo_runs.recording.recording import Recording, RobotRecording
@@ -96,9 +105,16 @@ def identify_drone(
     fits = 1 + sum(map(len, splits.values()))
     fit = fit_drone(model, flights, settings.fit, part(tell, 0.0, 1 / fits))
     rows, done = [], 1
+    fitted: dict[str, list[FittedFold]] = {}
     for split, folded in splits.items():
-        rows += held_out(model, split, folded, settings, part(tell, done / fits, (done + len(folded)) / fits))
+        fitted[split] = fitted_folds(model, folded, settings, part(tell, done / fits, (done + len(folded)) / fits))
+        rows += held_out(model, split, fitted[split], settings)
         done += len(folded)
+    noise, coverage = None, []
+    for split in (RUNS, ROBOTS, HALF):  # the one with the most different data first
+        if fitted.get(split):
+            noise, coverage = residual_motion(fit, split, fitted[split])
+            break
     names = tuple(dict.fromkeys(flight.robot for flight in flights))
     facts = {
         "fitted": ", ".join(names),
@@ -107,24 +123,41 @@ def identify_drone(
         "explained": dict(zip(("roll", "pitch", "yaw"), fit.fast[0].explained, strict=True)),
         "loss": "Cauchy of position and attitude errors over 2, 8, 20 mm and 5, 20, 50 mrad",
     }
-    return Identification(spec.name, names, drone_estimates(fit, flights, spec), tuple(rows), facts)
+    found = drone_estimates(fit, flights, spec) + noise_estimates(noise)
+    return Identification(spec.name, names, found, tuple(rows), facts, tuple(coverage))
 
 
-def held_out(
-    model: DroneModel, split: str, folded: Sequence[Fold], settings: DroneSettings, tell: Tell = quiet
-) -> list[HeldOut]:
+@dataclass(frozen=True)
+class FittedFold:
+    """A fit, and the flights that it has not seen."""
+
+    fit: DroneFit
+    flights: tuple[FlightRecord, ...]
+
+
+def fitted_folds(
+    model: DroneModel, folded: Sequence[Fold], settings: DroneSettings, tell: Tell = quiet
+) -> list[FittedFold]:
+    """Return the fits of the folds of a split."""
+    found = []
+    for k, (what, train, test) in enumerate(folded):
+        own = part(tell, k / len(folded), (k + 1) / len(folded))
+        fit = fit_drone(model, train, settings.fit, _named(own, f"held out: {what}"))
+        found.append(FittedFold(fit, tuple(test)))
+    return found
+
+
+def held_out(model: DroneModel, split: str, folded: Sequence[FittedFold], settings: DroneSettings) -> list[HeldOut]:
     """Return the errors on held-out data by robot.
 
     A split without data for fit or validation has no rows.
     """
     windows = settings.windows or PredictionWindows()
     errors_of: dict[str, list[dict[str, np.ndarray]]] = {}
-    for k, (what, train, test) in enumerate(folded):
-        own = part(tell, k / len(folded), (k + 1) / len(folded))
-        fit = fit_drone(model, train, settings.fit, _named(own, f"held out: {what}"))
-        for flight in test:
+    for fold in folded:
+        for flight in fold.flights:
             if len(windows.starts(flight)):
-                errors_of.setdefault(flight.robot, []).append(measure(fit, flight, windows))
+                errors_of.setdefault(flight.robot, []).append(measure(fold.fit, flight, windows))
     rows = []
     for robot, parts in errors_of.items():
         joined = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
@@ -134,6 +167,31 @@ def held_out(
             found = [joined[f"{model} {channel} {horizon:g}"] for model in models]
             rows.append(HeldOut.of(robot, horizon, channel + ending, unit, found, split))
     return rows
+
+
+def residual_motion(
+    fit: DroneFit, split: str, folded: Sequence[FittedFold]
+) -> tuple[ResponseNoise | None, list[Coverage]]:
+    """Return what the response of a fit leaves on the flights of the folds, and the coverage of each fold in turn.
+
+    The errors are those of flights that their own fold's parameters have not seen. The coverage of a fold is by the
+    process of the other folds. No process without enough starts, and no coverage without a second fold.
+    """
+    model = replace(fit.model, causal=False)
+    parts = [FlightErrors.create(model, fold.fit.vector, fold.flights) for fold in folded]
+
+    def process(vector: np.ndarray, others: list[FlightErrors | None]) -> ResponseNoise | None:
+        known = [one for one in others if one is not None]
+        if sum(one.error.shape[-1] for one in known) < FEWEST:
+            return None
+        return fit_response_noise(model, vector, FlightErrors.joined(known))
+
+    rows: list[Coverage] = []
+    for k, fold in enumerate(folded):
+        noise = process(fold.fit.vector, parts[:k] + parts[k + 1 :])
+        if noise is not None:
+            rows += coverage_of(fold.fit, noise, fold.flights, split)
+    return process(fit.vector, parts), joined_coverage(rows)
 
 
 def _named(tell: Tell, name: str) -> Tell:
@@ -245,6 +303,16 @@ def drone_estimates(fit: DroneFit, flights: Sequence[FlightRecord], spec: RobotS
         Estimate(f"response.{name}", fit.value(name), *fit.interval(name), UNITS[NAMES.index(name)], True, _EFFECTIVE)
         for name in effective
     ]
+    return tuple(rows)
+
+
+def noise_estimates(noise: ResponseNoise | None) -> tuple[Estimate, ...]:
+    """Return what the response leaves as estimates with the keys of a robot file, without intervals."""
+    rows = []
+    for name, number in ({} if noise is None else noise.to_dict()).items():
+        rule = RESPONSE_NOISE[f"response_noise.{name}"]
+        value = float(np.clip(number, rule.low, rule.high))
+        rows.append(Estimate(f"response_noise.{name}", value, value, value, rule.unit))
     return tuple(rows)
 
 

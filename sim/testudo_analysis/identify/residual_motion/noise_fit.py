@@ -4,7 +4,7 @@ Deviations are matched by a high percentile of the errors over their predicted d
 own rate and of its change and at every horizon, and not by likelihood: the errors have heavier tails than a Gaussian.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,12 +66,37 @@ def _fitted(
 
     ``error`` (N,) in this channel, ``parts`` (PARTS, Q, T) of its deviation.
     """
-    groups = _groups(means(windows, parts)[1:], windows.horizon)
-    found = [_Search.create(error, base, groups, integrals(windows, parts, tau)).best() for tau in _CORRELATIONS_S]
+    activities = means(windows, parts)[1:]
+    _, channel, added = best_channel(
+        error, base, activities, windows.horizon, lambda tau: integrals(windows, parts, tau)
+    )
+    return channel, added
+
+
+def best_channel(
+    error: np.ndarray,
+    base: np.ndarray,
+    activities: np.ndarray,
+    horizon: np.ndarray,
+    products: Callable[[float], np.ndarray],
+    correlations_s: Sequence[float] = _CORRELATIONS_S,
+) -> tuple[float, NoiseChannel, np.ndarray]:
+    """Return how far a channel's bands miss, the channel whose bands miss least, and the variance (N,) that it adds.
+
+    Args:
+        error: (N,).
+        base: variance (N,) that is known.
+        activities: (PARTS - 1, N), in whose classes the bands are to hold, too.
+        horizon: (N,) int: index of the horizon.
+        products: of a correlation [s], the variance (PARTS, PARTS, N) for one product of two of the channel's numbers.
+        correlations_s: that are tried.
+    """
+    groups = _groups(activities, horizon)
+    found = [_Search.create(error, base, groups, products(tau)).best() for tau in correlations_s]
     at = int(np.argmin([miss for miss, _, _ in found]))
-    _, numbers, added = found[at]
+    miss, numbers, added = found[at]
     deviation, share, timing_s = (float(number) for number in numbers)
-    return NoiseChannel(deviation, share, timing_s, _CORRELATIONS_S[at]), added
+    return miss, NoiseChannel(deviation, share, timing_s, correlations_s[at]), added
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from testudo_analysis.identify.drone.identify_drone import (
     identify_drone,
     measure,
 )
+from testudo_analysis.identify.drone.response_noise import ResponseNoise
 from testudo_analysis.identify.drone.rotor_lag import fast_responses
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, RUNS, Identification
 from testudo_analysis.identify.robot_file_writer import write_identified
@@ -106,6 +107,10 @@ def test_the_robot_file_is_written_back_with_the_rotors(identified, tmp_path):
     response = dict(zip(NAMES, DroneModel(mine).file_vector(), strict=True))
     for name in RESPONSE_NAMES:  # what earns the gain on held-out data is in the file
         assert response[name] == pytest.approx(identified.find(f"response.{name}").value, rel=1e-4, abs=1e-6)
+    noise = ResponseNoise.from_spec(mine)  # what it leaves, too
+    assert noise is not None
+    for name, value in noise.to_dict().items():
+        assert value == pytest.approx(identified.find(f"response_noise.{name}").value, rel=1e-4, abs=1e-6)
     again = Identification.from_dict(identified.to_dict())
     assert again.to_dict() == identified.to_dict()
 

@@ -30,7 +30,7 @@ from testudo_hardware.spec import Quantity, RobotSpec, load_robot
 from testudo_runs.importing.logs.log_discovery import files_of, runs_of
 from testudo_runs.importing.run_import import ImportRequest, read_sources
 
-_FOLDER = "crazyflie_swarm"
+FOLDER = "crazyflie_swarm"
 _SHOWN = {"position": ("mm", 1e3), "attitude": ("deg", 180 / math.pi)}
 _BARS = {("position", 0.1): 0.10, ("attitude", 0.1): 0.10, ("position", 0.5): 0.35, ("attitude", 0.5): 0.45}
 
@@ -73,7 +73,7 @@ def bench_drone_identify(
         say: called with progress messages.
     """
     spec = load_robot(robot)
-    flights = read_flights(data or Path(os.environ.get(DATA_VARIABLE, "")) / _FOLDER, runs, say)
+    flights = read_flights(data or Path(os.environ.get(DATA_VARIABLE, "")) / FOLDER, runs, say)
     model = DroneModel(spec, causal=True)
     begin = time.perf_counter()
     whole = fit_drone(model, flights)
@@ -115,7 +115,7 @@ def read_flights(folder: Path, runs: str, say: Callable[[str], None] = lambda _:
     if not folder.is_dir():
         raise TestudoError(
             f"drone_identify: found no folder {folder}, expected Crazyflie logs; set "
-            f"{DATA_VARIABLE} to the parent folder of {_FOLDER}"
+            f"{DATA_VARIABLE} to the parent folder of {FOLDER}"
         )
     found = []
     for run in sorted(runs_of(files_of([folder]), None)):
