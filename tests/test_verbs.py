@@ -260,9 +260,10 @@ REFUSED = {
     "bench: unknown": (
         ["bench", "chess"],
         (
-            "'chess' is not known; known are calibrate, crowd, drone_identify, drones, emulated, estop, faults, "
-            "fleet, forecast, games, gpu, hosts, identify, import, improve, kills, learning, lossy, mpe, mutants, "
-            "orders, platoon, projection, radio, redteam, replay, robot, screen, shield, sim, tamper, tasks, tiers"
+            "'chess' is not known; known are calibrate, crowd, drone_bands, drone_identify, drones, emulated, estop, "
+            "faults, fleet, forecast, games, gpu, hosts, identify, import, improve, kills, learning, lossy, mpe, "
+            "mutants, orders, platoon, projection, radio, redteam, replay, robot, screen, shield, sim, tamper, tasks, "
+            "tiers"
         ),
     ),
     "bench: policy missing": (["bench", "robot"], "--policy is missing"),

@@ -13,10 +13,12 @@ import numpy as np
 from testudo_analysis.forecast.outcomes import HOLD_S, TOLERANCE_M, TeamSeries, outcomes
 from testudo_analysis.replay.counterfactual import QUICK, deployed_team, goal_signals
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.control.goal_hold import GOAL_TOLERANCE_M, HOLD_AFTER_S
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.velocity_projection import ShieldStatus
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_noise import MotionNoise, NoiseChannel
+from testudo_hardware.motion.motion_state import length
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.progress_bar import Share, quiet
 from testudo_sim.physics.fleet_parameters import draw_fleet_parameters, with_longest_delay
@@ -132,12 +134,13 @@ class FleetSimulator:
         contract = self.team.artefact.contract
         _, size, count = place.shape
         hidden: Any = np.zeros((size * count, contract.hidden_size), np.float32)
+        near: Any = jnp.zeros((size, count), jnp.int32)
         stays, logs, done = np.zeros(count), [], 0
         period_s = self.team.described.control_period_s
         while done < self.team.ticks and not np.all(stays >= HOLD_S + period_s):
             command, hidden = policy(signals(state, goal), hidden)
             nominal = by_world(command, size)
-            state, logged = advance(state, nominal, jax.random.fold_in(root, done))
+            state, near, logged = advance(state, near, nominal, goal, jax.random.fold_in(root, done))
             logs.append(jax.tree.map(np.asarray, logged))
             away = np.linalg.norm(logs[-1].position_world - goal[None], axis=1)
             for there in (away < TOLERANCE_M).all(axis=1):
@@ -199,14 +202,25 @@ class FleetSimulator:
             residual = begin_residual(team.noise, keys, place.shape[1])
             return start_deployed(team, deployment, place, yaw, parameters, faults, residual=residual)
 
-        def advance(state: DeployedTeamState, nominal: jax.Array, key: jax.Array) -> tuple[DeployedTeamState, _Logged]:
-            def step(current: DeployedTeamState, tick_key: jax.Array) -> tuple[DeployedTeamState, _Logged]:
-                after, result = tick_deployed(team, deployment, current, nominal, tick_key)
+        stays, wait = spec.dimension == 2, math.ceil(HOLD_AFTER_S / spec.control_period_s)
+
+        def advance(
+            state: DeployedTeamState, near: jax.Array, nominal: jax.Array, goal: jax.Array, key: jax.Array
+        ) -> tuple[DeployedTeamState, jax.Array, _Logged]:
+            def step(
+                now: tuple[DeployedTeamState, jax.Array], tick_key: jax.Array
+            ) -> tuple[tuple[DeployedTeamState, jax.Array], _Logged]:
+                current, near = now
+                place = current.measured.position_world
+                near = jnp.where(stays & (length(place - goal) < GOAL_TOLERANCE_M), near + 1, 0)
+                after, result = tick_deployed(team, deployment, current, nominal, tick_key, holds=near > wait)
                 motion = team.physics.scene(after.physics).robots
                 changed = result.status != int(ShieldStatus.PASSED)
-                return after, _Logged(motion.position_world, motion.velocity, after.sent[0], changed)
+                near = jnp.where(result.status == int(ShieldStatus.BRAKED), 0, near)
+                return (after, near), _Logged(motion.position_world, motion.velocity, after.sent[0], changed)
 
-            return jax.lax.scan(step, state, jax.random.split(key, ticks))
+            (state, near), logged = jax.lax.scan(step, (state, near), jax.random.split(key, ticks))
+            return state, near, logged
 
         options = None if self.optimised else QUICK
         begin_, advance_, signals = (

@@ -194,13 +194,20 @@ def tick_deployed(
     key: jax.Array,
     standing: jax.Array | None = None,
     bodies: SensedBodies | None = None,
+    holds: jax.Array | None = None,
 ) -> tuple[DeployedTeamState, ShieldResult]:
-    """Return the state one tick later and the result of the shield; arguments as for `team_tick.tick`."""
+    """Return the state one tick later and the result of the shield; arguments as for `team_tick.tick`.
+
+    Robots that ``holds`` (N, E) want no velocity, as at their goals: shield and deadlock rule act as before.
+    """
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
     stop = team.model.stopping_point(state.estimate)
     nominal_world, said = split_message(team, nominal_world)
     nominal_world, yaw_rate = split_command(team, nominal_world, stop)
+    if holds is not None:
+        nominal_world = jnp.where(holds, 0.0, nominal_world)
+        yaw_rate = None if yaw_rate is None else jnp.where(holds, 0.0, yaw_rate)
     nominal, deadlock = _nominal(team, state, stop, nominal_world)
     stands = jnp.zeros_like(runs) if standing is None else standing  # wants nothing, and so reserves no way ahead
     nominal = jax.tree.map(lambda x: jnp.where(stands, 0.0, x), nominal)
