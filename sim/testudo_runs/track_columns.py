@@ -30,14 +30,14 @@ class ColumnReader:
     spec: RobotSpec
     frames: tuple[str, ...]  # of the header, and of the body in odometry
 
-    def commands(self, messages: Sequence[bytes]) -> list[Row] | None:
+    def commands(self, messages: Sequence[bytes]) -> Sequence[Row] | None:
         """Return stamp, command (D,) and yaw rate of each `geometry_msgs/TwistStamped`; None if one is odd."""
         flies = self.spec.kind == VELOCITY_POINT
         paths = (*_velocities(self.spec, "twist"), *(("twist.angular.z",) if flies else ()))
         found = self._rows(TWIST_STAMPED, messages, paths)
         return found if flies or found is None else [(*row, 0.0) for row in found]
 
-    def odometry(self, messages: Sequence[bytes], *, with_turns: bool) -> list[Row] | None:
+    def odometry(self, messages: Sequence[bytes], *, with_turns: bool) -> Sequence[Row] | None:
         """Return stamp, position (D,), yaw and velocity (D,) of each `nav_msgs/Odometry`; None if one is odd.
 
         ``with_turns`` adds the quaternion (x, y, z, w).
@@ -58,7 +58,7 @@ class ColumnReader:
             rows.append((stamp_s, *position, yaw, *velocity, *(turn if with_turns else ())))
         return None if found is None else rows
 
-    def _rows(self, kind: str, messages: Sequence[bytes], paths: Sequence[str]) -> list[Row] | None:
+    def _rows(self, kind: str, messages: Sequence[bytes], paths: Sequence[str]) -> Sequence[Row] | None:
         """Return stamp and numbers of each message; None if one is not as expected."""
         table, read = np.empty((len(messages), 1 + len(paths))), 0
         for group in groups(self.store, kind, messages):

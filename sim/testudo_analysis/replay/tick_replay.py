@@ -117,9 +117,8 @@ class TickReplay:
                 if code == _BRAKED_BY_SHIELD:
                     self._infer_braked(record)
                 self._nominal = None
-            if effective is None:
-                effective = effective_command(self.model, np.array(record.sent_command))
-            self._sent.push(record.stamp_s, effective)
+            own = effective_command(self.model, np.array(record.sent_command)) if effective is None else effective
+            self._sent.push(record.stamp_s, own)
         except (ValueError, TypeError, IndexError):
             # numbers are missing or inconsistent: the control loop cannot have computed such a tick
             self.errors.add("sent", record.sequence, None, record.sent_command)
