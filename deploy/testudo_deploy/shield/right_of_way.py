@@ -41,6 +41,7 @@ _LANE = 1.1  # half the width of a lane that is left free
 _ROOM = 1.12  # distance that directions keep from peers; reserved segments need more than the separation
 _OFF_WALL = 0.3
 _SHIFTS = (0.0, 0.25, 0.5)  # by how much one that stands can move aside to let others pass
+_TO_SPARE = 1.16  # with less room beside it one that stands makes room: others would squeeze past along the wall
 _STEP_ASIDE, _GIVES_ROOM = 0.1, 1.2  # look-ahead of one that only makes room, and how far beside others it stands
 _HELD_UP, _NEAR, _FAR = 1.8, 2.5, 4.0  # how near a peer holds up a parked robot's peer, is given way to, and still is
 _AT_ALL = math.hypot(_FAR, _LANE)  # one that is farther away matters in no way
@@ -115,7 +116,7 @@ def give_way(
     cosine = dot(ahead[:, None, ...], lanes.ahead)
     parked = speed < PARKED_SHARE * shield.peer_speed_m_s
     near = lanes.wants & lanes.is_inside & (lanes.distance_m < _HELD_UP * unit)
-    no_room = ~can_pass(shield, arena, point_world, lanes.ahead)
+    no_room = ~can_pass(shield, arena, point_world, lanes.ahead, (0.0,), _TO_SPARE)
     waits_for = goes_round_one(shield, arena, point_world, lanes.ahead) & (state.blocked_s < _GOES_ROUND_S)
     stops = no_room | (lanes.held & ~waits_for)
     holds_up = near & stops

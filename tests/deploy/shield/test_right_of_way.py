@@ -145,6 +145,16 @@ def test_who_stands_in_a_corridor_goes_aside_before_it_is_met_and_not_along():
     assert state.to_all == STANDS_BESIDE
 
 
+def test_who_leaves_hardly_room_in_a_corridor_makes_more():
+    """Regression: with 1.08 separations beside it the other squeezed past along the wall, and took 3 s longer."""
+    for beside, makes in ((0.44, True), (0.56, False)):
+        peers = traffic((np.array([-1.3, -1.0]), EAST), first=True)
+        peers = replace(peers, moving_world=peers.wanted_world)
+        wanted, replaces, _ = live(2 * GIVES_WAY_AFTER_S, (0.0, beside * UNIT), peers, 0 * EAST, CORRIDOR)
+        assert replaces == makes
+        assert (wanted[1] > 0.1) == makes
+
+
 def test_who_stood_aside_in_a_corridor_returns_once_the_other_is_past():
     """It waited until that one was half a separation farther."""
     place, back = np.array([0.0, 0.55 * UNIT]), np.array([0.0, -0.1])
