@@ -42,7 +42,7 @@ def wants(speed_m_s):
     """Return a policy that wants to drive along x."""
 
     def policy(signals, hidden):
-        return np.tile(np.float32([speed_m_s, 0.0]), (len(signals["goal_world"]), 1)), hidden
+        return np.tile(np.array([speed_m_s, 0.0], np.float32), (len(signals["goal_world"]), 1)), hidden
 
     return policy
 

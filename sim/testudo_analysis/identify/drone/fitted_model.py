@@ -171,12 +171,12 @@ def predict(
     samples: FlightSamples,
     vectors: np.ndarray,
     marks: tuple[int, ...],
-    push: Callable[[int, np.ndarray], Disturbance] | None = None,
+    push: Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> dict[int, RotorDroneState]:
     """Return the states (.., K, S) at numbers of samples after the starts.
 
     ``samples`` have S starts, ``vectors`` (P, K) are parameters, ``marks`` numbers of samples, at most
-    ``samples.steps``. ``push`` gives accelerations (3, K, S) beside the model, of the number of a sample after the
+    ``samples.steps``. ``push`` gives accelerations (3, K, S) of place and rotation, of the number of a sample after the
     starts and the time (S,) [s] for which they act, in order.
     """
     parameters = model.parameters(vectors)
@@ -196,8 +196,8 @@ def predict(
         state = replace(state, thrust=signals.thrust(k, part))
         force, turning = signals.force(elapsed + duration / 2), 0.0
         if push is not None:
-            pushed = push(k, duration)
-            force, turning = force + pushed.acceleration_world, pushed.angular_acceleration_body
+            more, turning = push(k, duration)
+            force = force + more
         state, balances_now = slow.step(parameters, state, balances_now, wanted, duration, force, turning)
         elapsed = elapsed + duration
         if k + 1 in marks and part == model.parts - 1:

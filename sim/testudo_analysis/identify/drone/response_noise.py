@@ -25,7 +25,6 @@ from testudo_analysis.identify.drone.fitted_model import (
 )
 from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples
 from testudo_hardware.motion.motion_noise import CHANNEL_PARTS, NoiseChannel, advance_channel
-from testudo_hardware.motion.rotor_drone import Disturbance
 from testudo_hardware.spec import RobotSpec
 
 CHANNELS = ("horizontal", "vertical", "tilt", "heading")
@@ -115,8 +114,11 @@ class NoisyPush:
         damping = float(vector[NAMES.index("yaw_damping")])
         return cls(noise, deviation, samples, damping, rng, rng.standard_normal((6, *shape)), np.zeros((2, *shape)))
 
-    def __call__(self, shift: int, duration_s: np.ndarray) -> Disturbance:
-        """Return the accelerations (3, K, S) that act for a time (S,) [s], ``shift`` samples after the starts."""
+    def __call__(self, shift: int, duration_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the accelerations that act for a time (S,) [s], ``shift`` samples after the starts.
+
+        Of the place in the world, and of the rotation in the body: (3, K, S) each.
+        """
         size = self.samples.gather(self.deviation, shift)[list(_CHANNEL_OF), None]
         push = size * self.process
         heading, rate = self.turned
@@ -130,4 +132,4 @@ class NoisyPush:
                 for row, k in enumerate(_CHANNEL_OF)
             ]
         )
-        return Disturbance(push[:3], push[3:])
+        return push[:3], push[3:]

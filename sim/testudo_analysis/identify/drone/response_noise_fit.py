@@ -220,11 +220,11 @@ def joined_coverage(rows: Sequence[Coverage]) -> list[Coverage]:
     found = []
     for (robot, horizon, channel, split), parts in sorted(cells.items(), key=lambda item: (not item[0][0], item[0][0])):
         count = sum(part.count for part in parts)
-        mean = (
+        inside, without, width = (
             sum(getattr(part, each) * part.count for part in parts) / count
             for each in ("inside", "without_noise", "width")
         )
-        found.append(Coverage(robot, horizon, channel, *mean, count, split))
+        found.append(Coverage(robot, horizon, channel, inside, without, width, count, split))
     return found
 
 

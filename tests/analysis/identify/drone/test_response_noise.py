@@ -60,6 +60,7 @@ def moved(setting, noise, count, seed):
 def test_bands_hold_motions_that_were_not_fitted(setting):
     model, vector, samples = setting
     plain = FlightErrors.create(model, vector, samples.flights)
+    assert plain is not None
     drawn = moved(setting, TRUTH, DRAWS, 1)
     many = FlightErrors(drawn.reshape(6, len(HORIZONS_S), -1), np.tile(plain.rate, (1, 1, DRAWS, 1)), plain.step_s)
     found = fit_response_noise(model, vector, many)
