@@ -140,14 +140,7 @@ def passage_order(
     bool says that others can pass the robot on its side away from the passage.
     """
     xp = array_namespace(nominal_world)
-    offset, wanted = traffic.offset_world, traffic.wanted_world
-    here = (0 * nominal_world)[:, None, ...]
-    robots = _seen(
-        frame,
-        point_world[:, None, ...] + xp.concat([here, offset], axis=1),
-        xp.concat([nominal_world[:, None, ...], wanted], axis=1),
-        top_m_s,
-    )
+    robots = _all_robots(frame, point_world, traffic, nominal_world, top_m_s)
     me, peers = robots.at(0), robots.at(slice(1, None))
     zero, present = 0 * me.along_m, traffic.present
     through_s = _through_s(frame, state, me, period_s)
@@ -187,6 +180,18 @@ def passage_order(
         _ways_out(frame, me, peers),
     )
     return order, PassageState(through_s, waited_s)
+
+
+def _all_robots(frame: _Frame, point_world: Array, traffic: Traffic, nominal_world: Array, top_m_s: float) -> _Robots:
+    """Return the robot itself and then its peers, as seen from the passage."""
+    xp = array_namespace(nominal_world)
+    here = (0 * nominal_world)[:, None, ...]
+    return _seen(
+        frame,
+        point_world[:, None, ...] + xp.concat([here, traffic.offset_world], axis=1),
+        xp.concat([nominal_world[:, None, ...], traffic.wanted_world], axis=1),
+        top_m_s,
+    )
 
 
 def _ways_out(frame: _Frame, me: _Robots, peers: _Robots) -> Array:

@@ -160,7 +160,7 @@ def _quick_deviation(found: Any, recorded: Any) -> float | None:
         return math.inf
     try:
         away = [abs(a - b) for a, b in zip(found, recorded, strict=True)]
-        return max(away, default=0.0) if math.isfinite(sum(away)) else math.inf
+        return float(max(away, default=0.0)) if math.isfinite(sum(away)) else math.inf
     except TypeError:  # rows of rows
         return None
 

@@ -68,12 +68,11 @@ from testudo_sim.team.team_tick import (
     no_message,
     no_turns,
     per_robot,
-    split_command,
-    split_message,
     stopping_segment,
     turned_on,
     with_residual,
 )
+from testudo_sim.team.wishes import wishes
 
 _RADIO_STREAM = 7  # separate random stream of the radio to the vehicles, so that other draws do not change
 
@@ -203,11 +202,7 @@ def tick_deployed(
     late_key, noise_key, radio_key = jax.random.split(key, 3)
     runs, pause = _running(deployment, state, late_key)
     stop = team.model.stopping_point(state.estimate)
-    nominal_world, said = split_message(team, nominal_world)
-    nominal_world, yaw_rate = split_command(team, nominal_world, stop)
-    if holds is not None:
-        nominal_world = jnp.where(holds, 0.0, nominal_world)
-        yaw_rate = None if yaw_rate is None else jnp.where(holds, 0.0, yaw_rate)
+    nominal_world, yaw_rate, said = wishes(team, stop, nominal_world, holds)
     nominal, deadlock = _nominal(team, state, stop, nominal_world)
     stands = jnp.zeros_like(runs) if standing is None else standing  # wants nothing, and so reserves no way ahead
     nominal = jax.tree.map(lambda x: jnp.where(stands, 0.0, x), nominal)
@@ -234,12 +229,10 @@ def tick_deployed(
     motion = team.physics.scene(physics).robots
     past = jax.tree.map(lambda new, old: jnp.concatenate([new[None], old[:-1]]), motion, state.past)
     measured = _displaced(state, measure(team, past, state.parameters, noise_key))
-    turned_rad = team.yaw_rate_limit * team.model.spec.control_period_s
-    located, anchor = follow_pose(team.model.spec, state.anchor, measured, team.model.spec.control_period_s, turned_rad)
+    located, anchor = _followed(team, state, measured)
     earlier = jnp.concatenate([state.sent[-1:], state.earlier[:-1]])
-    watch, weak = update_brake_monitors(
-        team.model.spec, state.watch, anchor, located, jnp.concatenate([sent, earlier]), state.parameters
-    )
+    acting = jnp.concatenate([sent, earlier])
+    watch, weak = update_brake_monitors(team.model.spec, state.watch, anchor, located, acting, state.parameters)
     estimate = predict_state(team.model, measured, sent, per_robot(state.parameters.pending))
     number = state.number + 1
     table = neighbour_table(radio, number, team.model.spec.control_period_s, state.faults)
@@ -247,12 +240,18 @@ def tick_deployed(
     if deployment.has_hostile_robot:
         table, flagged = _watch(team, deployment, state, radio, table, measured)
     status = jnp.where(sound, result.status, jnp.where(runs, int(ShieldStatus.BRAKED), int(ShieldStatus.PASSED)))
-    held = jnp.where(runs, 1, state.held + 1)
     rule = _deadlock_memory(state, runs, drives, deadlock, result)
     seen = (table, estimate, measured, anchor, located, earlier, watch, state.weak | weak)
-    known = (space, radio, flagged, pause, held, number, state.parameters, state.faults)
+    known = (space, radio, flagged, pause, jnp.where(runs, 1, state.held + 1), number, state.parameters, state.faults)
     after = DeployedTeamState(physics, sent, past, *seen, *known, *rule, state.resolves, vehicle, turns, residual)
     return after, replace(result, status=status, change_m_s=jnp.where(sound, result.change_m_s, 0.0))
+
+
+def _followed(team: SimulatedTeam, state: DeployedTeamState, measured: MotionState) -> tuple[jax.Array, MotionState]:
+    """Return whether the new pose of each robot (N, E) is plausible, and the last plausible one."""
+    spec = team.model.spec
+    turned_rad = team.yaw_rate_limit * spec.control_period_s
+    return follow_pose(spec, state.anchor, measured, spec.control_period_s, turned_rad)
 
 
 def _nominal(
