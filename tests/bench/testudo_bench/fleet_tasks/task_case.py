@@ -12,6 +12,7 @@ from testudo_bench.fleet_tasks.hand_written import hand_written
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, compiled_programs, run_batch
+from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_policies.exporting.onnx_export import ExportReport, export_policy
 from testudo_policies.exporting.packaging import make_contract, package_policy, write_fleet
 from testudo_policies.learning.builder import TrainingComponents, build, make_environment
@@ -95,6 +96,9 @@ class PreparedCase:
         """Return the scenario as an evaluation runs it, with all layers of the shield."""
         parts = self.components
         config = parts.config
+        if self._trained is not None:  # with its way-points, and the numbers of robots with own parameters
+            tested = load_policy_under_test(self.exported.path)
+            return tested.environment(config.team_size, all_layers=True, physics=config.physics_choice)
         plain = make_environment(
             config.scenario,
             parts.spec,
