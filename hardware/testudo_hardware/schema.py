@@ -1,5 +1,6 @@
 """The quantities of a robot file: key, attribute, unit, plausible range, and the kinds of robot that have it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 DIFFERENTIAL_DRIVE = "differential_drive"
@@ -161,21 +162,32 @@ It predicts flights from logged motor signals, with rotors, gains, damping and b
 (`testudo_analysis.identify.drone.fitted_model`); a simulation with its own controller uses `rotors`.
 """
 
-MOTION_NOISE: dict[str, QuantityRule] = {
-    f"motion_noise.{channel}_{name}": QuantityRule(f"noise_{channel}_{name}", unit, low, high, kinds)
-    for channel, rate, kinds in (
-        ("along", "m/s", KINDS),
-        ("across", "m/s", KINDS),
-        ("up", "m/s", _DRONES),
-        ("turn", "rad/s", KINDS),
-    )
-    for name, unit, low, high in (
-        ("deviation", rate, 0, 5),
-        ("share", "1", 0, 5),
-        ("timing", "s", 0, 5),
-        ("correlation", "s", 0.001, 1000),
-    )
-} | {
+
+def _noise_channels(
+    table: str, attribute: str, channels: Sequence[tuple[str, str, tuple[str, ...]]], greatest: tuple[float, float]
+) -> dict[str, QuantityRule]:
+    """Return the rules of a table of random processes: of channels with unit and kinds of robots.
+
+    ``greatest`` are the upper bounds of the deviation, and of share and timing.
+    """
+    return {
+        f"{table}.{channel}_{name}": QuantityRule(f"{attribute}_{channel}_{name}", unit, low, high, kinds)
+        for channel, rate, kinds in channels
+        for name, unit, low, high in (
+            ("deviation", rate, 0, greatest[0]),
+            ("share", "1", 0, greatest[1]),
+            ("timing", "s", 0, greatest[1]),
+            ("correlation", "s", 0.001, 1000),
+        )
+    }
+
+
+MOTION_NOISE: dict[str, QuantityRule] = _noise_channels(
+    "motion_noise",
+    "noise",
+    (("along", "m/s", KINDS), ("across", "m/s", KINDS), ("up", "m/s", _DRONES), ("turn", "rad/s", KINDS)),
+    (5, 5),
+) | {
     "motion_noise.pose_position": QuantityRule("noise_pose_position_m", "m", 0, 1),
     "motion_noise.pose_yaw": QuantityRule("noise_pose_yaw_rad", "rad", 0, 1),
 }
@@ -184,21 +196,17 @@ MOTION_NOISE: dict[str, QuantityRule] = {
 For each channel the standard deviation of the velocity's error: at rest, as a share of the robot's own rate, and as an
 error of the time at which it changes; and its correlation time. For one measured pose its standard deviations.
 """
-RESPONSE_NOISE: dict[str, QuantityRule] = {
-    f"response_noise.{channel}_{name}": QuantityRule(f"response_noise_{channel}_{name}", unit, low, high, _DRONES)
-    for channel, rate in (
-        ("horizontal", "m/s^2"),
-        ("vertical", "m/s^2"),
-        ("tilt", "rad/s^2"),
-        ("heading", "rad/s^2"),
-    )
-    for name, unit, low, high in (
-        ("deviation", rate, 0, 1000),
-        ("share", "1", 0, 100),
-        ("timing", "s", 0, 100),
-        ("correlation", "s", 0.001, 1000),
-    )
-} | {
+RESPONSE_NOISE: dict[str, QuantityRule] = _noise_channels(
+    "response_noise",
+    "response_noise",
+    (
+        ("horizontal", "m/s^2", _DRONES),
+        ("vertical", "m/s^2", _DRONES),
+        ("tilt", "rad/s^2", _DRONES),
+        ("heading", "rad/s^2", _DRONES),
+    ),
+    (1000, 100),
+) | {
     "response_noise.heading_return": QuantityRule("response_noise_heading_return_1_s2", "1/s^2", 0, 1000, _DRONES),
 }
 """Optional table of what a drone's response leaves, as a random process: all keys or none.

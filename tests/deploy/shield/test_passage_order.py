@@ -275,7 +275,7 @@ def test_one_that_turns_into_the_mouth_is_not_one_that_comes_out():
 
 
 def test_one_that_has_the_way_makes_room_for_one_that_came_out_where_that_has_no_other_way_on():
-    """Both would stand at the mouth for good; where there is room outside, that one goes round."""
+    """Both would stand at the mouth permanently; where there is room outside, that one goes round."""
     places = [(MOUTH + 0.4 * UNIT, -1.5 * UNIT), (MOUTH + 0.6 * UNIT, -0.3 * UNIT)]
     wanted = [to_the_door(np.array(places[0]), -1), (0.0, -TOP)]
     assert ordered(places, wanted, 0, room=False)[0].waits
@@ -333,7 +333,7 @@ def test_one_that_waits_stands_close_to_the_mouth_beside_the_way_out(start, othe
 
 
 def test_late_messages_widen_what_is_left_free_as_layer_1_does():
-    """At 1.1 separations beside the axis one that waited held up who came out, for good: no robot passed the door."""
+    """At 1.1 separations beside the axis one that waited blocked who came out permanently: no robot passed the door."""
     ages = np.array([0.05, 0.6])
     wide = wider(SHIELD, ages, np.array([True, True]))
     assert wide.separation_m == pytest.approx(UNIT + 0.5 * TOP)
