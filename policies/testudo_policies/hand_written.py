@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from testudo_sim.environment import Environment, WorldState
+from testudo_sim.team.team_tick import no_message
 
 HAND_WRITTEN = "hand-written"
 """Name of these commands where a policy is asked for: in figures, and as the teacher of a training run."""
@@ -17,7 +18,7 @@ def hand_written(environment: Environment, state: WorldState) -> jax.Array:
     if environment.team.tracking is not None:  # the way-point from which the law makes that velocity
         stop = environment.team.model.stopping_point(environment.scene(state).robots)
         velocity = environment.team.tracking.waypoint_world(velocity, stop.position_world)
-    if environment.team.message_size:  # it says nothing
-        silent = jnp.zeros((environment.team.message_size, *velocity.shape[1:]))
+    silent = no_message(environment.team, velocity)
+    if silent is not None:
         velocity = jnp.concatenate([velocity, silent])
     return jnp.transpose(velocity, (2, 1, 0)).reshape(-1, velocity.shape[0])
