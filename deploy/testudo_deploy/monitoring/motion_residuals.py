@@ -8,6 +8,7 @@ All of them compare sums over pieces of the path, so that the noise of poses ent
 - Pose: the mean square of the steps between two poses less those of the measured velocity.
 
 A constant error of the pose moves nothing relative to anything that one robot measures: it cannot be found here.
+The residual motion that a robot file with `[motion_noise]` announces counts as noise of all three (`residual_spread`).
 """
 
 import math
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testudo_deploy.monitoring.residual_spread import SURE, WaySpread, largest_mean_square, pieces_in_one
 from testudo_hardware.motion.motion_model import hover_drift_m_s, slip_ratio
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
@@ -22,7 +24,6 @@ from testudo_hardware.spec import RobotSpec
 PIECE_S = 2.0  # duration of a piece
 MEMORY_PIECES, MEMORY_POSES = 10.0, 100.0  # fading memories
 FEWEST_PIECES, _FEWEST_POSES = 3, 60
-_SURE = 4.0  # standard deviations of an estimate that do not count
 _NOISE_SHARE = 1.5  # square of noise that is spread evenly up to its bound, over that of a third of the bound
 _PLAIN_SHARE = 1.6  # three sigma of the pose over the bound from which it counts as noisier than the file says
 _TRANSIENT_SHARE = 0.5  # share of what another lag and delay do to a way that the second regressor may leave
@@ -49,7 +50,7 @@ class Estimate:
 class _Ways:
     """The pieces of one kind of way: along the floor or in space [m] (A = D), or turned [rad] (A = 1)."""
 
-    def __init__(self, noise: float, bias: float, transient_s: float, low: float, high: float) -> None:
+    def __init__(self, noise: float, bias: float, transient_s: float, low: float, high: float, pieces: float) -> None:
         """Begin without pieces.
 
         Args:
@@ -58,8 +59,9 @@ class _Ways:
             transient_s: half-widths of lag and delay together.
             low: of the scale over that of the model.
             high: of the same.
+            pieces: in how many the residual motion is about the same (`pieces_in_one`).
         """
-        self._noise, self._bias, self._interval = noise, bias, (low, high)
+        self._noise, self._bias, self._interval, self._pieces = noise, bias, (low, high), pieces
         self._transient = (_TRANSIENT_SHARE * transient_s) ** 2
         self.forget()
 
@@ -67,9 +69,20 @@ class _Ways:
         """Forget all pieces."""
         self._sums, self._weight, self._way = np.zeros(5), 0.0, 0.0
         self._twist, self._size = 0.0, 1
+        self._spread, self._model_spread = 0.0, 0.0
 
-    def add(self, way: np.ndarray, model: np.ndarray, change: np.ndarray, measured: np.ndarray) -> None:
-        """Add a piece: ways (A,) of poses, model and measured velocity, and the change of the model's velocity."""
+    def add(
+        self,
+        way: np.ndarray,
+        model: np.ndarray,
+        change: np.ndarray,
+        measured: np.ndarray,
+        spread: tuple[float, float],
+    ) -> None:
+        """Add a piece: ways (A,) of poses, model and measured velocity, and the change of the model's velocity.
+
+        ``spread`` is the variance of the residual motion along its largest axis, and of all axes together.
+        """
         fade = 1 - 1 / MEMORY_PIECES
         parts = (model @ model, model @ change, change @ change, model @ way, change @ way)
         self._sums = fade * self._sums + np.array(parts)
@@ -77,6 +90,8 @@ class _Ways:
         off = way - measured
         self._twist = fade * self._twist + float(off @ off)
         self._way = fade * self._way + float(measured @ measured)
+        self._model_spread = fade * self._model_spread + float(model @ model) * spread[0]
+        self._spread = fade * self._spread + spread[1]
 
     @property
     def _enough(self) -> bool:
@@ -91,17 +106,20 @@ class _Ways:
             value, inverse = (mw * cc - cw * mc) / determinant, cc / determinant
         else:
             value, inverse = mw / (mm + _TINY), 1 / (mm + _TINY)
-        noise = self._noise + self._transient * cc / max(self._weight, 1.0)
-        sure = _SURE * math.sqrt(noise * inverse) + self._bias / math.sqrt(mm / max(self._weight, 1.0) + _TINY)
+        count = max(self._weight, 1.0)
+        residual = min(self._pieces, count) * self._model_spread / (mm + _TINY)
+        noise = self._noise + self._transient * cc / count + residual
+        sure = SURE * math.sqrt(noise * inverse) + self._bias / math.sqrt(mm / count + _TINY)
         return Estimate(value, low, high, max(low - value, value - high) - sure, sure / 2, self._enough)
 
     def twist(self, most: float, turned_rad: float) -> Estimate:
         """Return the error of the measured velocity; ``most`` is that of the file, ``turned_rad`` the yaw's error."""
         count = max(self._weight, 1.0)
-        noise = self._size * self._noise
+        noise, residual = self._size * self._noise, self._spread / count
         found = (self._twist - turned_rad**2 * self._way) / count
-        sure = noise * (1 + _SURE * math.sqrt(2 / (self._size * count)))
-        value = math.sqrt(max(found - noise, 0.0)) / PIECE_S
+        sure = noise * (1 + SURE * math.sqrt(2 / (self._size * count)))
+        sure += residual * largest_mean_square(count / self._pieces)
+        value = math.sqrt(max(found - noise - residual, 0.0)) / PIECE_S
         beyond = math.sqrt(max(found - sure, 0.0)) / PIECE_S - most
         return Estimate(value, 0.0, most, beyond, 0.2 * most, self._enough)
 
@@ -114,13 +132,17 @@ class MotionResiduals:
         scale, (least, most) = spec.quantities["dynamics.speed_scale"], slip_ratio(spec)
         noise = 2 * _NOISE_SHARE * (spec.position_error_m / 3) ** 2
         drift = PIECE_S * math.hypot(*hover_drift_m_s(spec))
+        pieces = pieces_in_one(spec, PIECE_S)
         late_s = sum(spec.quantities[f"dynamics.{name}"].half_width for name in ("velocity_lag", "command_delay"))
-        self._ways = [_Ways(noise, drift, late_s, scale.low / scale.value * least, scale.high / scale.value * most)]
+        low, high = scale.low / scale.value * least, scale.high / scale.value * most
+        self._ways = [_Ways(noise, drift, late_s, low, high, pieces)]
         if self._turns:
             turn = spec.quantities["dynamics.turn_scale"]
             noise = 2 * _NOISE_SHARE * (spec.yaw_error_rad / 3) ** 2
-            self._ways.append(_Ways(noise, 0.0, late_s, turn.low / turn.value, turn.high / turn.value))
-        self._steps, self._count = 0.0, 0.0
+            self._ways.append(_Ways(noise, 0.0, late_s, turn.low / turn.value, turn.high / turn.value, pieces))
+        self._spread, self._steps_in_one = WaySpread(spec), pieces_in_one(spec, spec.control_period_s)
+        self._limit = np.full(spec.dimension, spec.acceleration_limit_m_s2)
+        self._steps, self._step_spread, self._count = 0.0, 0.0, 0.0
         self._restart()
 
     def _restart(self) -> None:
@@ -128,12 +150,13 @@ class MotionResiduals:
         self._elapsed_s, self._turned = 0.0, 0.0
         self._sums = np.zeros((2, self._spec.dimension))  # ways of model and measurement in the world
         self._turn_sums = [0.0, 0.0]
+        self._spread.begin()
 
     def forget(self) -> None:
         """Forget everything, after a change of the pose or a brake by others."""
         for ways in self._ways:
             ways.forget()
-        self._steps = self._count = 0.0
+        self._steps = self._step_spread = self._count = 0.0
         self._restart()
 
     def pause(self) -> None:
@@ -165,8 +188,13 @@ class MotionResiduals:
             heading = None
             step = elapsed_s * mean
         off = place_now - place - step
+        if model is None:
+            self._spread.follow(elapsed_s, mean, self._limit)
+        else:
+            self._spread.follow(elapsed_s, 0.5 * (model[0] + model[1]), (model[1] - model[0]) / elapsed_s)
         fade = 1 - 1 / MEMORY_POSES
         self._steps, self._count = fade * self._steps + float(off @ off), fade * self._count + 1
+        self._step_spread = fade * self._step_spread + self._spread.step_m2
         if model is None:
             self._restart()
             return False
@@ -194,10 +222,11 @@ class MotionResiduals:
         if heading is not None:
             ahead = np.array((math.cos(first_yaw), math.sin(first_yaw)))
             self._ways[1].add(
-                *(np.array([value]) for value in (self._turned, self._turn_sums[0], change[1], self._turn_sums[1]))
+                *(np.array([value]) for value in (self._turned, self._turn_sums[0], change[1], self._turn_sums[1])),
+                self._spread.turn_rad2,
             )
             change = float(model[0]) * np.array((math.cos(yaw), math.sin(yaw))) - float(first[0]) * ahead
-        self._ways[0].add(place - begin, self._sums[0], change, self._sums[1])
+        self._ways[0].add(place - begin, self._sums[0], change, self._sums[1], self._spread.way_m2)
         self._restart()
 
     def estimates(self) -> dict[str, Estimate]:
@@ -214,7 +243,9 @@ class MotionResiduals:
     def _pose(self) -> Estimate:
         spec, count = self._spec, max(self._count, 1.0)
         velocity = spec.velocity_error_m_s * spec.control_period_s
-        square = max(self._steps / count - velocity**2, 0.0) / (2 * spec.dimension)
-        value, most = 3 * math.sqrt(square), spec.position_error_m
-        beyond = value - _PLAIN_SHARE * most
+        residual, most = self._step_spread / count, spec.position_error_m
+        square = self._steps / count - velocity**2
+        largest = residual * largest_mean_square(count / self._steps_in_one)
+        value, least = (3 * math.sqrt(max(square - moved, 0.0) / (2 * spec.dimension)) for moved in (residual, largest))
+        beyond = least - _PLAIN_SHARE * most
         return Estimate(value, 0.0, most, beyond, (_PLAIN_SHARE - 1) / 2 * most, self._count > _FEWEST_POSES * 0.7)

@@ -5,7 +5,8 @@ measurement noise, so noise does not bias the comparison. Sums with a fading mem
 scale and an offset times its velocity explain the measured one; scale and offset are judged elsewhere. What the
 margins allow is the sum of lag and delay: the way to rest is speed times this sum. So the best model is compared with
 the best one whose sum is not above the interval's, or hardly: `ResponseFinding.evidence` is the difference of their
-squared errors over the variance of the best.
+squared errors over the variance of the best. Residual motion of a file with `[motion_noise]` is no white noise: its
+share of the variance counts as so many fewer measurements (`residual_spread`).
 """
 
 import math
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testudo_deploy.monitoring.residual_spread import VelocityNoise
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
@@ -90,7 +92,8 @@ class ResponseEstimator:
         total = self._lags_s[:, None] + self._delays_s
         self._beyond_s = total - (lag.high + delay.high)
         near_s = max(_NEAR_SHARE * (lag.high + delay.high), spec.control_period_s / 2)
-        self._allowed = self._beyond_s <= near_s
+        self._noise = VelocityNoise(spec, lag.high + delay.high, MEMORY_S)
+        self._allowed = self._beyond_s <= near_s + self._noise.near_s
         self._lag_only, self._delay_only = self._delays_s <= delay.high + 1e-9, self._lags_s <= lag.high + 1e-9
         self._nominal = (
             int(np.argmin(abs(self._lags_s - lag.value))),
@@ -110,7 +113,8 @@ class ResponseEstimator:
         self._settled_s = math.inf
         self._sums = np.zeros((3, *self._velocity.shape))  # of x, x², x y; x is a model's velocity, y the measured one
         self._measured = np.zeros((2, size))  # of y, y²
-        self._weight = 0.0
+        self._residual = np.zeros(size)  # of the variance of residual motion
+        self._weight, self._elapsed_s = 0.0, spec.control_period_s
 
     @property
     def velocity(self) -> np.ndarray:
@@ -119,7 +123,7 @@ class ResponseEstimator:
 
     def forget(self) -> None:
         """Forget all sums; the values may have changed."""
-        self._sums[:], self._measured[:], self._weight = 0.0, 0.0, 0.0
+        self._sums[:], self._measured[:], self._residual[:], self._weight = 0.0, 0.0, 0.0, 0.0
 
     def begin(self, stamp_s: float, velocity: np.ndarray) -> None:
         """Begin anew with a measured velocity (D,), after a time in which the commands did not act; sums stay."""
@@ -141,6 +145,7 @@ class ResponseEstimator:
         else:
             size = np.sqrt(np.einsum("ijd,ijd->ij", change, change)) + _TINY
             change *= np.minimum(self._acceleration * elapsed_s / size, 1.0)[..., None]
+        before = self._velocity[self._nominal].copy()
         self._velocity += change
         if stamp_s < self._settled_s:
             return False
@@ -153,6 +158,10 @@ class ResponseEstimator:
         self._measured *= fade
         self._measured[0] += velocity
         self._measured[1] += velocity * velocity
+        moving = self._velocity[self._nominal]
+        self._residual *= fade
+        self._residual += self._noise.variance(moving, (moving - before) / elapsed_s)
+        self._elapsed_s = elapsed_s
         return True
 
     def finding(self) -> ResponseFinding:
@@ -165,6 +174,7 @@ class ResponseEstimator:
         explained = np.maximum(covariance, 0.0) ** 2 / (variance + _TINY)
         errors = np.maximum(spread - explained, 0.0)
         noise = errors.min(axis=(0, 1)) / count + self._floor
+        noise *= self._noise.inflation(self._residual / count / noise, self._elapsed_s)
         cost = (errors / noise).sum(axis=-1)
         evidence = float(cost[self._allowed].min() - cost.min())
         of_lag, of_delay = cost[:, self._lag_only], cost[self._delay_only]

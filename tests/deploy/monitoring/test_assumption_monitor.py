@@ -65,6 +65,23 @@ def test_nothing_is_said_of_a_robot_at_the_ends_of_its_intervals(name, corner):
     assert wanderer.watch.caution is None
 
 
+WIDE = {"along_share": 0.1, "across_share": 0.05, "correlation_s": 5.0}
+
+
+def test_nothing_is_said_of_motion_that_the_file_announces():
+    """Residual motion of `[motion_noise]` is no error of the twist; without the table in the file it would be one."""
+    assert Wanderer("crazyflie_2x", seed=0, residual=WIDE).drive(20.0) == ""
+    control = Wanderer("crazyflie_2x", seed=0, residual=WIDE, described=False)
+    assert codes(control.drive(20.0)) == {"twist"}
+
+
+def test_a_scale_outside_is_named_beside_residual_motion():
+    shares = {"along_share": 0.05, "across_share": 0.05, "turn_share": 0.05, "correlation_s": 1.0}
+    wanderer = Wanderer("gritsbot_x", seed=3, residual=shares)
+    wanderer.change(**CHANGES["scale"])
+    assert codes(wanderer.drive(50.0)) & {"scale", "turn_scale"}
+
+
 def test_a_finding_ends_some_time_after_its_cause():
     """Hysteresis: it stays while the memory fades and for ten seconds more, and then the robot is as fast as before."""
     wanderer = Wanderer("gritsbot_x", seed=5)

@@ -2,10 +2,12 @@
 
 import numpy as np
 from tests.deploy.body import STEP_S, Body
+from tests.deploy.noisy_robot import noisy
 
 from testudo_deploy.monitoring.assumption_monitor import AssumptionMonitor
 from testudo_hardware.motion import LagResponse, MotionState
 from testudo_hardware.motion.motion_model import effective_command
+from testudo_hardware.motion.motion_noise import MotionNoise, advance, displace, velocity_error
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 
 TURN_RAD_S = 1.5
@@ -13,12 +15,18 @@ HOLDS_S = (0.3, 1.0, 3.0)  # commands last for about one of these times
 
 
 class Wanderer:
-    """Lag, delay and scales at shares 0 to 1 of their intervals; noise with a third of each bound as sigma."""
+    """Lag, delay and scales at shares 0 to 1 of their intervals; noise with a third of each bound as sigma.
 
-    def __init__(self, name, *, seed, corner=(0.5, 0.5, 0.5, 0.5)):
+    ``residual`` are numbers of a `[motion_noise]` by which it moves, too; ``described``: its file has that table.
+    """
+
+    def __init__(self, name, *, seed, corner=(0.5, 0.5, 0.5, 0.5), residual=None, described=True):
         self.body, self.random = Body(name, *corner), np.random.default_rng(seed)
         self.spec = self.body.spec
-        self.watch = AssumptionMonitor(self.spec)
+        noise = noisy(self.spec, **residual) if residual else self.spec
+        self.noise = MotionNoise.from_spec(noise)
+        self.watch = AssumptionMonitor(noise if described else self.spec)
+        self._process = self.random.normal(size=len(self.noise.channels)) if self.noise else None
         self.noise_share, self.twist_share, self.bias_m, self.braked = 1.0, 1.0, 0.0, False
         self._wish, self._until_s = np.zeros(self.spec.dimension), 0.0
         self._seen, self._before_s = None, None
@@ -57,8 +65,19 @@ class Wanderer:
             effective = effective_command(self.body.model, self._command(now_s))
             self.watch.send(now_s, effective)
             self.body.send(0 * effective if self.braked else effective)
-            self.body.move(period_s)
+            self._move(period_s)
         return self.watch.finding
+
+    def _move(self, period_s):
+        before = self.body.state
+        self.body.move(period_s)
+        if self.noise is None:
+            return
+        after, normal = self.body.state, self.random.normal(size=len(self._process))
+        self._process = advance(self.noise, self._process, normal, period_s)
+        mean, change = (before.velocity + after.velocity) / 2, (after.velocity - before.velocity) / period_s
+        error = velocity_error(self.noise, self._process, mean, change)
+        self.body.state = displace(self.noise, after, error, period_s)
 
     def _watch(self, now_s):
         measured, stamp_s = self._seen
