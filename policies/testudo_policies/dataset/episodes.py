@@ -16,11 +16,11 @@ import numpy as np
 
 from testudo_analysis.replay.recorded_task import (
     best_track,
-    body_track,
     is_decision,
     is_estimated,
     score_recorded,
 )
+from testudo_analysis.replay.replayed_team import body_poses, body_track
 from testudo_analysis.replay.tick_replay import recorded_table, recorded_task
 from testudo_deploy.contract.command_types import check_velocities_alone
 from testudo_deploy.contract.contract import Contract, policy_signals, slots_first
@@ -237,11 +237,7 @@ def body_states(run: RecordedRun, names: Sequence[str], moments: np.ndarray) -> 
     """Return the interpolated poses of bodies at ``moments`` (T,) [s], worlds last; None without any."""
     if not names:
         return None
-    rows = [
-        [np.interp(moments, track.stamp_s, column) for column in (*track.position_world.T, track.yaw)]
-        for track in (body_track(run, name) for name in names)
-    ]
-    found = np.array(rows, np.float32).swapaxes(0, 1)  # (3, B, T)
+    found = body_poses(run, names, moments).astype(np.float32)
     return BodyState(cast(Any, found[:2]), cast(Any, found[2]))
 
 

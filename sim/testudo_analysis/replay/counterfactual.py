@@ -1,7 +1,8 @@
 """Counterfactual replay: simulates the team from times of a recorded run, unchanged or with one change.
 
 The robots begin with their recorded positions and velocities, under the deployed stack: all layers of the shield, late
-poses, lost messages. All start times and random dynamics are worlds of one batch.
+poses, lost messages. All start times and random dynamics are worlds of one batch. Where robots push bodies, C MuJoCo
+moves both, with the robots on wheels, as in the plant.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from testudo_analysis.replay.variants import CounterfactualOutcomes
 from testudo_deploy.contract.command_types import check_simulated, limited_yaw_rate_of, tracking_of
 from testudo_deploy.contract.contract import Command, policy_signals, robot_signals
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.fleet.fleet import FleetBody
 from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.shield import Shield
@@ -29,10 +31,12 @@ from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import motion_model
 from testudo_hardware.motion.motion_model import control_velocity
 from testudo_hardware.spec import RobotSpec
+from testudo_plant.worlds.robot_bodies import Box, box_of
 from testudo_runs.alignment import TeamRecording
 from testudo_sim.environment import to_batch
-from testudo_sim.physics.kinematic_tier import KinematicPhysics
+from testudo_sim.physics.scene import BodyState
 from testudo_sim.physics.world_parameters import Channels, draw_parameters
+from testudo_sim.physics_choice import PhysicsChoice, make_physics
 from testudo_sim.scenarios.robot_number import ROBOT_NUMBER, has_numbers
 from testudo_sim.team.batch_policy import artefact_policy, by_world
 from testudo_sim.team.deployed_team import DeployedTeam, DeployedTeamState, start_deployed, tick_deployed
@@ -131,12 +135,13 @@ def simulate_from(
         TestudoError: the robots are not recorded at a start time, or the policy is for other robots or another task.
     """
     ahead.check()
-    moments = [moment_at(recording, time_s) for time_s in times_s]
+    bodies = _bodies_of(recording, variant)
+    moments = [moment_at(recording, time_s, [body.name for body in bodies]) for time_s in times_s]
     goal = goals_of(recording)
     needed = None
     if variant.artefact is not None and variant.task is None:
         needed = _checked_goal(recording, variant.artefact, goal)
-    stage = _Stage.create(recording, variant)
+    stage = _Stage.create(recording, variant, tuple(map(box_of, bodies)))
     ticks = max(1, round(ahead.horizon_s / stage.team.model.spec.control_period_s))
     if variant.artefact is None:
         parts = [commands_from(recording, time_s, ticks) for time_s in times_s]
@@ -158,6 +163,13 @@ def simulate_from(
     logs = jax.tree.map(lambda *parts: np.concatenate(parts)[:ticks], *seen)
     returns = nominal.return_at_end(state) if isinstance(nominal, TaskDecisions) else None
     return CounterfactualOutcomes.create(recording, variant.name, moments, ahead.draws, logs, goal, returns)
+
+
+def _bodies_of(recording: TeamRecording, variant: CounterfactualVariant) -> tuple[FleetBody, ...]:
+    """Return the bodies that robots push: those of the task in its order, else those of the run."""
+    known = {body.name: body for body in recording.run.fleet.bodies} if recording.run else {}
+    names = tuple(known) if variant.task is None else variant.task.bodies
+    return tuple(known[name] for name in names)
 
 
 def _checked_goal(recording: TeamRecording, artefact: PolicyArtefact, goal: np.ndarray | None) -> np.ndarray:
@@ -233,7 +245,7 @@ class _Stage:
     signals: Callable[..., dict[str, jax.Array]]
 
     @classmethod
-    def create(cls, recording: TeamRecording, variant: CounterfactualVariant) -> "_Stage":
+    def create(cls, recording: TeamRecording, variant: CounterfactualVariant, boxes: tuple[Box, ...]) -> "_Stage":
         contract = variant.artefact.contract if variant.artefact else None
         spec = recording.spec
         shield, arena = (
@@ -241,7 +253,7 @@ class _Stage:
         )
         command = contract.command if contract else None
         size, shielded = len(recording.robots), variant.shielded
-        team, deployment = deployed_team(spec, shield, arena, size, command, shielded=shielded)
+        team, deployment = deployed_team(spec, shield, arena, size, command, shielded=shielded, boxes=boxes)
         chunk = contract.decision_ticks if contract else _CHUNK
         run = jax.jit(partial(_run, team, deployment, contract is not None), compiler_options=QUICK)
         signals = jax.jit(partial(goal_signals, team), compiler_options=QUICK)
@@ -262,18 +274,27 @@ class _Stage:
         spec = self.team.model.spec
         faults = no_faults(spec.dimension, self.team.size, count, int(spec.dead_man_s / spec.control_period_s) + 1)
         begin = jax.jit(partial(self._begin, faults), compiler_options=QUICK)
-        return begin(keys, spread, *(spread_out(name) for name in ("position_world", "yaw", "velocity")))
+        pushed = spread_out("bodies") if moments[0].bodies is not None else None
+        return begin(keys, spread, *(spread_out(name) for name in ("position_world", "yaw", "velocity")), pushed)
 
     def _begin(
-        self, faults: Any, keys: jax.Array, spread: jax.Array, place: jax.Array, yaw: jax.Array, velocity: jax.Array
+        self,
+        faults: Any,
+        keys: jax.Array,
+        spread: jax.Array,
+        place: jax.Array,
+        yaw: jax.Array,
+        velocity: jax.Array,
+        pushed: jax.Array | None,
     ) -> DeployedTeamState:
         spec, channels = self.team.model.spec, self.team.channels
         parameters = draw_parameters(keys, spec, channels, spread)  # pyright: ignore[reportArgumentType] -- (E,)
         # the deadlock rule belongs to what is left out with the shield
         resolves = jnp.full(yaw.shape[1:], self.team.shielded)
         residual = begin_residual(self.team.noise, keys, self.team.size)
+        bodies = None if pushed is None else BodyState(pushed[:2], pushed[2])
         motion = (place, yaw, parameters, faults, velocity)
-        return start_deployed(self.team, self.deployment, *motion, resolves=resolves, residual=residual)
+        return start_deployed(self.team, self.deployment, *motion, bodies=bodies, resolves=resolves, residual=residual)
 
 
 def deployed_team(
@@ -284,14 +305,15 @@ def deployed_team(
     command: Command | None,
     *,
     shielded: bool,
+    boxes: tuple[Box, ...] = (),
 ) -> tuple[SimulatedTeam, DeployedTeam]:
     """Return a team and its deployment: all layers of the shield, or none.
 
-    ``command`` is that of its policy; None for recorded commands.
+    ``command`` is that of its policy; None for recorded commands. ``boxes`` are bodies that robots push.
     """
     model = motion_model(spec)
     channels = replace(Channels(), pose_age_s=(min(0.02, spec.pose_max_age_s), min(0.06, spec.pose_max_age_s)))
-    physics = KinematicPhysics(model, arena)
+    physics = make_physics(PhysicsChoice("mujoco" if boxes else "kinematic"), model, arena, size, boxes)
     noise = residual_noise(spec, physics)
     team = SimulatedTeam(model, shield, arena, physics, size, channels, shielded=shielded, noise=noise)
     if command is not None:

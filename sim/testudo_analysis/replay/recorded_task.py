@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from testudo_analysis.replay.replayed_team import body_track
 from testudo_deploy.contract.contract import Contract
 from testudo_deploy.contract.messages import TickRecord
 from testudo_hardware.errors import TestudoError
@@ -60,14 +61,6 @@ def best_track(run: RecordedRun, name: str) -> Track:
     return track
 
 
-def body_track(run: RecordedRun, name: str) -> Track:
-    """Return the measured poses of a body; raises as `best_track`."""
-    track = run.bodies.get(name)
-    if track is None or not len(track.stamp_s):
-        raise TestudoError(f"{run.folder}: {name}: no pose of this body is recorded, which the task is scored with")
-    return track
-
-
 def score_recorded(
     live: OnlineTask, run: RecordedRun, tracks: Mapping[str, Track], begin_s: float, end_s: float
 ) -> Iterator[DecisionScore]:
@@ -108,22 +101,32 @@ class RecordedTask:
 
         Raises:
             TestudoError: not all robots of the run are there or decided, the task is not installed here or another one,
-                or it cannot go on in simulation: robots push bodies.
+                or a body that robots push has no recorded pose.
         """
         run = recording.run
         if run is None:
             raise TestudoError(f"{recording.folder}: is an imported run, in which no task is recorded")
         scoring = scoring_of(contract, recording.spec)
-        _check_simulable(recording, scoring)
+        if recording.names != run.robots:
+            raise TestudoError(
+                f"{recording.folder}: task {scoring.scenario.name}: found {', '.join(recording.names)} at these times, "
+                "expected all robots of the run"
+            )
         live = OnlineTask(scoring, run.robots, task_of(scoring.scenario, run.fleet), open_end=True)
         start, found = live.task, []
         tracks = {name: best_track(run, name) for name in run.robots}
         end_s = max(track.stamp_s[-1] for track in tracks.values())
+        tracks |= {box.name: body_track(run, box.name) for box in scoring.scenario.boxes}
         for score in score_recorded(live, run, tracks, begin_of_team(run), end_s):
             reward = sum(score.reward.values()) / len(run.robots)
             found.append((live.task, score.stamp_s - recording.start_s, reward))
         states, stamps, rewards = zip(*found, strict=True) if found else ((), (), ())
         return cls(scoring, start, states, stamps, rewards)
+
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        """Return the names of the bodies that robots push, in the order of the scenario."""
+        return tuple(box.name for box in self.scoring.scenario.boxes)
 
     def at(self, time_s: float) -> Any:
         """Return the state after the last decision that had ended; before the first one, the start."""
@@ -133,13 +136,3 @@ class RecordedTask:
     def return_between(self, begin_s: float, end_s: float) -> float:
         """Return the sum of the rewards of the decisions that ended in a time, mean over the robots."""
         return sum(self.rewards[bisect_right(self.stamp_s, begin_s) : bisect_right(self.stamp_s, end_s)])
-
-
-def _check_simulable(recording: TeamRecording, scoring: TaskScoring) -> None:
-    where = f"{recording.folder}: task {scoring.scenario.name}"
-    if recording.run is not None and recording.names != recording.run.robots:
-        raise TestudoError(
-            f"{where}: found {', '.join(recording.names)} at these times, expected all robots of the run"
-        )
-    if scoring.scenario.boxes:
-        raise TestudoError(f"{where}: robots push bodies in it, which a counterfactual does not simulate")

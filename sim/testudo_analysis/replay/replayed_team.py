@@ -1,5 +1,6 @@
 """The recorded team that incidents and counterfactuals start from, and its state and commands at a time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from testudo_hardware.errors import TestudoError
 from testudo_runs.alignment import AlignedRobot, TeamRecording
 from testudo_runs.alignment.prepare import UNSEEN, UNTYPED, load
 from testudo_runs.progress_bar import Share, quiet
+from testudo_runs.run_reader import RecordedRun, Track
 
 _GAP_S = 1.0  # between poses further apart, a straight line between them is not the position
 _FRESH_S = 0.5  # a command stops acting so long after it, if no other follows
@@ -63,6 +65,32 @@ def one_team(recording: TeamRecording) -> TeamRecording:
     return recording
 
 
+def body_track(run: RecordedRun, name: str) -> Track:
+    """Return the measured poses of a body of a run.
+
+    Raises:
+        TestudoError: none is recorded.
+    """
+    track = run.bodies.get(name)
+    if track is None or not len(track.stamp_s):
+        raise TestudoError(f"{run.folder}: {name}: no pose of this body is recorded, which the task is scored with")
+    return track
+
+
+def body_poses(run: RecordedRun, names: Sequence[str], stamps_s: np.ndarray) -> np.ndarray:
+    """Return x, y [m] and yaw [rad] (3, B, T) of bodies, interpolated at stamps (T,) on the steady clock.
+
+    Raises:
+        TestudoError: as `body_track`.
+    """
+    tracks = [body_track(run, name) for name in names]
+    rows = [
+        [np.interp(stamps_s, track.stamp_s, column) for column in (*track.position_world.T[:2], track.yaw)]
+        for track in tracks
+    ]
+    return np.array(rows, float).swapaxes(0, 1)
+
+
 @dataclass(frozen=True)
 class RunMoment:
     """State of all robots at one time."""
@@ -71,13 +99,15 @@ class RunMoment:
     position_world: np.ndarray = field(repr=False)  # (D, N) [m]
     yaw: np.ndarray = field(repr=False)  # (N,) [rad]
     velocity: np.ndarray = field(repr=False)  # (D, N): see `MotionState.velocity`
+    bodies: np.ndarray | None = field(default=None, repr=False)
+    """x, y [m] and yaw [rad] (3, B) of the bodies that robots push; None without any."""
 
 
-def moment_at(recording: TeamRecording, time_s: float) -> RunMoment:
-    """Return the state of the team at a time, interpolated between poses.
+def moment_at(recording: TeamRecording, time_s: float, bodies: Sequence[str] = ()) -> RunMoment:
+    """Return the state of the team and of the named bodies at a time, interpolated between poses.
 
     Raises:
-        TestudoError: not all robots are recorded at that time, or one has no pose near it.
+        TestudoError: not all robots are recorded at that time, one has no pose near it, or a body has none at all.
     """
     if not recording.robots:
         raise TestudoError(f"{recording.folder}: --from: found no robot at {time_s:g} s")
@@ -101,6 +131,9 @@ def moment_at(recording: TeamRecording, time_s: float) -> RunMoment:
         np.stack([position[0] for position, _, _ in found], axis=1),
         np.array([yaw[0] for _, yaw, _ in found]),
         np.stack([velocity[0] for _, _, velocity in found], axis=1),
+        body_poses(recording.run, bodies, np.array([recording.start_s + time_s]))[..., 0]
+        if bodies and recording.run is not None
+        else None,
     )
 
 

@@ -15,6 +15,7 @@ import mujoco
 import numpy as np
 
 from testudo_hardware.arrays import Array, array_namespace, known_false, stacked
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.frames import body_rates, heading
 from testudo_hardware.motion import MotionState
 from testudo_hardware.motion.attitude_drone import (
@@ -79,6 +80,7 @@ class FlyingGroup:
         self.start_ids = model.jnt_qposadr[joints][None, :] + np.arange(7)[:, None]
         self._twist = model.jnt_dofadr[joints][None, :] + np.arange(6)[:, None]
         self.controls = np.array([[model.actuator(f"{name}/{part}").id for name in names] for part in CONTROLS])
+        self.rate_ids = self._twist
         self._step_s = float(model.opt.timestep)
         bodies = [model.body(name).id for name in names]
         self._inertia, self._mass = np.array(model.body_inertia[bodies]).T, np.array(model.body_mass[bodies])
@@ -101,6 +103,16 @@ class FlyingGroup:
         xp, nothing = array_namespace(yaw), 0 * yaw
         return xp.stack(
             [*(position_world[axis, ...] for axis in range(3)), xp.cos(yaw / 2), nothing, nothing, xp.sin(yaw / 2)]
+        )
+
+    def start_rates(self, yaw: Array, velocity: Array) -> Array:
+        """See `RobotGroup.start_rates`: a drone begins in hover.
+
+        Raises:
+            TestudoError: always.
+        """
+        raise TestudoError(
+            "found starts at speed of drones with an attitude, which begin in hover in MuJoCo; use --physics kinematic"
         )
 
     def begin(self, yaw: Array) -> FlightControllerState:

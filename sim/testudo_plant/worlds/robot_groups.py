@@ -38,9 +38,18 @@ class RobotGroup(Protocol):
 
     controls: np.ndarray  # (F, n): indices into the controls of the model
     start_ids: np.ndarray  # (Q, n): indices into qpos of the result of `start`
+    rate_ids: np.ndarray  # (V, n): indices into qvel of the result of `start_rates`
 
     def start(self, position_world: Array, yaw: Array) -> Array:
         """Return qpos (Q, n, ...) of robots at position (D, n, ...) [m] and yaw (n, ...) [rad]."""
+
+    def start_rates(self, yaw: Array, velocity: Array) -> Array:
+        """Return qvel (V, n, ...) of robots with yaw (n, ...) [rad] and velocities (D, n, ...) as in `MotionState`.
+
+        Raises:
+            TestudoError: robots of this group begin at rest.
+        """
+        ...
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
         """Return the motion (D, n, ...) in a state (nq, ...), (nv, ...); yaw in (-pi, pi] for wheels."""
@@ -71,6 +80,7 @@ class WheelGroup(_Stateless):
         self.start_ids = model.jnt_qposadr[free][None, :] + np.arange(7)[:, None]
         self._twist = model.jnt_dofadr[free][None, :] + np.arange(6)[:, None]
         self._wheels = model.jnt_dofadr[np.array(wheels)]
+        self.rate_ids = np.concatenate([self._twist, self._wheels])
         self.controls = _controls(model, names, ("speed", "turn"))
         self._radius = np.array([spec.wheel_radius_m for spec in specs])
         self._base = np.array([spec.wheel_base_m for spec in specs])
@@ -85,6 +95,14 @@ class WheelGroup(_Stateless):
         return xp.stack(
             [position_world[0, ...], position_world[1, ...], height, xp.cos(half), nothing, nothing, xp.sin(half)]
         )
+
+    def start_rates(self, yaw: Array, velocity: Array) -> Array:
+        """See `RobotGroup.start_rates`: the wheels roll."""
+        speed, turn = velocity[0, ...], velocity[1, ...]
+        radius, base = broadcast_like(self._radius, yaw), broadcast_like(self._base, yaw)
+        across = base / 2 * turn
+        wheels = (speed - across) / radius, (speed + across) / radius
+        return array_namespace(yaw).stack([*_in_plane(yaw, velocity), *[0 * yaw] * 3, turn, *wheels])
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
         """See `RobotGroup.motion`."""
@@ -110,6 +128,7 @@ class PlanarGroup(_Stateless):
     def __init__(self, model: mujoco.MjModel, names: Sequence[str], specs: Sequence[RobotSpec]) -> None:
         joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in ("x", "y", "yaw")]
         self.start_ids, self._twist = model.jnt_qposadr[np.array(joints)], model.jnt_dofadr[np.array(joints)]
+        self.rate_ids = self._twist
         self.controls = _controls(model, names, ("x", "y", "yaw"))
         self._step_s = model.opt.timestep
         self._mass = np.array([wheel_inertia(spec)[0] for spec in specs])
@@ -120,6 +139,10 @@ class PlanarGroup(_Stateless):
     def start(self, position_world: Array, yaw: Array) -> Array:
         """See `RobotGroup.start`."""
         return array_namespace(yaw).stack([position_world[0, ...], position_world[1, ...], yaw])
+
+    def start_rates(self, yaw: Array, velocity: Array) -> Array:
+        """See `RobotGroup.start_rates`."""
+        return array_namespace(yaw).stack([*_in_plane(yaw, velocity), velocity[1, ...]])
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
         """See `RobotGroup.motion`."""
@@ -144,6 +167,7 @@ class PointGroup(_Stateless):
         axes = ("x", "y", "z")[: specs[0].dimension]
         joints = [[model.joint(f"{name}/{axis}").id for name in names] for axis in (*axes, "yaw")]
         self.start_ids, self._twist = model.jnt_qposadr[np.array(joints)], model.jnt_dofadr[np.array(joints)]
+        self.rate_ids = self._twist
         self.controls = _controls(model, names, axes)
         self._mass = np.array([spec.mass_kg for spec in specs])
         self._limit = np.array([spec.acceleration_limit_m_s2 for spec in specs])
@@ -151,6 +175,10 @@ class PointGroup(_Stateless):
     def start(self, position_world: Array, yaw: Array) -> Array:
         """See `RobotGroup.start`."""
         return array_namespace(yaw).stack([*(position_world[axis, ...] for axis in range(len(self.controls))), yaw])
+
+    def start_rates(self, yaw: Array, velocity: Array) -> Array:
+        """See `RobotGroup.start_rates`: they hold their heading."""
+        return array_namespace(yaw).stack([*(velocity[axis, ...] for axis in range(len(self.controls))), 0 * yaw])
 
     def motion(self, qpos: Array, qvel: Array) -> MotionState:
         """See `RobotGroup.motion`."""
@@ -180,6 +208,12 @@ def make_group(
     if specs[0].kind != DIFFERENTIAL_DRIVE:
         return PointGroup(model, names, specs)
     return WheelGroup(model, names, specs) if form == "wheels" else PlanarGroup(model, names, specs)
+
+
+def _in_plane(yaw: Array, velocity: Array) -> tuple[Array, Array]:
+    """Return the velocity in the world (n, ...), (n, ...) of robots on wheels."""
+    xp = array_namespace(yaw)
+    return xp.cos(yaw) * velocity[0, ...], xp.sin(yaw) * velocity[0, ...]
 
 
 def _controls(model: mujoco.MjModel, names: Sequence[str], channels: Sequence[str]) -> np.ndarray:

@@ -16,7 +16,6 @@ import mujoco
 import numpy as np
 
 from testudo_deploy.shield.velocity_projection import Arena
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, MotionState
 from testudo_hardware.motion.attitude_drone import AttitudeDroneParameters
 from testudo_hardware.motion.firmware_controllers import CascadeState
@@ -143,18 +142,17 @@ class MujocoTier:
     def reset(
         self, position_world: jax.Array, yaw: jax.Array, bodies: BodyState | None, velocity: jax.Array | None = None
     ) -> MujocoState:
-        """See `Physics.reset`; robots begin at rest."""
-        if velocity is not None:
-            raise TestudoError(
-                f"--physics {self.name}: found starts at speed, MuJoCo begins at rest; use --physics kinematic"
-            )
+        """See `Physics.reset`; boxes begin at rest, as do drones with an attitude."""
         compiled, worlds = self.tier.compiled, yaw.shape[-1]
         qpos = jnp.broadcast_to(jnp.asarray(compiled.qpos0, jnp.float32)[:, None], (compiled.nq, worlds))
         qpos = qpos.at[self._group.start_ids].set(self._group.start(position_world, yaw))
         if bodies is not None:
             qpos = qpos.at[self._boxes.start_ids].set(self._boxes.start(bodies))
         rest = jnp.zeros((compiled.nv, worlds))
-        raw = RawState(qpos, rest, rest)
+        moving = rest
+        if velocity is not None:
+            moving = rest.at[self._group.rate_ids].set(self._group.start_rates(yaw, velocity))
+        raw = RawState(qpos, moving, rest)
         used = jnp.zeros_like(yaw) if self.battery else None
         watch = ContactCounts.of(position_world, self.tier.model.spec, self.tier.arena)
         return MujocoState(raw, yaw, watch, self._group.begin(yaw), used)

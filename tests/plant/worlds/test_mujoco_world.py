@@ -1,6 +1,7 @@
 import itertools
 import math
 
+import mujoco
 import numpy as np
 import pytest
 from tests.sim.points import load_point
@@ -11,6 +12,7 @@ from testudo_hardware.motion import LagResponse, MotionState, motion_model
 from testudo_hardware.motion.motion_model import effective_command
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import robot_files
+from testudo_plant.worlds.robot_groups import GroupForces, make_group
 from testudo_plant.worlds.world import MujocoWorld
 from testudo_plant.worlds.world_builder import PlantParameters, WorldRobot, build_world_spec, physics_step_s
 
@@ -111,6 +113,24 @@ def test_contact_is_possible_only_where_it_matters():
         if touches:
             met.add(frozenset((part(names[a]), part(names[b]))))
     assert met == allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("gritsbot_x", "wheels"), ("gritsbot_x", "planar"), ("robomaster_s1", "wheels")]
+)
+def test_a_robot_that_begins_at_speed_drives_on_at_that_speed(name, form):
+    """By C MuJoCo, under the command of that speed: no wheel slides, and nothing brakes or accelerates."""
+    spec = load_point(name)
+    velocity = np.array([[0.15], [0.8]]) if spec.kind == DIFFERENTIAL_DRIVE else np.array([[0.3], [-0.2]])
+    model = build_world_spec([WorldRobot("r0", spec)], ARENA, 0.002, form=form).compile()
+    group, data, yaw = make_group(model, ["r0"], [spec], form), mujoco.MjData(model), np.array([0.7])
+    data.qpos[group.start_ids] = group.start(np.zeros((2, 1)), yaw)
+    data.qvel[group.rate_ids] = group.start_rates(yaw, velocity)
+    gain = LagResponse.create(np.array(model.opt.timestep), np.array(spec.velocity_lag_s)).gain
+    for _ in range(100):
+        assert group.motion(data.qpos, data.qvel).velocity == pytest.approx(velocity, rel=0.03)
+        data.ctrl[group.controls] = group.forces(velocity, data.qpos, data.qvel, GroupForces(gain))[0]
+        mujoco.mj_step(model, data)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.sim.online_task.task_fleet import Drive, make_task_fleet
+from tests.sim.online_task.task_fleet import Drive, make_pushing_fleet, make_task_fleet
 
 from testudo_analysis.replay import mutations_detected, reinfer
 from testudo_analysis.replay.counterfactual import (
@@ -25,6 +25,7 @@ from testudo_deploy.fleet.fleet_writer import fleet_text
 from testudo_hardware.errors import TestudoError
 from testudo_runs.alignment import prepare_run
 from testudo_runs.run_reader import CommandTrack, RecordedRun, Track
+from testudo_sim.online_task.task_state import Pose
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -185,3 +186,26 @@ def test_without_a_task_such_a_policy_is_refused(fleet):
     with pytest.raises(FleetError, match="task: found with several policy files, expected one"):
         parse_fleet(mixed, fleet.file)
     assert load_fleet(fleet.file) == fleet
+
+
+@pytest.mark.slow  # C MuJoCo for as many steps as the box needs to its goal: 15 s
+def test_robots_push_a_recorded_box_to_its_goal_in_simulation(tmp_path):
+    """In the run the box stands still before robots that just begin; a counterfactual goes on with both: it moves."""
+    drive = Drive(make_pushing_fleet(tmp_path))
+    box = drive.fleet.bodies[0]
+    here = Pose(box.initial_position_world, box.initial_yaw, (0.0, 0.0))
+    while drive.tick_count < 60:
+        drive.live.on_pose(box.name, drive.now_s - 0.005, drive.now_s, here)
+        drive.tick()
+    run = run_of(drive, ())
+    stamps = run.truth["r0"].stamp_s
+    place = np.tile([*box.initial_position_world], (len(stamps), 1))
+    still = Track(stamps, stamps, place, np.full(len(stamps), box.initial_yaw), np.zeros((len(stamps), 0)))
+    recording = replace(prepare_run(replace(run, bodies={box.name: still})), contract=drive.contract)
+    with pytest.raises(TestudoError, match="no pose of this body is recorded"):
+        recorded_task(replace(recording, run=run), drive.artefact)
+    task = recorded_task(recording, drive.artefact)
+    variant = CounterfactualVariant("policy", drive.artefact, shielded=True, task=task)
+    made = simulate_from(recording, [0.5], variant, HorizonSettings(horizon_s=6.0, draws=1))
+    assert task.return_between(0.5, 6.5) < 0
+    assert made.outcomes[0].task_return > 10  # 10 for the box at its goal
