@@ -240,7 +240,8 @@ def blank_state(learner: Learner) -> TrainState:
 def _blank(leaf: jax.ShapeDtypeStruct) -> jax.Array:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.key(0)
-    return jax.numpy.zeros(leaf.shape, leaf.dtype)
+    # zeros of JAX would compile a program for each shape, which together takes seconds
+    return jax.device_put(np.zeros(leaf.shape, leaf.dtype))
 
 
 def _leaves(state: Any) -> dict[str, jax.Array]:
