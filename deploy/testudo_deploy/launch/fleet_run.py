@@ -19,7 +19,8 @@ from testudo_hardware.errors import TestudoError
 
 _LISTEN_S = 0.1
 _KEPT_LINES = 50
-_SILENCE_S = 45.0  # a plant that reports nothing for this time hangs; it needs some seconds to start
+_SILENCE_S = 45.0  # a plant that reports nothing for this time hangs
+_START_S = 120.0  # the same before its first report: on a full computer the processes take a minute to start
 _END_EVENTS_S = 0.5
 
 
@@ -168,16 +169,16 @@ def run_fleet(
 
 
 def _listen(processes: FleetProcesses, state: FleetRunState, show: Callable[[FleetRunState], None]) -> None:
-    plant_event_s = time.monotonic()
+    plant_event_s, patience_s = time.monotonic(), _START_S
     while not state.outcome:
         event = processes.next_event(_LISTEN_S)
-        if time.monotonic() - plant_event_s > _SILENCE_S:
+        if time.monotonic() - plant_event_s > patience_s:
             state.outcome = "plant_silent"
         if event is None:
             show(state)
             continue
         if event.process == "plant":
-            plant_event_s = time.monotonic()
+            plant_event_s, patience_s = time.monotonic(), _SILENCE_S
         state.take(event)
         if event.kind == "ended":
             _handle_process_end(processes, event.process, state)

@@ -19,7 +19,7 @@ from testudo_hardware.errors import TestudoError
 
 START_S = 1.0  # simulated time at the start; some tools read a stamp of zero as "the newest"
 ANSWER_TIMEOUT_S = 20.0  # a node that does not answer for this time, in real time, ends the run
-START_TIMEOUT_S = 40.0  # the same before the first round: processes need some seconds to start
+START_TIMEOUT_S = 110.0  # the same before the first round: on a full computer processes take a minute to start
 OPTIONAL_NODES = ("recorder", "task")  # nodes that control does not need; the task where it sends no signals
 OPTIONAL_TIMEOUT_S = 5.0
 """After this time, in real time, the run continues without an optional node that does not answer."""
