@@ -97,7 +97,7 @@ def bench(
     Args:
         name: the benchmark, or `list`.
         policy: policy file, or the name of one that ships (robot, tiers, shield, tamper, forecast,
-            orders).
+            orders, tasks).
         robot: registered robot (sim, shield, redteam, gpu, tiers, learning, replay, identify, drone_identify,
             lossy), or the one whose lag cars have (platoon); a case, or how several begin (emulated); a case of it
             (faults).

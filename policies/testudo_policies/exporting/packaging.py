@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -191,7 +191,19 @@ def held_out_episodes(components: TrainingComponents, seed: int) -> HeldOutEpiso
     )
 
 
-def write_fleet(components: TrainingComponents, report: ExportReport, path: Path, seed: int) -> Path:
+class PolicyFile(Protocol):
+    """A policy file and its hash: `ExportReport`, `PolicyArtefact`."""
+
+    @property
+    def path(self) -> Path:
+        """Return the file."""
+
+    @property
+    def sha256(self) -> str:
+        """Return its hash."""
+
+
+def write_fleet(components: TrainingComponents, policy: PolicyFile, path: Path, seed: int) -> Path:
     """Write a fleet file with the policy's hash and return its path.
 
     Starts and goals are those of the first held-out episode, counted from ``seed``, in which straight paths cross. Of a
@@ -224,7 +236,7 @@ def write_fleet(components: TrainingComponents, report: ExportReport, path: Path
         for i in range(config.team_size)
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_fleet(Fleet(path, report.path.absolute(), report.sha256, robots, task=task, bodies=bodies), path)
+    save_fleet(Fleet(path, policy.path.absolute(), policy.sha256, robots, task=task, bodies=bodies), path)
     return path
 
 

@@ -1,6 +1,7 @@
 """`testudo bench tasks`: what its figures say of runs, and that runs in a file are not played again."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +66,13 @@ def test_a_second_call_goes_on_from_the_file(played, tmp_path):
 def test_a_wrong_option_is_refused(options, sentence):
     with pytest.raises(TestudoError, match=sentence):
         bench.bench_tasks(**options)
+
+
+def test_a_policy_that_ships_is_played_under_its_name_and_only_in_its_scenario(played, tmp_path):
+    saved = tmp_path / "tasks.json"
+    result = bench.bench_tasks(scenario="discovery", repeats=1, policy=Path("discovery"), saved=saved)
+    assert result.values["tasks"][0]["policy"].startswith("policy file, ")
+    with pytest.raises(TestudoError, match="found a policy of discovery, expected one of foraging"):
+        bench.bench_tasks(scenario="foraging", repeats=1, policy=Path("discovery"))
+    with pytest.raises(TestudoError, match="give --scenario with it"):
+        bench.bench_tasks(repeats=1, policy=Path("discovery"))

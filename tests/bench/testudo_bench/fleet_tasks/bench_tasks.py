@@ -23,6 +23,7 @@ def bench_tasks(
     repeats: int = 10,
     real_time: bool = False,
     trained: Path | None = None,
+    policy: Path | None = None,
     saved: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> BenchResult:
@@ -36,13 +37,16 @@ def bench_tasks(
         repeats: runs of each scenario.
         real_time: in real time; default: in lock-step on simulated time.
         trained: folder with a training run of each scenario, of its name; default: policies written by hand.
+        policy: a policy file of the one scenario, or the name of one that ships.
         saved: file of partial results: runs in it are not repeated, and those of other scenarios are kept.
         say: called with progress messages.
 
     Raises:
-        TestudoError: an unknown scenario, a number of runs below 1, results of the other clock, or a training run that
-            cannot be read.
+        TestudoError: an unknown scenario, a number of runs below 1, results of the other clock, or a training run
+            or policy file that cannot be read.
     """
+    if policy is not None and (scenario is None or trained is not None):
+        raise TestudoError("--policy: is of one scenario; give --scenario with it, and no --trained")
     if repeats < 1:
         raise TestudoError(f"--repeats: found {repeats}, expected at least 1")
     clock = "real time" if real_time else "lock-step"
@@ -55,7 +59,7 @@ def bench_tasks(
 
     for case in _chosen(scenario):
         with tempfile.TemporaryDirectory() as folder:
-            prepared = PreparedCase(case, Path(folder), None if trained is None else trained / case.scenario)
+            prepared = PreparedCase(case, Path(folder), None if trained is None else trained / case.scenario, policy)
             _play(prepared, repeats, found.get(case.scenario, {}), keep, say, lock_step=not real_time)
     whole = [values for values in found.values() if "mean" in values]
     kinds = ", ".join(dict.fromkeys(values["policy"].partition(",")[0] for values in whole))

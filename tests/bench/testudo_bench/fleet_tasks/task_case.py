@@ -10,11 +10,13 @@ import numpy as np
 
 from testudo_bench.fleet_tasks.hand_written import hand_written
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
+from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
+from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, compiled_programs, run_batch
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
-from testudo_policies.exporting.onnx_export import ExportReport, export_policy
-from testudo_policies.exporting.packaging import make_contract, package_policy, write_fleet
+from testudo_policies.exporting.onnx_export import export_policy
+from testudo_policies.exporting.packaging import PolicyFile, make_contract, package_policy, write_fleet
 from testudo_policies.learning.builder import TrainingComponents, build, make_environment
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
@@ -51,16 +53,24 @@ CASES = (
 
 
 class PreparedCase:
-    """A case with its policy: by hand, or of a training run."""
+    """A case with its policy: by hand, of a training run, or of a policy file."""
 
-    def __init__(self, case: TaskCase, folder: Path, trained: Path | None) -> None:
-        """Keep the files in ``folder``; ``trained`` is a training run of the scenario, None the hand-written policy.
+    def __init__(self, case: TaskCase, folder: Path, trained: Path | None, policy: Path | None = None) -> None:
+        """Keep the files in ``folder``; without training run and policy file the policy is the hand-written one.
 
         Raises:
-            TestudoError: the training run cannot be read.
+            TestudoError: the policy file cannot be read, or is for another scenario.
         """
         self.case, self._folder, self._trained = case, folder, trained
+        self._artefact = None if policy is None else PolicyArtefact.load(policy_file(policy))
         self.policy_kind = "hand-written" if trained is None else f"trained, {trained}"
+        if self._artefact is not None:
+            self.policy_kind = f"policy file, {self._artefact.sha256[:12]}"
+            if self._artefact.contract.scenario != case.scenario:
+                raise TestudoError(
+                    f"--policy {policy}: found a policy of {self._artefact.contract.scenario}, expected one of "
+                    f"{case.scenario}; give --scenario {self._artefact.contract.scenario}"
+                )
 
     @cached_property
     def components(self) -> TrainingComponents:
@@ -71,8 +81,10 @@ class PreparedCase:
         return build(TrainConfig(scenario=case.scenario, team_size=case.team_size, **{"memory": 0, **case.options}))
 
     @cached_property
-    def exported(self) -> ExportReport:
-        """Return the policy file, written and proven."""
+    def exported(self) -> PolicyFile:
+        """Return the policy file, proven, and written if it is not given."""
+        if self._artefact is not None:
+            return self._artefact
         path, parts = self._folder / "policy.onnx", self.components
         if self._trained is not None:
             return package_policy(parts, load_parameters(parts, self._trained), path, [])
@@ -96,7 +108,9 @@ class PreparedCase:
         """Return the scenario as an evaluation runs it, with all layers of the shield."""
         parts = self.components
         config = parts.config
-        if self._trained is not None:  # with its way-points, and the numbers of robots with own parameters
+        if (
+            self._trained is not None or self._artefact is not None
+        ):  # with its way-points, and the numbers of robots with own parameters
             tested = load_policy_under_test(self.exported.path)
             return tested.environment(config.team_size, all_layers=True, physics=config.physics_choice)
         plain = make_environment(
@@ -111,8 +125,9 @@ class PreparedCase:
 
     def simulated(self, runs: int) -> dict[str, Any]:
         """Return the figure of simulated episodes, and the middle 95 % of the mean of ``runs`` of them (bootstrap)."""
-        environment, memory = self._environment, self.components.config.memory
-        policy, count = artefact_policy(PolicyArtefact.load(self.exported.path)), self.case.episodes
+        environment, count = self._environment, self.case.episodes
+        artefact = PolicyArtefact.load(self.exported.path)
+        policy, memory = artefact_policy(artefact), artefact.contract.hidden_size
         programs = compiled_programs(environment)
         found = run_batch(environment, programs, policy, memory, _FIRST_SIMULATED, count)
         figures = [
