@@ -8,6 +8,7 @@ from testudo_analysis.replay import reinfer
 from testudo_bench.fleet_tasks.task_case import PreparedCase, figure_of
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.launch.fleet_run import run_fleet
+from testudo_hardware.errors import TestudoError
 from testudo_runs.run_reader import RecordedRun, read_run
 
 _STARTING_S = 15.0  # beside the time limit of the task, which ends a run
@@ -17,7 +18,7 @@ def run_task(prepared: PreparedCase, number: int, folder: Path, *, lock_step: bo
     """Play one episode with the plant and all nodes, and return its figures, JSON-ready.
 
     Raises:
-        TestudoError: a node refused or died before the start.
+        TestudoError: a node refused or died before the start, or no robot came to its first tick.
     """
     fleet, run = prepared.fleet(number), folder / "run"
     state = run_fleet(
@@ -29,6 +30,12 @@ def run_task(prepared: PreparedCase, number: int, folder: Path, *, lock_step: bo
         lock_step=lock_step,
     )
     recorded = read_run(run)
+    if not any(recorded.ticks.values()):
+        said = f": {state.lines[-1]}" if state.lines else ""
+        raise TestudoError(
+            f"{prepared.case.scenario}: run {number + 1}: no robot came to its first tick ({state.outcome}){said}; on "
+            "a less loaded computer, the same command with its --json file goes on with this run"
+        )
     return {
         "number": number,
         "outcome": state.outcome,
