@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rosbags.typesys import Stores, get_typestore
-
 from testudo_deploy.contract.messages import PeerMessage, TaskMessage, TickRecord
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
@@ -32,6 +30,7 @@ from testudo_hardware.spec import RobotSpec
 from testudo_runs.bags.chain_proof import ChainProof
 from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.bags.record_order import order_faults
+from testudo_runs.bags.run_types import run_typestore
 from testudo_runs.bags.topic_messages import TopicMessages
 from testudo_runs.collection_pause import collection_paused
 from testudo_runs.progress_bar import Share, quiet
@@ -224,7 +223,7 @@ class _Reader:
         if "recovered" not in self.info:
             self.damage += [f"{BAG_FILE}: {text}" for text in order_faults(messages)]
         self._file, expected = folder / BAG_FILE, {topic.name: topic.type for topic in topics(self.fleet)}
-        store = get_typestore(Stores.ROS2_KILTED)
+        store = run_typestore(set(expected.values()))
         self._topics = TopicMessages[Any](
             store, expected, self.damage, lambda done: share(_STREAMED + (1 - _STREAMED) * done)
         )
@@ -330,7 +329,12 @@ class _Reader:
         return command_track(self.readings(topic, read), robot.spec.dimension)
 
     def envelopes(self, topic: str, kind: type[Any]) -> tuple[Any, ...]:
-        found = self.readings(topic, lambda message, _: kind.decode(message.data.tobytes(), recorded=True))
+        found = []
+        for received_s, data in self._topics.payloads(topic):
+            try:
+                found.append((received_s, kind.decode(data, recorded=True)))
+            except TestudoError as error:
+                self.damage.append(f"{topic}: {error}; left out")
         # by time of arrival: the numbers begin again with each start of a process
         return tuple(value for _, value in sorted(found, key=lambda item: item[0]))
 

@@ -73,7 +73,7 @@ class Checkpoint:
             return cls(
                 int(record["number"]),
                 int(record["total"]),
-                tuple(tag for (tag,) in _TAG.iter_unpack(tags)),
+                struct.unpack(f"<{len(tags) // _TAG.size}I", tags),
                 counts,
                 bytes.fromhex(record["previous"]),
                 bytes.fromhex(record["hash"]),
@@ -109,6 +109,18 @@ class Segment:
         self.heads.append(name + _NUMBERS.pack(*numbers, len(data)))
         self.bodies.append(data)
         self.size += len(data)
+
+    def take_all(self, messages: Iterable[tuple[str, tuple[int, int, int], bytes]]) -> None:
+        """Add messages, each as `take`."""
+        pack, heads, start = _NUMBERS.pack, self.heads, len(self.bodies)
+        names, find = self.topics, self._names.get
+        bodies = self.bodies
+        for topic, numbers, data in messages:
+            name = find(topic) or self._names.setdefault(topic, topic.encode() + b"\0")
+            names.append(topic)
+            heads.append(name + pack(*numbers, len(data)))
+            bodies.append(data)
+        self.size += sum(map(len, self.bodies[start:]))
 
     def tags(self) -> tuple[int, ...]:
         """Return the checksum of each message."""

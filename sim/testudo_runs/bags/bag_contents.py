@@ -1,6 +1,7 @@
 """Content of a bag, independent of its file format: topics with definitions, attachments and messages."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -66,6 +67,14 @@ class BagContents:
             self.first_ns = log_ns
         if self.last_ns is None or log_ns > self.last_ns:
             self.last_ns = log_ns
+
+    def take_all(self, messages: Sequence[BagMessage]) -> None:
+        """Count messages."""
+        for name, count in Counter([message.topic.name for message in messages]).items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        times_ns = [message.log_ns for message in messages]
+        self.first_ns = min(times_ns if self.first_ns is None else (self.first_ns, *times_ns))
+        self.last_ns = max(times_ns if self.last_ns is None else (self.last_ns, *times_ns))
 
     @property
     def count(self) -> int:

@@ -4,13 +4,13 @@ See `testudo_deploy.files.hash_chain` for what a chain shows, and what only a ke
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from testudo_deploy.authentication.fleet_key import FleetKey
 from testudo_deploy.files.hash_chain import Checkpoint, Segment, start_hash
-from testudo_runs.bags.bag_contents import BagTopic, clock_time
+from testudo_runs.bags.bag_contents import BagMessage, BagTopic, clock_time
 
 _WORDS = {"changed": "changed", "missing": "missing", "inserted": "inserted", "moved": "in another order"}
 """Kinds of deviation, and how a sentence names them."""
@@ -141,12 +141,15 @@ class ChainReader:
         """Take an attached file."""
         self._enclosed.append((name, kind, data))
 
-    def take(self, topic: str, numbers: tuple[int, int, int], data: bytes) -> None:
-        """Take a message; ``numbers`` are its sequence, time of recording and time of publishing [ns]."""
-        self._messages += 1
+    def take_all(self, messages: Sequence[BagMessage]) -> None:
+        """Take messages in their order."""
+        self._messages += len(messages)
         if self._checkpoints:
-            self._segment.take(topic, numbers, data)
-            self._times_ns.append(numbers[1])
+            self._segment.take_all(
+                (topic.name, (sequence, log_ns, publish_ns), data)
+                for topic, log_ns, publish_ns, sequence, data, _ in messages
+            )
+            self._times_ns += [message.log_ns for message in messages]
 
     def check(self, record: Mapping[str, str]) -> None:
         """Take a checkpoint, and compare it with the messages since the last one."""

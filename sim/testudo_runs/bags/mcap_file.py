@@ -8,7 +8,7 @@ import mmap
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -29,8 +29,10 @@ MAGIC = b"\x89MCAP0\r\n"
 _HEAD = struct.Struct("<BQ")
 _CHUNK = struct.Struct("<QQQII")
 _MESSAGE = struct.Struct("<HIQQ")
+_MESSAGE_RECORD = struct.Struct("<9xHIQQ")
 _FOOTER = struct.Struct("<QQI")
 _IS_MESSAGE = int(Opcode.MESSAGE)  # a comparison with a member of an enumeration takes longer
+_FACTS = frozenset(map(int, (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.ATTACHMENT, Opcode.METADATA, Opcode.STATISTICS)))
 _MAX_CHUNK = 1 << 31
 _MAX_SPAN_NS = 86_400 * 1_000_000_000
 _CHUNK_FORM = re.compile(rb"\x06.{5}\x00{3}.{28}(?:\x00{4}|\x03\x00{3}lz4|\x04\x00{3}zstd)", re.DOTALL)
@@ -93,8 +95,8 @@ class McapStream:
                 self._tell_lost_chunk()
                 yield from self._chunk(body, begin, keep)
             elif opcode == Opcode.MESSAGE:
-                message = self._message(memoryview(body), keep)
-                if message is not None:
+                message = self._message(body)
+                if message is not None and keep(message.topic):
                     yield message
             elif opcode == Opcode.MESSAGE_INDEX and self._lost_chunk:
                 self._pending_lost += (len(body) - 6) // 16
@@ -121,43 +123,69 @@ class McapStream:
 
     def _records_within(self, data: bytes, keep: Keep, begin: int) -> Iterator[BagMessage]:
         """Yield the messages of a chunk up to its last complete record."""
-        view, at, size = memoryview(data), 0, len(data)
-        head_size, unpack, take = _HEAD.size, _HEAD.unpack_from, self._message
-        while at + head_size <= size:
-            opcode, length = unpack(view, at)
-            at += head_size
-            if at + length > size:
-                return
-            body = view[at : at + length]
-            at += length
-            if opcode == _IS_MESSAGE:
-                message = take(body, keep)
-                if message is not None:
-                    yield message
-            else:
-                try:
-                    self._fact(opcode, bytes(body))
-                except Exception as error:  # noqa: BLE001 -- any error of a broken record
-                    self._say(f"a record in the chunk at byte {begin} cannot be read ({type(error).__name__})")
+        found: list[BagMessage] = []
+        try:
+            self._take_records(data, found, begin)
+        finally:  # also those before a broken record
+            yield from (message for message in found if keep(message.topic))
 
-    def _message(self, body: memoryview, keep: Keep) -> BagMessage | None:
-        """Take a message; return it if its topic is requested."""
-        channel, sequence, log_ns, publish_ns = _MESSAGE.unpack_from(body)
+    def _take_records(self, data: bytes, found: list[BagMessage], begin: int) -> None:
+        """Take the records of a chunk; its messages are added to ``found``, and taken together up to the next fact."""
+        at, size, taken = 0, len(data), 0
+        head_size, message_size, channels = _HEAD.size, _HEAD.size + _MESSAGE.size, self._channels
+        read, read_head, add, new = _MESSAGE_RECORD.unpack_from, _HEAD.unpack_from, found.append, tuple.__new__
+        try:
+            while at + head_size <= size:
+                opcode, length = read_head(data, at)
+                end = at + head_size + length
+                if end > size:
+                    return
+                if opcode == _IS_MESSAGE:
+                    if length < _MESSAGE.size:
+                        raise struct.error("a message is cut")
+                    channel, sequence, log_ns, publish_ns = read(data, at)
+                    topic = channels.get(channel) or self._topic_of(channel)
+                    if topic is not None:  # without the initialiser of the named tuple, which takes longer
+                        add(new(BagMessage, (topic, log_ns, publish_ns, sequence, data[at + message_size : end], 0)))
+                else:
+                    self._take(found[taken:])
+                    taken = len(found)
+                    try:
+                        self._fact(opcode, data[at + head_size : end])
+                    except Exception as error:  # noqa: BLE001 -- any error of a broken record
+                        self._say(f"a record in the chunk at byte {begin} cannot be read ({type(error).__name__})")
+                at = end
+        finally:
+            self._take(found[taken:])
+
+    def _topic_of(self, channel: int) -> BagTopic | None:
+        """Return a topic that only the summary may define; count its message as unknown without it."""
+        self._read_summary()
         topic = self._channels.get(channel)
+        self._unknown += topic is None
+        return topic
+
+    def _message(self, body: bytes) -> BagMessage | None:
+        """Take a message outside of a chunk."""
+        channel, sequence, log_ns, publish_ns = _MESSAGE.unpack_from(body)
+        topic = self._channels.get(channel) or self._topic_of(channel)
         if topic is None:
-            self._read_summary()
-            topic = self._channels.get(channel)
-        if topic is None:
-            self._unknown += 1
             return None
-        self._found += 1
-        self._last_ns = log_ns
-        self._contents.take(topic, log_ns)
-        data = bytes(body[_MESSAGE.size :])
-        self._chain.take(topic.name, (sequence, log_ns, publish_ns), data)
-        return BagMessage(topic, log_ns, publish_ns, sequence, data) if keep(topic) else None
+        message = BagMessage(topic, log_ns, publish_ns, sequence, body[_MESSAGE.size :])
+        self._take([message])
+        return message
+
+    def _take(self, messages: Sequence[BagMessage]) -> None:
+        """Count messages, and add them to the chain."""
+        if messages:
+            self._found += len(messages)
+            self._last_ns = messages[-1].log_ns
+            self._contents.take_all(messages)
+            self._chain.take_all(messages)
 
     def _fact(self, opcode: int, body: bytes) -> None:
+        if opcode not in _FACTS:
+            return
         stream = ReadDataStream(BytesIO(body))
         if opcode == Opcode.SCHEMA:
             schema = Schema.read(stream)

@@ -1,13 +1,17 @@
 """Messages of a bag by topic, decoded when they are asked for: one by one, or all of a topic at once."""
 
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rosbags.typesys.store import Typestore
 
 from testudo_runs.bags.bag_contents import Tell
 
 Row = Sequence[float]
+_BYTES = struct.Struct("<4xIII")  # of a `UInt8MultiArray`: number of dimensions, offset, number of bytes
+_PADDING = 3  # bytes that may stand behind a message
 
 
 class TopicMessages[Message]:
@@ -40,6 +44,19 @@ class TopicMessages[Message]:
             message = found[index]
             if message is not None:
                 yield received_s, message
+        self._was_read(topic)
+
+    def payloads(self, topic: str) -> Iterator[tuple[float, bytes]]:
+        """Yield time of arrival and bytes of the `UInt8MultiArray`s of a topic that can be decoded."""
+        for received_s, data in self._raw[topic]:
+            payload = _payload(data)
+            if payload is None:
+                message: Any = self._decode(topic, data)
+                payload = None if message is None else message.data.tobytes()
+            else:
+                self._readable += 1
+            if payload is not None:
+                yield received_s, payload
         self._was_read(topic)
 
     def rows(
@@ -84,3 +101,12 @@ class TopicMessages[Message]:
         self._unread.discard(topic)
         left = sum(len(self._raw[name]) for name in self._unread)
         self._tell(1 - left / max(self._count, 1))
+
+
+def _payload(data: bytes) -> bytes | None:
+    """Return the bytes of a serialised `UInt8MultiArray` without dimensions; None for any other message."""
+    if len(data) < _BYTES.size or data[:2] != b"\0\1":
+        return None
+    dimensions, _, count = _BYTES.unpack_from(data)
+    end = _BYTES.size + count
+    return data[_BYTES.size : end] if not dimensions and end <= len(data) <= end + _PADDING else None

@@ -176,3 +176,29 @@ def test_a_record_does_not_write_nan_as_a_missing_value(make_loop, key):
     record = dataclasses.replace(make_loop().loop.tick(1.0), **{key: math.nan})
     with pytest.raises(EnvelopeError, match="not finite"):
         record.encode()
+
+
+_BYTES = b'0e."[]{},:\\ns-\xff'
+_UNKNOWN = (
+    *(b',"more":' + value for value in (b"1", b"1e999", b'"\xff"', b"nul")),
+    *(b',"yaw":1,"yaw":1', b',"schema":"testudo/peer/1"', b" "),
+)
+
+
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kind=st.sampled_from([PeerMessage, TickRecord]), cut=st.floats(0, 1), byte=st.sampled_from(_BYTES))
+@example(kind=PeerMessage, cut=1.0, byte=None)
+def test_the_quick_reading_of_a_message_judges_as_the_slow_one(message, make_loop, kind, cut, byte):
+    """What `encode` wrote is read at once; bytes of any other kind get the same result, or refusal, either way."""
+    whole = (message if kind is PeerMessage else make_loop().tick()).encode()
+    at = round(cut * (len(whole) - 1))
+    changed = [whole] if byte is None else [whole[:at] + bytes([byte]) + whole[at + drop :] for drop in (0, 1)]
+    for data in (*changed, *(whole[:-1] + more + b"}" for more in _UNKNOWN)):
+        assert _result(kind, data) == _result(kind, bytearray(data)), data
+
+
+def _result(kind, data):
+    try:
+        return repr(kind.decode(data))
+    except EnvelopeError as error:
+        return str(error)
