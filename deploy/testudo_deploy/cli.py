@@ -7,6 +7,7 @@ verb returns None, or an exit status.
 
 import ast
 import difflib
+import gc
 import inspect
 import os
 import re
@@ -16,9 +17,6 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from testudo_deploy.files.compiled_programs import keep_compiled_programs
 from testudo_hardware.errors import TestudoError
@@ -36,6 +34,8 @@ options:
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields):\s*$", re.MULTILINE)
 _OWN_ROS = {"ros-rclpy": "rclpy", "ros-common-interfaces": "diagnostic_msgs"}
 """Distributions that a ROS 2 of the system provides without metadata, each with a module that proves it."""
+_PLAIN = re.compile(r"([\w.-]+)[^;\[(@]*; extra == [\"']([\w.-]+)[\"']")
+"""A requirement of an extra and nothing else: by far most of them, and the parser of all takes long to start."""
 _EXAMPLE = re.compile(r"^Examples?:\s*\n\s+(testudo .*)$", re.MULTILINE)
 
 
@@ -72,15 +72,27 @@ def _missing_of(dist: metadata.Distribution, extras: frozenset[str]) -> tuple[st
     return tuple(sorted(set(_missing(dist, set(extras), seen=set()))))
 
 
+def _canonical(name: str) -> str:
+    """Return a name of a distribution or an extra as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def _missing(dist: metadata.Distribution, extras: set[str], seen: set[tuple[str, str]]) -> list[str]:
-    name = canonicalize_name(dist.name)
+    name = _canonical(dist.name)
     wanted = {extra for extra in extras if (name, extra) not in seen}
     seen |= {(name, extra) for extra in wanted}
     absent: list[str] = []
     for text in dist.requires or [] if wanted else []:
-        words = canonicalize_name(text)
-        if not any(canonicalize_name(extra) in words for extra in wanted):
+        words = _canonical(text)
+        if not any(_canonical(extra) in words for extra in wanted):
             continue  # read only what may ask for such an extra
+        plain = _PLAIN.fullmatch(text)
+        if plain is not None:
+            if _canonical(plain[2]) in map(_canonical, wanted) and not _is_installed(plain[1]):
+                absent.append(plain[1])
+            continue
+        from packaging.requirements import Requirement  # noqa: PLC0415 -- slow to import, and seldom needed
+
         requirement = Requirement(text)
         marker = requirement.marker
         if marker is None or marker.evaluate({"extra": ""}):
@@ -168,9 +180,13 @@ def _find(name: str) -> metadata.EntryPoint:
 
 def _run(name: str, arguments: Sequence[str]) -> int:
     keep_compiled_programs()
-    function = _find(name).load()
+    point = _find(name)
+    gc.disable()  # all that an import makes stays
+    function = point.load()
     import tyro  # noqa: PLC0415 -- only when a verb runs: keeps `testudo --help` quick
 
+    gc.freeze()
+    gc.enable()
     # tyro's own reading of a docstring drops the examples.
     description = _SECTION.split(inspect.getdoc(function) or "")[0].strip()
     status = tyro.cli(function, prog=f"testudo {name}", description=description, args=list(arguments))
@@ -209,4 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        gc.freeze()  # Python would look for reference cycles among everything before it ends

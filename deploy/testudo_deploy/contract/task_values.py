@@ -47,6 +47,16 @@ def arrays_for(signals: Sequence[Signal], message: TaskMessage, peers: Sequence[
     }
 
 
+def numbers_for(signals: Sequence[Signal], message: TaskMessage, peers: Sequence[str]) -> dict[str, Vector]:
+    """Return the signals of a message as `packed` returns those of `arrays_for`; raises as that function."""
+    values, slots = message.values, len(peers)
+    sizes = {one.name: prod(slots if axis == NEIGHBOURS else int(axis) for axis in one.shape) for one in signals}
+    same = message.peers == tuple(peers) and len(set(peers)) == slots
+    if same and {name: len(numbers) for name, numbers in values.items()} == sizes:  # finite, as in every message
+        return {name: values[name] for name in sizes}
+    return {name: packed(array) for name, array in arrays_for(signals, message, peers).items()}
+
+
 def packed(array: np.ndarray) -> Vector:
     """Return an array, component first, as the numbers of a message."""
     return tuple(np.asarray(array, float).T.ravel().tolist())

@@ -95,11 +95,12 @@ class PendingCommands:
                 break
             begin = sent_s + self._delay_s
             stale = begin + self._dead_man_s
-            for value, low, high in ((0 * command, stale, end), (command, begin, min(end, stale))):
-                time_s = high - max(low, stamp_s)
-                if time_s > 0:
-                    commands.append(value)
-                    durations.append(time_s)
+            if (time_s := end - max(stale, stamp_s)) > 0:
+                commands.append(0 * command)
+                durations.append(time_s)
+            if (time_s := min(end, stale) - max(begin, stamp_s)) > 0:
+                commands.append(command)
+                durations.append(time_s)
             end = min(end, begin)
         if self._sent and end > stamp_s:
             commands.append(0 * self._sent[0][1])

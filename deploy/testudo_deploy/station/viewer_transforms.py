@@ -4,13 +4,19 @@ A robot that is localised by transforms, or by amcl, has a chain of its own from
 parent would break it, so that those robots are left out.
 """
 
-import math
-from collections.abc import Sequence
+from __future__ import annotations
 
-from testudo_deploy.fleet.fleet import Fleet
-from testudo_deploy.station.robot_markers import RobotView
+import math
+from typing import TYPE_CHECKING
+
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.wire import TransformReading, body_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from testudo_deploy.fleet.fleet import Fleet
+    from testudo_deploy.station.robot_markers import RobotView
 
 _SOURCES = ("odom", "odom+initial", "mocap")
 _OLDEST_S = 1.0  # an older place is not shown

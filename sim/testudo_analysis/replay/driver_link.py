@@ -36,17 +36,18 @@ def check_driver(
     received = _Received.of(spec, sent, takes_first=lock_step)
     order = np.argsort(applied.received_s, kind="stable")
     last = -1
-    for stamp_s, command in zip(applied.stamp_s[order].tolist(), applied.command[order], strict=True):
+    for stamp_s, command in zip(applied.stamp_s[order].tolist(), applied.command[order].tolist(), strict=True):
         findings.compared["driver"] += 1
-        same = received.same(stamp_s, command)
-        if (later := same[same >= last]).size:
-            row = int(later[0])
+        row = received.first_same(stamp_s, command, last)
+        if row is not None:
             if lock_step and row > last + 1 > 0 and _moves(received.limited[last + 1 : row], received.limited[last]):
                 text = f"applied_cmd_vel skips the command of {received.stamp_s[last + 1]:.3f} s"
                 findings.add("driver", "missing", stamp_s, text)
             last = row
-        elif lock_step or not (same.size or received.may_lack(stamp_s, unknown)):
-            found = _explained(received, same, stamp_s, command, spec)
+            continue
+        same = received.same(stamp_s, np.array(command))
+        if lock_step or not (same.size or received.may_lack(stamp_s, unknown)):
+            found = _explained(received, same, stamp_s, np.array(command), spec)
             if found is not None:
                 findings.add("driver", found[0], stamp_s, found[1])
 
@@ -68,12 +69,24 @@ class _Received:
         limited = motion_model(spec).limit_command(sent.command[first].T).T
         return cls(stamps, limited, spec.dead_man_s + spec.command_delay_s + _SLACK_S)
 
+    def first_same(self, stamp_s: float, command: Sequence[float], last: int) -> int | None:
+        """Return the first of the rows of `same` from row ``last`` on; None without one."""
+        begin = max(bisect_left(self._stamps, stamp_s - self.oldest_s), last)
+        for row in range(begin, bisect_left(self._stamps, stamp_s + SAME_STAMP_S)):
+            if all(abs(a - b) <= SAME_COMMAND for a, b in zip(self._rows[row], command, strict=True)):
+                return row
+        return None
+
     def same(self, stamp_s: float, command: np.ndarray) -> np.ndarray:
         """Return the rows that may act at a time [s] and are equal to a command (D,)."""
         begin = bisect_left(self._stamps, stamp_s - self.oldest_s)
         end = bisect_left(self._stamps, stamp_s + SAME_STAMP_S)
         near = (np.abs(self.limited[begin:end] - command) <= SAME_COMMAND).all(axis=1)
         return begin + near.nonzero()[0]
+
+    @cached_property
+    def _rows(self) -> list[list[float]]:
+        return self.limited.tolist()
 
     @cached_property
     def _stamps(self) -> list[float]:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -47,23 +48,28 @@ class _Codes:
         """Take the reports; from ``end_s`` on they say nothing: the guard brakes as its last command."""
         self._stamps = [report.stamp_s for report in reports]
         self._reports, self._end_s = reports, end_s - SAME_STAMP_S
+        self._braked = [0, *accumulate(bool(report.code) for report in reports)]  # reports with a code, before each
         self.unknown: Sequence[tuple[float, float]] = ()
         """Times [s] at which decisions are not recorded."""
 
     def around(self, stamp_s: float) -> list[GuardSample]:
         """Return the reports that may be of a moment: the last one before it, and those just around it."""
+        first, end = self._span(stamp_s)
+        return [*self._reports[first:end]]
+
+    def _span(self, stamp_s: float) -> tuple[int, int]:
         first = max(bisect_right(self._stamps, stamp_s - _CHANGE_S) - 1, 0)
-        return [*self._reports[first : bisect_right(self._stamps, stamp_s + _CHANGE_S)]]
+        return first, max(bisect_right(self._stamps, stamp_s + _CHANGE_S), first)
 
     def brakes(self, stamp_s: float) -> bool:
         """Return whether the guard may have braked."""
-        found = self.around(stamp_s)
-        return not found or any(report.code for report in found) or stamp_s > self._end_s
+        first, end = self._span(stamp_s)
+        return first == end or self._braked[end] > self._braked[first] or stamp_s > self._end_s
 
     def passes(self, stamp_s: float) -> bool:
         """Return whether the guard may have passed commands on."""
-        found = self.around(stamp_s)
-        return not found or any(not report.code for report in found) or stamp_s > self._end_s
+        first, end = self._span(stamp_s)
+        return first == end or self._braked[end] - self._braked[first] < end - first or stamp_s > self._end_s
 
     def shares(self, stamp_s: float) -> list[float]:
         """Return by how much the guard may have slowed a command."""
@@ -150,9 +156,12 @@ def _check_passed(
     findings: LinkFindings, stamps: np.ndarray, found: np.ndarray, reports: Sequence[GuardSample]
 ) -> None:
     """Compare how many commands the guard counted as passed on with the recorded ones."""
+    known = stamps.tolist()
+    surely, maybe = ([0, *accumulate(row.tolist())] for row in (found == 2, found > 0))  # commands before each
     for first, report in _of_one_process(reports):
-        within = (stamps > first.stamp_s + SAME_STAMP_S) & (stamps <= report.stamp_s + SAME_STAMP_S)
-        least, most = int(np.sum(found[within] == 2)), int(np.sum(found[within] > 0))
+        end = bisect_right(known, report.stamp_s + SAME_STAMP_S)
+        begin = min(bisect_right(known, first.stamp_s + SAME_STAMP_S), end)
+        least, most = surely[end] - surely[begin], maybe[end] - maybe[begin]
         counted = report.counts[0] - report.counts[1] - (first.counts[0] - first.counts[1])
         if not least <= counted <= most:
             kind, count = ("missing", most) if counted > most else ("inserted", least)

@@ -14,8 +14,8 @@ import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
 from testudo_deploy.contract.contract import Signal
-from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TaskMessage, TickRecord
-from testudo_deploy.contract.task_values import arrays_for, packed
+from testudo_deploy.contract.messages import EnvelopeError, PeerMessage, TaskMessage, TickRecord, Vector
+from testudo_deploy.contract.task_values import numbers_for
 from testudo_deploy.fleet.policy_groups import Follow
 from testudo_hardware.frames import wrap_angle
 from testudo_runs.tracks import SensedSample, Track
@@ -93,7 +93,7 @@ def check_task(
     """
     sent = {(message.epoch, message.sequence): message for message in messages}
     unverified = 0
-    known: dict[tuple[str, int, tuple[str, ...]], dict[str, np.ndarray]] = {}
+    known: dict[tuple[str, int, tuple[str, ...]], dict[str, Vector]] = {}
     for record in records:
         if not record.task_epoch:
             continue
@@ -104,16 +104,16 @@ def check_task(
         try:
             key = (record.task_epoch, record.task_sequence, record.neighbour_names)
             if key not in known:  # several ticks use one message
-                known[key] = dict(arrays_for(signals, message, record.neighbour_names))
-            arrays = known[key]
+                known[key] = numbers_for(signals, message, record.neighbour_names)
         except EnvelopeError:
             errors.add("task", record.sequence, None, record.task_age_s)
             continue
         expected, found = [record.stamp_s - (message.echo[1] - message.sample_age_s)], [record.task_age_s]
         if record.decided:
-            for name, array in ((name, one) for name, one in arrays.items() if name not in record.sensed_age_s):
-                expected += packed(array)
-                found += record.task_values.get(name, ())
+            for name, numbers in known[key].items():
+                if name not in record.sensed_age_s:
+                    expected += numbers
+                    found += record.task_values.get(name, ())
         errors.add("task", record.sequence, expected, found)
         errors.add("task", record.sequence, 0.0, float(message.contract != record.task_contract))
     return unverified
@@ -164,7 +164,8 @@ def check_poses(errors: FieldErrors, records: Sequence[TickRecord], odometry: Tr
         sample, used = [*places[after], 0.0, *velocities[after]], None
         position, yaw, velocity = record.measured_position_world, record.measured_yaw, record.measured_velocity
         if position is not None and yaw is not None and velocity is not None:
-            used = [*position, float(wrap_angle(np.array(yaws[after] - yaw))), *velocity]
+            turned = yaws[after] - yaw
+            used = [*position, float(wrap_angle(np.array(turned))) if turned else 0.0, *velocity]
         errors.add("pose", record.sequence, sample, used)
     return unverified
 
@@ -187,7 +188,7 @@ def check_neighbours(
     Returns:
         Number of entries that could not be verified.
     """
-    peers = sorted({name for record in records for name in record.neighbour_names})
+    peers = sorted({name for names in {record.neighbour_names for record in records} for name in names})
     return sum(
         _check_peer(errors, robot, records, peer, announced[peer])
         for peer in peers

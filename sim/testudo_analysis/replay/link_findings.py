@@ -57,6 +57,8 @@ def deviation(found: Sequence[float], expected: Sequence[float]) -> float:
     """Return the largest deviation of two commands; infinite if one is not finite or they differ in size."""
     if len(found) != len(expected):
         return np.inf
+    if found == expected and math.isfinite(sum(found)):
+        return 0.0
     away = [abs(a - b) for a, b in zip(found, expected, strict=True)]
     return max(away, default=0.0) if math.isfinite(sum(away)) else math.inf
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 
 import numpy as np
 
@@ -144,7 +145,8 @@ class TickReplay:
             raise ValueError("a driven tick without a pose")
         if stamp_s - self.model.spec.command_delay_s >= self._sent_from_s:
             pending, pending_s = self._sent.since(stamp_s, record.stamp_s)
-            add("pending", _flat(pending, pending_s), _flat(record.pending_commands, record.pending_time_s))
+            found = [number for command in pending for number in command.tolist()]
+            add("pending", [*found, *pending_s], _flat(record.pending_commands, record.pending_time_s))
         self._batches.add_estimate(record)
 
     def _add(self, record: TickRecord, name: str, found: object, recorded: object) -> None:
@@ -313,6 +315,14 @@ def _sent(record: TickRecord) -> list[float] | None:
     return _flat(record.sent_command, record.sent_yaw_rate)
 
 
+def _is_table(part: tuple[object, ...]) -> bool:
+    """Return whether a part is rows of plain numbers, all of one length."""
+    first = len(part[0]) if part and isinstance(part[0], tuple) else -1
+    return first >= 0 and all(
+        isinstance(row, tuple) and len(row) == first and all(type(number) is float for number in row) for row in part
+    )
+
+
 def _flat(*parts: object) -> list[float] | None:
     """Return all numbers of the parts in a row; None if one is missing.
 
@@ -325,8 +335,12 @@ def _flat(*parts: object) -> list[float] | None:
     for part in parts:
         if isinstance(part, float):
             row.append(part)
-        elif isinstance(part, tuple) and all(isinstance(number, float) for number in part):
+        elif isinstance(part, np.ndarray):
+            row += np.asarray(part, float).ravel().tolist()
+        elif isinstance(part, tuple) and all(type(number) is float for number in part):
             row += part
+        elif isinstance(part, tuple) and _is_table(part):
+            row += chain.from_iterable(part)
         else:
             row += np.asarray(part, float).ravel().tolist()
     return row

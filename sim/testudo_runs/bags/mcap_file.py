@@ -80,7 +80,8 @@ class McapStream:
                         break
                     continue
                 yield from self._record(opcode, stream.read(length), begin, keep)
-                tell(stream.tell() / self._size)
+                if opcode == Opcode.CHUNK:
+                    tell(stream.tell() / self._size)
             if self._ended and stream.read() != MAGIC:
                 self._say("does not end as an MCAP file does")
             self._tell_lost_chunk()
