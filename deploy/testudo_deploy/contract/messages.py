@@ -118,7 +118,7 @@ def _as_written[Kind: Envelope](kind: type[Kind], data: bytes) -> Kind | None:
     if not data.startswith(begin) or b"\\" in data or not data.isascii():
         return None
     try:
-        found = decoder.decode(data)
+        found: Kind = decoder.decode(data)
     except (ValueError, TypeError, ArithmeticError, RecursionError):  # `Envelope.decode` says what is wrong
         return None
     keys = 1 + len(vars(found))  # what has a default and is absent is no variable, apart from mappings

@@ -88,16 +88,30 @@ def replay(
         from testudo_analysis.commands.replay_model import replay_imported  # noqa: PLC0415 -- slow to import
 
         return replay_imported(run, mode, reference, branch.robot or None, allow_damage, json, console)
-    with progress_bar(f"reading {run}") as show:
-        recording = read_run(run, partial(show, f"reading {run}"))
-    with collection_paused():  # a third of the time otherwise
-        whole, status = _compare_whole(recording, proof, with_commands=mode != "open-loop", console=console)
-        results, passed = _replay_teams(recording, policy, mode, reference, alter, console)
-    write_results(json, {"run": str(run)} | whole | results, console)
-    if not recording.complete and not allow_damage:
+    status, is_complete, results = _replay_recorded(run, policy, mode, reference, alter, proof, console)
+    write_results(json, {"run": str(run)} | results, console)
+    if not is_complete and not allow_damage:
         console.print("[red]part of the run could not be read[/]; --allow-damage accepts the rest")
         return 1
-    return status if passed else 1
+    return status
+
+
+@collection_paused()  # a third of the time otherwise; at its end the recording is no longer there to be visited
+def _replay_recorded(
+    run: Path,
+    policy: Path | None,
+    mode: str,
+    reference: Reference,
+    alters: bool,
+    proof: ProofOptions,
+    console: Console,
+) -> tuple[int, bool, dict[str, Any]]:
+    """Compare and replay a recorded run; return the exit status, whether all could be read, and the results."""
+    with progress_bar(f"reading {run}") as show:
+        recording = read_run(run, partial(show, f"reading {run}"))
+    whole, status = _compare_whole(recording, proof, with_commands=mode != "open-loop", console=console)
+    results, passed = _replay_teams(recording, policy, mode, reference, alters, console)
+    return status if passed else 1, recording.complete, whole | results
 
 
 def _refuse_inputs(run: Path, policy: Path | None, *, alters: bool) -> None:
