@@ -94,6 +94,7 @@ class ControlLoop:
         self._pose_max_age_s = spec.pose_max_age_s if pose_max_age_s is None else pose_max_age_s
         self.pose: PoseSample | None = None  # the newest
         self._pose_validator = PoseValidator(spec, self._pose_max_age_s, turns=turns(contract.command))
+        self.lose_place = self._pose_validator.lose
         self.motion = MotionMonitor(spec, self._sent)
         self._space: ReservedSpace | None = None
         self._placed = False  # its first segment is clear of all others; only then it reserves and requests space

@@ -65,6 +65,12 @@ class PoseValidator:
         self.anchor, self.located, self._rest = None, False, None
         self._jumps.clear()
 
+    def lose(self) -> None:
+        """Take that the localisation dropped its place: no pose is valid before one follows, or is steady."""
+        if self.located:
+            self._count_jump(self._stamp_s)
+        self.located, self._rest = False, None
+
     def reset_jumps(self) -> None:
         """Forget the jumps so far, after an operator has checked the robot."""
         self.jumps_often = False

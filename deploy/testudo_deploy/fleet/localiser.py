@@ -29,6 +29,9 @@ _START_M, _START_RAD = 0.1, 0.2
 class Localiser(Protocol):
     """Converts the measurements of one robot's pose source to odometry in the shared frame."""
 
+    restarts: int
+    """How often it dropped the place that it had given: the robot must not drive on by that place."""
+
     def take(self, reading: Measurement, received_s: float) -> FilteredPose | None:
         """Take a measurement, stamped and received on the steady clock; None if it gives no pose now."""
 
@@ -86,6 +89,8 @@ class PlacedOdometry:
     but cannot distinguish this from odometry that was never reset.
     """
 
+    restarts = 0
+
     def __init__(self, spec: RobotSpec, frame: PlanarTransform | None) -> None:
         """Place the frame of the odometry in the shared frame; None if it is the shared frame."""
         self._spec, self._frame = spec, frame
@@ -102,6 +107,8 @@ class PlacedOdometry:
 
 class PoseOnly:
     """Source `mocap`: poses in the shared frame, velocities from the filter."""
+
+    restarts = 0  # a jump appears in its poses
 
     def __init__(self, velocity_filter: VelocityFilter) -> None:
         """Take the filter, which counts refused samples."""
@@ -125,6 +132,8 @@ class CorrectedOdometry:
     the control loop refuses if it exceeds the errors of the robot's localisation. `amcl_pose` is published only when
     the robot has moved: after the start of this node set the initial pose in amcl, or request an update.
     """
+
+    restarts = 0  # a jump appears in its poses
 
     def __init__(self, spec: RobotSpec) -> None:
         """Wait for the first correction, without which there is no pose."""

@@ -76,7 +76,8 @@ class FusedOdometry:
         self.refused = 0
         """Localisations that were not finite, late, of the future, or without stored odometry."""
         self.restarts = 0
-        """How often a localisation was too far off for its noise."""
+        """How often it dropped the place that it had given: a localisation was too far off for its noise, or odometry
+        was set to another place. After a gap the last pose is too old anyway."""
 
     @property
     def deviation(self) -> tuple[float, float]:
@@ -137,6 +138,7 @@ class FusedOdometry:
             self._restart(reading)
             return True
         if not self._absolute and self._was_reset(before.place, reading, elapsed_s):
+            self.restarts += self._frame is not None
             self._restart(reading)
             return True
         place = self._reckoned(before.place, reading, elapsed_s) if self._absolute else _planar(reading)

@@ -49,6 +49,11 @@ class PoseSourceReader:
         """Stamps are on the ROS clock; else on the steady clock already."""
 
     @property
+    def restarts(self) -> int:
+        """Return how often the robot's place was lost: it must not drive on by the last one."""
+        return self._place.restarts
+
+    @property
     def transform_topic(self) -> str:
         """Return the topic of the transforms that the source needs; empty if it needs none."""
         if self._robot.pose.source != "tf":

@@ -40,6 +40,30 @@ def test_it_stands_for_a_second_and_begins_anew_at_the_new_place(make_loop):
     assert owned == (JUMP, JUMP)  # nothing of what it owned at the old place
 
 
+def test_a_filter_that_dropped_its_place_brakes_the_robot_at_once_and_until_a_pose_follows(make_loop):
+    """Without it the robot would drive on by its last pose, until that is too old."""
+    rig = make_loop()
+    assert rig.tick().reason == ""
+    rig.now_s += rig.spec.control_period_s
+    rig.hear()
+    assert rig.loop.tick(rig.now_s).reason == ""  # control: the last pose is fresh enough for another tick
+    rig.loop.lose_place()
+    rig.now_s += rig.spec.control_period_s
+    rig.hear()
+    record = rig.loop.tick(rig.now_s)
+    assert (record.reason, record.sent_command) == ("pose_jump", (0.0, 0.0))
+    assert step(rig).reason == ""  # the localisation was right before: one outlier
+
+
+def test_a_filter_that_drops_its_place_again_and_again_is_not_believed(make_loop):
+    rig = make_loop()
+    rig.tick()
+    for _ in range(3):
+        rig.loop.lose_place()
+        record = step(rig)
+    assert record.reason == "pose_restless"
+
+
 def test_it_asks_for_no_space_before_every_peer_knows_of_the_new_place(make_loop):
     rig = make_loop()
     rig.tick()

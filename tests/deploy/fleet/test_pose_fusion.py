@@ -168,8 +168,10 @@ def test_odometry_that_is_set_to_another_place_gives_no_pose_before_it_is_locali
         seen = robot.seen()
         fusion.take(PoseReading(robot.now_s, seen.position, seen.yaw), robot.now_s)
     assert fusion.take(robot.drive(), robot.now_s) is not None
+    assert fusion.restarts == 0
     robot.reckoned = PlanarTransform((0.0, 0.0), 0.0)
     assert all(fusion.take(robot.drive((0.0, 0.0)), robot.now_s) is None for _ in range(60))
+    assert fusion.restarts == 1  # the robot is told to brake
 
 
 def test_after_a_gap_velocities_do_not_tell_where_the_robot_is():
@@ -178,6 +180,7 @@ def test_after_a_gap_velocities_do_not_tell_where_the_robot_is():
         assert fusion.take(robot.absolute(), robot.now_s) is None or fusion.deviation[0] < 0.02
     robot.now_s += 0.6
     assert fusion.take(robot.absolute(), robot.now_s) is None
+    assert fusion.restarts == 0  # poses of before are too old already
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, 1e300])

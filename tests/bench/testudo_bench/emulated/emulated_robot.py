@@ -128,14 +128,22 @@ class EmulatedRobot:
 
     def _sense(self, sample: OdometrySample, here_s: float) -> None:
         reading = OdometryReading(sample.stamp_s + self._offset_s, sample.position_world, sample.yaw, sample.velocity)
+        ways = ((self._on_pose, self._on_lost_place), (self._on_guard_pose, lambda _: None))
         for _, measured in self._link.say(reading, here_s, here_s, sample.reckoned):
-            for place, take in zip(self._places, (self._on_pose, self._on_guard_pose), strict=True):
+            for place, (take, lose) in zip(self._places, ways, strict=True):
+                restarts, located = place.restarts, None
                 if isinstance(measured, TransformReading):
                     place.correct(measured, here_s)
-                    continue
-                located = place.take(measured, here_s)
+                else:
+                    located = place.take(measured, here_s)
+                if place.restarts != restarts:
+                    lose(here_s)
                 if located is not None:
                     take(located.reading, here_s)
+
+    def _on_lost_place(self, here_s: float) -> None:
+        self.robot.loop.lose_place()
+        self._tick(here_s, on_pose=True)
 
     def _on_pose(self, reading: OdometryReading, here_s: float) -> None:
         robot = self.robot

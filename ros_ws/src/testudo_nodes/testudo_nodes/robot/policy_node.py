@@ -223,7 +223,7 @@ class PolicyNode(LifecycleNode):
         self._mode = self._connections.publisher(DiagnosticStatus, "mode")
         pose, *peer_poses = self._poses
         # the own source adds a velocity to poses without one
-        pose.begin(self._connections.subscribe, cast(Any, self._on_pose), self._refuse)
+        pose.begin(self._connections.subscribe, cast(Any, self._on_pose), self._refuse, self._on_lost_place)
         self._connections.subscribe(DiagnosticStatus, "guard_status", self._on_guard)
         if not self._node_clock.in_lock_step:
             subscribe_lost(self._connections, robot.loop.declare_lost, self._refuse)
@@ -254,14 +254,8 @@ class PolicyNode(LifecycleNode):
         if self._flight_topics is None:
             self._flight_topics = uses_topics(self, fleet.robot(robot.name))
         self._flight_order = self._connections.publisher(UInt8MultiArray, "flight_order")
-        subscribe_vehicle(
-            self._connections.subscribe,
-            self._node_clock.now_s,
-            fleet.robot(robot.name),
-            robot.hear_vehicle,
-            self._refuse,
-            topics=self._flight_topics,
-        )
+        subscribe, entry, now_s = self._connections.subscribe, fleet.robot(robot.name), self._node_clock.now_s
+        subscribe_vehicle(subscribe, now_s, entry, robot.hear_vehicle, self._refuse, topics=self._flight_topics)
         orders = self._node_clock.every(_ORDER_S, self._publish_flight_order)
         self._connections.on_close(lambda: self._node_clock.destroy(orders))
 
@@ -316,6 +310,11 @@ class PolicyNode(LifecycleNode):
         # a rejected pose leads to a brake now, not at the next tick
         if taken and (robot.pacer.is_due(received_s) or not robot.loop.located):
             self._tick(on_pose=True)
+
+    def _on_lost_place(self) -> None:
+        self._robot.loop.lose_place()
+        if not self._node_clock.in_lock_step:
+            self._tick(on_pose=True)  # a brake now, not at the next tick
 
     def _on_leader(self, data: bytes) -> None:
         try:

@@ -78,11 +78,16 @@ class PoseSubscription:
             (message_class(topic.type), topic.absolute if of_peer else topic.name, topic)
             for topic in self._source.topics
         ]
+        self._restarts = 0
         corrected = bool(self._source.transform_topic) and not of_peer
         self._transforms = message_class(TRANSFORM_TYPE) if corrected else None
 
     def begin(
-        self, subscribe: Subscribe, take: Callable[[Measurement, float], None], refuse: Callable[[Exception], None]
+        self,
+        subscribe: Subscribe,
+        take: Callable[[Measurement, float], None],
+        refuse: Callable[[Exception], None],
+        lose: Callable[[], None] = lambda: None,
     ) -> None:
         """Subscribe.
 
@@ -90,14 +95,25 @@ class PoseSubscription:
             subscribe: makes a subscription.
             take: receives each pose in the fleet's frame, and its time of arrival on the node's clock [s].
             refuse: receives the error of each message that cannot be read.
+            lose: called when the filter of the robot's localisation drops the place that it had given.
         """
         for kind, name, topic in self._topics:
-            subscribe(kind, name, self._pose_callback(topic, take, refuse), topic.kind)
+            subscribe(kind, name, self._pose_callback(topic, take, refuse, lose), topic.kind)
         if self._transforms is not None:
-            subscribe(self._transforms, self._source.transform_topic, self._transform_callback(refuse), "tf")
+            subscribe(self._transforms, self._source.transform_topic, self._transform_callback(refuse, lose), "tf")
+
+    def _notice(self, lose: Callable[[], None]) -> None:
+        """Tell of a place that was dropped since the last message."""
+        if self._source.restarts != self._restarts:
+            self._restarts = self._source.restarts
+            lose()
 
     def _pose_callback(
-        self, topic: SensedTopic, take: Callable[[Measurement, float], None], refuse: Callable[[Exception], None]
+        self,
+        topic: SensedTopic,
+        take: Callable[[Measurement, float], None],
+        refuse: Callable[[Exception], None],
+        lose: Callable[[], None],
     ) -> Callable[[Any], None]:
         read = self._source.read if self._of_peer else self._source.place
 
@@ -108,16 +124,20 @@ class PoseSubscription:
             except WireError as error:
                 refuse(error)
                 return
+            self._notice(lose)
             if reading is not None:
                 take(reading, now_s)
 
         return on_pose
 
-    def _transform_callback(self, refuse: Callable[[Exception], None]) -> Callable[[Any], None]:
+    def _transform_callback(
+        self, refuse: Callable[[Exception], None], lose: Callable[[], None]
+    ) -> Callable[[Any], None]:
         def on_transforms(message: Any) -> None:
             try:
                 self._source.correct(message.transforms, *self._clocks())
             except WireError as error:
                 refuse(error)
+            self._notice(lose)
 
         return on_transforms
