@@ -37,6 +37,7 @@ class BenchmarkExtent:
     fault (faults); kills; known truths (identify); hidden plants (forecast); hidden robots with each localisation
     (calibrate); runs with each network (lossy); episodes of each row (redteam), of each case with a bar (emulated);
     runs of each scenario (tasks); runs (orders); changes (tamper)."""
+    rows: str | None = None  # numbers of rows, as `9,25,36-38` (faults)
     minutes: float | None = None
     """Time budget (gpu, redteam, emulated, screen), measured time (fleet), time of orders (orders), time-out of a run
     (lossy)."""
@@ -110,7 +111,7 @@ def bench(
         tasks: on the fleet.
         plot: file for the picture (learning).
         json: file for the numbers; `learning`, `identify`, `forecast`, `calibrate`, `mutants`, `orders`, `redteam`,
-            `emulated`, `screen`, `tasks` continue from it.
+            `emulated`, `screen`, `tasks`, `faults` continue from it.
     """
     points = _points()
     if name == "list":

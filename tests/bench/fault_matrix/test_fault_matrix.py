@@ -23,8 +23,9 @@ pytestmark = [
 
 if find_spec("rclpy") is not None:
     from testudo_bench.fault_matrix import fault_matrix
-    from testudo_bench.fault_matrix.fault_matrix import ROWS, TRIES, bench_faults, once, run_matrix
-    from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, keeps_driving
+    from testudo_bench.fault_matrix.bench_faults import bench_faults
+    from testudo_bench.fault_matrix.fault_matrix import ROWS, TRIES, once, run_matrix
+    from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, brake_begins, keeps_driving
     from testudo_bench.fault_matrix.harness.fleet_bed import OWN_BED, vendor_bed
     from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
 else:
@@ -123,6 +124,33 @@ def test_a_robot_that_must_drive_on_may_hold_only_for_late_messages(drove, codes
     assert found is None if passed is None else found.passed is passed
 
 
+def ramp(*speeds, period_s=0.05):
+    """Return commands of these forward speeds, the last of them zero, and the time of that."""
+    return [(k * period_s, (speed, 0.0)) for k, speed in enumerate(speeds)], period_s * (len(speeds) - 1)
+
+
+def test_a_robot_that_cannot_stop_within_its_lag_brakes_from_the_first_command_of_its_ramp():
+    """turtlebot4: 0.9 m/s^2, so that its speed falls by 0.045 m/s in a tick; the speeds are measured ones."""
+    spec = vendor_bed("turtlebot4").spec
+    sent, zero_s = ramp(0.303, 0.303, 0.193, 0.148, 0.113, 0.08, 0.037, 0.005, 0.0)
+    assert brake_begins(sent, 0.06, zero_s, spec) == pytest.approx(0.1)
+    assert brake_begins(sent, 0.16, zero_s, spec) == pytest.approx(0.2)  # not before the fault
+    assert brake_begins(sent, 0.06, zero_s, OWN_BED.spec) == zero_s  # control: its brake is the zero
+
+
+@pytest.mark.parametrize(
+    ("speeds", "begin_s"),
+    [
+        ((0.3, 0.3, 0.3, 0.2, 0.1, 0.0), 0.15),  # it drove on for two ticks
+        ((0.3, 0.2, 0.2, 0.15, 0.1, 0.0), 0.15),  # it slowed down once, and braked later
+        ((0.3, 0.29, 0.28, 0.27, 0.26, 0.0), 0.25),  # it slowed down at a fifth of its limit
+    ],
+)
+def test_a_robot_that_only_slows_down_does_not_brake(speeds, begin_s):
+    sent, zero_s = ramp(*speeds)
+    assert brake_begins(sent, 0.01, zero_s, vendor_bed("turtlebot4").spec) == pytest.approx(begin_s)
+
+
 @pytest.mark.parametrize("row", [case(row) for row in ROWS if row.fleet == "driving"])
 def test_fault_in_the_shared_driving_fleet(row, driving):
     for _ in range(TRIES):
@@ -138,6 +166,7 @@ def test_fault_in_the_shared_driving_fleet(row, driving):
 @pytest.mark.parametrize("row", [case(row) for row in ROWS if row.fleet != "driving"])
 def test_fault_in_a_separate_fleet(row, tmp_path):
     [outcome] = run_matrix([row], 1, tmp_path, lambda _: None)
+    assert outcome.found, outcome.note
     assert all(found.passed for found in outcome.found), outcome.note
     assert outcome.worst_s is None or outcome.worst_s <= max(BRAKE_S, 2 * outcome.limit_s)
 

@@ -1,6 +1,5 @@
 """Outcomes of episodes in a file, so that a campaign of many hours goes on where it was stopped."""
 
-import hashlib
 import json
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ import testudo_deploy
 import testudo_hardware
 from testudo_bench.red_team.episode import EpisodeOutcome
 from testudo_deploy.files.atomic_files import write_whole
+from testudo_deploy.files.package_hash import package_hash
 from testudo_hardware.errors import TestudoError
 
 _SOURCES = (testudo_deploy, testudo_hardware, testudo_bench.red_team)
@@ -80,9 +80,4 @@ def read_outcomes(path: Path | None, robot: str) -> Outcomes:
 
 def source_hash() -> str:
     """Return the begin of a hash of the attacked code and of the attacks."""
-    digest = hashlib.sha256()
-    for package in _SOURCES:
-        root = Path(str(package.__file__)).parent
-        for path in sorted(root.rglob("*.py")):
-            digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:12]
+    return package_hash(_SOURCES)

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 from std_msgs.msg import UInt8MultiArray
 
-from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes, keeps_driving, tick
+from testudo_bench.fault_matrix.harness.fault_case import (
+    FaultFinding,
+    FaultRow,
+    brakes,
+    held_for_late_messages,
+    keeps_driving,
+    reasons_to_stop,
+    tick,
+)
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
 from testudo_bench.fault_matrix.harness.other_commands import other_publisher
 from testudo_bench.fault_matrix.harness.relay_observer import PeerChange
@@ -23,7 +31,7 @@ from testudo_hardware.links.wire import CommandReading
 from testudo_nodes.common.messages import envelope_bytes, envelope_message
 
 _WATCH_S = 4.0
-_LOSSY_S = 10.0
+_LOSSY_S, _PROGRESS_M = 10.0, 0.1
 _DISTRUST_S = 0.5
 _OWN_SPEED_M_S = 0.01
 _AT_REST_M = 0.002
@@ -107,7 +115,7 @@ def one_way(harness: FleetHarness) -> FaultFinding:
     return _stays_in_its_segment(harness, "r1", time.monotonic())
 
 
-def lossy(harness: FleetHarness) -> FaultFinding:
+def lossy(harness: FleetHarness) -> FaultFinding | None:
     """Half of the messages to r0 are lost, the rest are up to 300 ms late."""
     rng, begin = random.Random(0), harness.observer.place("r0")[0]  # noqa: S311 -- no secret
     contacts, begin_s = harness.observer.contacts, time.monotonic()
@@ -120,9 +128,11 @@ def lossy(harness: FleetHarness) -> FaultFinding:
     time.sleep(_LOSSY_S)
     way_m = harness.observer.place("r0")[0] - begin
     hit = harness.observer.contacts - contacts
-    codes = ", ".join(sorted(harness.observer.codes_since("r0", begin_s) - {""}))
-    note = f"{hit} contacts, {way_m:.2f} m in {_LOSSY_S:g} s" + (f" ({codes})" if codes else "")
-    return FaultFinding(not hit and way_m > 0.1, None, note)
+    moves = way_m > _PROGRESS_M
+    if not hit and not moves and held_for_late_messages(harness, "r0", begin_s):
+        return None
+    why = "" if moves else f"; {reasons_to_stop(harness, 'r0', begin_s)}"
+    return FaultFinding(not hit and moves, None, f"{hit} contacts, {way_m:.2f} m in {_LOSSY_S:g} s{why}")
 
 
 def replayed(harness: FleetHarness) -> FaultFinding | None:
@@ -165,7 +175,7 @@ def no_room_left(harness: FleetHarness) -> FaultFinding | None:
         near = [math.dist(point, own) < near_m for point in record.neighbour_control_point_world] if own else []
         return record.stamp_s if near and all(near) else None
 
-    return brakes(harness, harness.wait(enclosed_since, "no message of the peers", 1.0))
+    return brakes(harness, harness.wait(enclosed_since, "no message of the peers", 1.0), planned=True)
 
 
 def false_position(harness: FleetHarness) -> FaultFinding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,15 +71,23 @@ class FaultRow:
 
 
 def brakes(
-    harness: FleetHarness, fault_s: float, *, code: str | None = None, name: str = "r0", series: str = "sent"
+    harness: FleetHarness,
+    fault_s: float,
+    *,
+    code: str | None = None,
+    name: str = "r0",
+    series: str = "sent",
+    planned: bool = False,
 ) -> FaultFinding | None:
     """Return the time from a fault (steady clock) to zero on the robot's actuator topic; the robot must come to rest.
 
     Policy or guard must report the reason code ``code`` within a second; ``series`` is ``applied`` for the brake of the
-    driver.
+    driver. A ``planned`` brake of the shield begins where `brake_begins` says.
     """
     watch = harness.observer
     brake_s = harness.wait(lambda: watch.brake_after(name, fault_s, series), f"{name} did not brake", AT_REST_S)
+    if planned:
+        brake_s = brake_begins(getattr(watch.robots[name], series), fault_s, brake_s, harness.bed.spec)
     harness.wait(lambda: watch.rests(name, brake_s), f"{name} did not come to rest", AT_REST_S)
     if not watch.drives(name, _BEFORE_S, fault_s):
         return None
@@ -87,6 +95,39 @@ def brakes(
         heard, missing = watch.robots[name], f"reason code {code} was not reported"
         harness.wait(lambda: code in watch.codes_since(name, fault_s) | {heard.guard_code}, missing, 1.0)
     return FaultFinding(True, brake_s - fault_s, stolen_s=watch.host.taken_s(fault_s, brake_s))
+
+
+_RAMP_SHARE = 0.5  # of the limit of deceleration: commands that fall at least so fast are a planned brake
+
+
+def brake_begins(
+    sent: Sequence[tuple[float, tuple[float, ...]]], fault_s: float, zero_s: float, spec: RobotSpec
+) -> float:
+    """Return when the brake began that ended in a zero command at ``zero_s``, not before the fault.
+
+    A wheeled robot that cannot decelerate within its velocity lag brakes by a ramp: the shield's brake command is
+    speed - limit of deceleration * lag, which decelerates as hard as zero would, and becomes zero with the speed. Its
+    brake began with the first command from which on all fall at `_RAMP_SHARE` of the limit at least. Any other robot's
+    brake is the zero.
+
+    Args:
+        sent: times (steady clock) and commands on the actuator topic, forward speed first.
+        fault_s: when the fault came.
+        zero_s: when the first zero command after it was sent.
+        spec: the robot.
+    """
+    limit_m_s2 = spec.acceleration_limit_m_s2
+    if spec.speed_limit_m_s <= limit_m_s2 * spec.velocity_lag_s:
+        return zero_s
+    begin_s = zero_s
+    until = [one for one in sent if one[0] <= zero_s]
+    for (before_s, before), (at_s, now) in zip(reversed(until[:-1]), reversed(until[1:]), strict=True):
+        # into zero any speed falls that the lag alone brakes
+        falls = abs(before[0]) - abs(now[0]) >= _RAMP_SHARE * limit_m_s2 * (at_s - before_s) or not any(now)
+        if at_s < fault_s or not falls:
+            break
+        begin_s = at_s
+    return begin_s
 
 
 def keeps_driving(harness: FleetHarness, fault_s: float, for_s: float, *, name: str = "r0") -> FaultFinding | None:
@@ -97,10 +138,25 @@ def keeps_driving(harness: FleetHarness, fault_s: float, for_s: float, *, name: 
     time.sleep(max(0.0, fault_s + for_s - time.monotonic()))
     if harness.observer.drives(name, for_s - 0.05):
         return FaultFinding(True)
-    codes = harness.observer.codes_since(name, fault_s) - {""}
-    of_guard = harness.observer.guard_codes_since(name, fault_s) - {""}
-    late = (codes & LATE_CODES) | (of_guard & GUARD_LATE_CODES)
-    if late and codes <= LATE_CODES | {"guard_brakes"} and of_guard <= GUARD_LATE_CODES:
+    if held_for_late_messages(harness, name, fault_s):
         return None
+    return FaultFinding(False, None, f"it stopped: {reasons_to_stop(harness, name, fault_s)}")
+
+
+def held_for_late_messages(harness: FleetHarness, name: str, since_s: float) -> bool:
+    """Return whether a robot held for messages that came late to its policy or guard, and for nothing else."""
+    codes, of_guard = _codes(harness, name, since_s)
+    late = (codes & LATE_CODES) | (of_guard & GUARD_LATE_CODES)
+    return bool(late) and codes <= LATE_CODES | {"guard_brakes"} and of_guard <= GUARD_LATE_CODES
+
+
+def reasons_to_stop(harness: FleetHarness, name: str, since_s: float) -> str:
+    """Return every reason that a robot and its guard gave since a time."""
+    codes, of_guard = _codes(harness, name, since_s)
     reasons = sorted(codes) + [f"guard: {code}" for code in sorted(of_guard)]
-    return FaultFinding(False, None, f"it stopped: {', '.join(reasons) or 'no reason given'}")
+    return ", ".join(reasons) or "no reason given"
+
+
+def _codes(harness: FleetHarness, name: str, since_s: float) -> tuple[set[str], set[str]]:
+    watch = harness.observer
+    return watch.codes_since(name, since_s) - {""}, watch.guard_codes_since(name, since_s) - {""}
