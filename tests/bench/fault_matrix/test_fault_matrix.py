@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_deploy.supervision.robot import Robot
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.links.link_profile import TWIST
 
@@ -25,6 +26,7 @@ if find_spec("rclpy") is not None:
     from testudo_bench.fault_matrix import fault_matrix
     from testudo_bench.fault_matrix.bench_faults import bench_faults
     from testudo_bench.fault_matrix.fault_matrix import ROWS, TRIES, once, run_matrix
+    from testudo_bench.fault_matrix.faults.guard_faults import walled
     from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, brake_begins, keeps_driving
     from testudo_bench.fault_matrix.harness.fleet_bed import OWN_BED, vendor_bed
     from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError, StalledError, write_fleet
@@ -100,6 +102,28 @@ def test_a_latched_reason_code_is_cleared_by_a_new_process(code, renewed):
     )
     FleetHarness.bring_up(harness, "r0")
     assert asked == renewed
+
+
+def test_a_policy_that_ended_fails_its_row_at_once():
+    """Ten fleets one after the other would wait two minutes each for it."""
+    lines = [SimpleNamespace(kind="error_line", values={"text": "refused: fleet.yaml: robots.r0.goal"})]
+    harness = SimpleNamespace(
+        processes=SimpleNamespace(exit_status={"r0/policy": 2, "r1/policy": None}.get), events=lambda: lines
+    )
+    with pytest.raises(HarnessError, match="r0 ended with status 2: refused: fleet") as caught:
+        FleetHarness._ended(harness, "r0")
+    assert not isinstance(caught.value, StalledError)
+    assert FleetHarness._ended(harness, "r1") is False
+
+
+@pytest.mark.parametrize("bed", ["our own", "turtlebot4", "turtlebot3", "nav2"])
+def test_robots_that_drive_at_a_wall_are_not_refused(bed, tmp_path):
+    """Row 33: their goals are where their bodies touch it."""
+    bed = OWN_BED if bed == "our own" else vendor_bed(bed)
+    fleet = write_fleet(tmp_path, bed=bed, arena=(arena := walled(bed)))
+    for robot in fleet.robots:
+        Robot(fleet, robot.name, str(fleet.policy), epoch="1", now_s=0.0)
+    assert robot.goal_world[0] + robot.spec.body_radius_m == pytest.approx(arena.high_world[0], abs=0.01)
 
 
 @pytest.mark.parametrize(

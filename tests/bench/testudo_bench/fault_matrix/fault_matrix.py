@@ -32,7 +32,8 @@ ROWS: tuple[FaultRow, ...] = tuple(
         key=lambda row: row.number,
     )
 )
-_ORDER = ("none", "own", "driving", "tasked", "tracked", "pursued", "weak", "recorded", "run")
+_ORDER = ("none", "driving", "tasked", "tracked", "own", "pursued", "weak", "recorded", "run")
+"""Kinds of fleets; first those that many rows share, which give most results in the least time."""
 _ONCE = ("none", "own", "run", "weak", "pursued", "recorded")  # Fleets that are started anew for each repetition
 
 

@@ -27,7 +27,7 @@ _SWITCH = HoldSwitch("/joy", 1)
 _SEEN_RELEASED_S = 1.0
 
 
-def _walled(bed: FleetBed) -> Arena:
+def walled(bed: FleetBed) -> Arena:
     """Return an arena in which the robots, along x = y, drive at a wall that is, for ours, a metre away."""
     low, far, wide = (bed.scale * metres for metres in (-1.0, 0.8, 3.0))
     return Arena((low, low), (far, wide))
@@ -51,7 +51,7 @@ def _drive_until_refused(harness: FleetHarness, code: str) -> None:
 def past_the_shield(folder: Path, bed: FleetBed) -> FaultFinding | None:
     """Every policy's process sends its nominal command, straight at the wall: each guard brakes from its own pose."""
     folder.mkdir(parents=True)
-    fleet = write_fleet(folder, bed=bed, arena=_walled(bed))
+    fleet = write_fleet(folder, bed=bed, arena=walled(bed))
     with FleetHarness(folder, fleet, bed=bed, module=_UNSHIELDED) as harness:
         heard = harness.observer.robots
         try:
@@ -62,7 +62,7 @@ def past_the_shield(folder: Path, bed: FleetBed) -> FaultFinding | None:
             return FaultFinding(False, None, str(error))
         radius_m = fleet.robots[0].spec.body_radius_m
         farthest_m = max(reading.position_world[0] for name in fleet.names for _, reading in heard[name].truth)
-    left_m = _walled(bed).high_world[0] - radius_m - farthest_m
+    left_m = walled(bed).high_world[0] - radius_m - farthest_m
     return FaultFinding(left_m > 0, None, f"least distance of a body from the wall: {1e3 * left_m:.0f} mm")
 
 

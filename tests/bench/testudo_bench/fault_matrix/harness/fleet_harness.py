@@ -29,6 +29,7 @@ from testudo_sim.go_to_goal import write_go_to_goal_policy
 
 FAST_SPACING_M = 3.0
 FAR_M = 1000.0
+_ROUNDING_M = 1e-3  # a goal on which the body leaves the arena is refused
 PATIENCE_S = 30.0
 BEGINS_S = 120.0  # in which the processes of a fleet begin, on a machine with other work
 UP_TO_SPEED_S = 0.4
@@ -70,8 +71,8 @@ def write_fleet(
     With ``tasked`` the task node sends the goals. ``slower`` multiplies control period, dead-man time and oldest age of
     a pose: the fleet needs less of the machine.
 
-    Goals are far away, or on a wall of the arena. Every robot drives along x = y: the policy limits each axis alone,
-    so this direction gives top speed.
+    Goals are far away, or where a body touches a wall of the arena. Every robot drives along x = y: the policy limits
+    each axis alone, so this direction gives top speed.
     """
     spacing_m = FAST_SPACING_M if fast else bed.spacing_m
     bed.write_files(folder)
@@ -80,7 +81,7 @@ def write_fleet(
         text = _TIMES.sub(lambda found: f"{found[1]}{slower * float(found[2]):g}", robot.read_text(encoding="utf-8"))
         (folder / "robot.toml").write_text(text, encoding="utf-8")
     spec = load_robot(folder / "robot.toml")
-    far_m = FAR_M if arena is None else arena.high_world[0]
+    far_m = FAR_M if arena is None else arena.high_world[0] - spec.body_radius_m - _ROUNDING_M
     policy = folder / "policy.onnx"
     write_go_to_goal_policy(policy, spec, arena=arena, team_size=count)
     robots = tuple(
@@ -253,10 +254,11 @@ class FleetHarness:
         On a stalled machine the driver brakes late and the robot correctly reports weak brakes: restart its process.
 
         Raises:
+            HarnessError: its policy's process has ended.
             StalledError: it does not come to drive.
         """
         heard = self.observer.robots[name]
-        self.wait(lambda: heard.mode, f"{name} did not begin", BEGINS_S, StalledError)
+        self.wait(lambda: heard.mode or self._ended(name), f"{name} did not begin", BEGINS_S, StalledError)
         if heard.code in _LATCHED_CODES:
             self.restart_policy(name)
 
@@ -266,6 +268,14 @@ class FleetHarness:
             return heard.mode == "active"
 
         self.wait(driving, f"{name} could not be started", error=StalledError)
+
+    def _ended(self, name: str) -> bool:
+        """Return False if the policy's process of a robot runs, and raise HarnessError with its last error if not."""
+        status = self.processes.exit_status(f"{name}/policy")
+        if status is None:
+            return False
+        lines = [event.values["text"] for event in self.events() if event.kind == "error_line"]
+        raise HarnessError(f"the policy of {name} ended with status {status}: {lines[-1] if lines else 'no error'}")
 
     def request_next(self, name: str) -> bool:
         """Send the next request towards driving; return whether the mode needs one."""
