@@ -269,7 +269,7 @@ class _Reader:
 
     def odometry(self, robot: FleetRobot) -> Track:
         """Return the poses of a robot as its node computed them from its pose source."""
-        sensor, ahead_s = PoseSourceReader(robot), self._ros_ahead_s
+        sensor, ahead_s = PoseSourceReader(robot, live=False), self._ros_ahead_s
         shared = shared_odometry(robot)
         if shared is not None:  # its poses are what the robot knows of itself
             columns = ColumnReader(self._topics.store, robot.spec, shared[1])

@@ -31,6 +31,7 @@ _FASTER, _STEP_M = 1.5, 0.05
 TRANSFORM_MAX_AGE_S = 1.0  # largest age of a transform; localisations repeat it
 AHEAD_S = 1.0
 """A localisation may stamp a correction ahead by its tolerance (amcl: 1 s); further ahead its clock is wrong."""
+_ROUNDING_S = 0.002  # odometry that is stamped later after its arrival is of the future
 _LARGEST = 1e12
 _SETTLES_S = 8.0  # after this time the deviation of a filter no longer changes
 
@@ -74,7 +75,8 @@ class FusedOdometry:
         self._seen_s = -math.inf  # stamp of the newest localisation
         self._corrected_s = -math.inf  # when a transform was last sent, by its stamp or arrival
         self.refused = 0
-        """Localisations that were not finite, late, of the future, or without stored odometry."""
+        """Localisations that were not finite, late, of the future, or without stored odometry, and late or future
+        odometry."""
         self.restarts = 0
         """How often it dropped the place that it had given: a localisation was too far off for its noise, or odometry
         was set to another place. After a gap the last pose is too old anyway."""
@@ -100,7 +102,8 @@ class FusedOdometry:
         numbers = (reading.stamp_s, reading.yaw, *reading.position_world, *reading.velocity)
         if not all(abs(number) < _LARGEST for number in numbers):
             return FilteredPose(reading, 0.0)  # for the control loop to refuse and count
-        if not self._move(reading):
+        # one of the future would look like a gap, and what follows it like late odometry
+        if reading.stamp_s > received_s + _ROUNDING_S or not self._move(reading):
             self.refused += 1
             return None
         if self._absolute:

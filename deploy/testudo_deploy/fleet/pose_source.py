@@ -5,6 +5,7 @@ A station hears odometry in the shared frame directly. Poses of other sources ar
 publishes the pose that it used in the record of each tick.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -42,8 +43,15 @@ class SensedTopic:
 class PoseSourceReader:
     """The pose source of one robot."""
 
-    def __init__(self, robot: FleetRobot) -> None:
-        self._robot, self._place = robot, localiser(robot)
+    def __init__(self, robot: FleetRobot, *, live: bool = True) -> None:
+        """Begin without a message.
+
+        Args:
+            robot: whose poses are read.
+            live: messages arrive on the clock of their stamps, so that one of the future is refused; not for recordings
+                of another computer.
+        """
+        self._robot, self._place, self._live = robot, localiser(robot), live
         self.topics = sensed_topics(robot)
         self.uses_ros_time = robot.link.profile.stamps.value == "ros"
         """Stamps are on the ROS clock; else on the steady clock already."""
@@ -74,7 +82,7 @@ class PoseSourceReader:
     def place(self, topic: SensedTopic, message: Any, ros_now_s: float, now_s: float) -> OdometryReading | None:
         """Return the odometry in the fleet's frame; None if the message gives no pose now. See `read`."""
         reading = self.read(topic, message, ros_now_s, now_s)
-        located = reading and self._place.take(reading, now_s)
+        located = reading and self._place.take(reading, now_s if self._live else math.inf)
         return located and located.reading
 
     def correct(self, transforms: Sequence[Any], ros_now_s: float, now_s: float) -> None:

@@ -96,6 +96,7 @@ def test_a_latched_reason_code_is_cleared_by_a_new_process(code, renewed):
     asked = []
     harness = SimpleNamespace(
         observer=SimpleNamespace(robots={"r0": SimpleNamespace(code=code, mode="active")}),
+        fleet=SimpleNamespace(task=None),
         restart_policy=asked.append,
         request_next=lambda _: False,
         wait=lambda condition, *_, **__: condition(),
@@ -236,6 +237,9 @@ def test_a_vendors_robot_has_the_times_of_its_file_and_the_topics_of_its_driver(
     found = [named(row).limit_s(bed.spec) for row in ("silent", "guard_killed", "estop_topic")]
     assert found == pytest.approx([0.3, 0.5, 0.05])
     assert [named(row).limit_s(OWN_BED.spec) for row in ("silent", "guard_killed")] == pytest.approx([0.1, 0.1])
+    # 2 e / (least scale * top speed) + age + 1.5 periods: 0.03 / 0.16 + 0.08 + 0.03, and 0.1 / 0.2907 + 0.25 + 0.075
+    both = [named("both_wheels").limit_s(spec) for spec in (OWN_BED.spec, bed.spec)]
+    assert both == pytest.approx([0.2975, 0.669], abs=1e-3)
     fleet = write_fleet(tmp_path, bed=bed)
     robot = fleet.robots[0]
     assert (fleet.key_file, robot.pose.filter, robot.link.profile.command_type) == (None, "kalman", TWIST)

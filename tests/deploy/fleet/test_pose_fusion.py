@@ -174,6 +174,30 @@ def test_odometry_that_is_set_to_another_place_gives_no_pose_before_it_is_locali
     assert fusion.restarts == 1  # the robot is told to brake
 
 
+@pytest.mark.parametrize("absolute", [True, False])
+def test_odometry_of_the_future_changes_nothing(absolute):
+    """A second ahead it would look like a gap, and what follows like late odometry: no pose for a second."""
+    robot, fusion = Robot(), FusedOdometry(SPEC, NOISE, absolute=absolute)
+
+    def drive():
+        if absolute:
+            return fusion.take(robot.absolute(), robot.now_s)
+        seen = robot.seen()
+        fusion.take(PoseReading(robot.now_s, seen.position, seen.yaw), robot.now_s)
+        return fusion.take(robot.drive(), robot.now_s)
+
+    for _ in range(100):
+        last = drive()
+    assert last is not None
+    refused = fusion.refused
+    for _ in range(20):
+        last = drive()
+        ahead = replace(last.reading, stamp_s=robot.now_s + 1.0, position_world=(0.0, 0.0))
+        assert fusion.take(ahead, robot.now_s) is None
+        assert off_m(last, robot) < SPEC.position_error_m
+    assert (fusion.refused, fusion.restarts) == (refused + 20, 0)
+
+
 def test_after_a_gap_velocities_do_not_tell_where_the_robot_is():
     robot, fusion = Robot(), FusedOdometry(SPEC, NOISE, absolute=True)
     for _ in range(100):

@@ -154,3 +154,15 @@ def test_a_peer_is_seen_from_the_first_pose_on():
     named = PoseSourceReader(robot("mocap", "crazyswarm2", "crazyflie_2x"))
     message = posed(plain.named_poses("tb2"), plain.pose(), (1.0, 2.0), 0.0)
     assert named.read(named.topics[0], message, ROS_S, STEADY_S) is None
+
+
+def test_a_run_of_a_robot_whose_clock_was_ahead_of_the_recorder_is_read():
+    """On the robot the same message is of the future, and refused."""
+    for live, is_read in ((True, False), (False, True)):
+        sensor = PoseSourceReader(robot("mocap"), live=live)
+        for k in range(30):
+            message = plain.pose_stamped()
+            posed(message, message.pose, (0.002 * k, 0.0), 0.0, stamp_s=ROS_S + 0.01 * k)
+            now_s = 0.01 * k - 60.0
+            found = sensor.place(sensor.topics[0], message, ROS_S + now_s, STEADY_S + now_s)
+        assert (found is not None) == is_read

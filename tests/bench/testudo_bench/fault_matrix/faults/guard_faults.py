@@ -72,7 +72,7 @@ def past_the_segment(folder: Path, bed: FleetBed) -> FaultFinding | None:
     fleet = write_fleet(folder, bed=bed)
     limits = {robot.name: segment_limits(robot.spec).radius_m for robot in fleet.robots}
     with FleetHarness(folder, fleet, bed=bed, module=_UNRESERVED) as harness:
-        heard, farthest_m = harness.observer.robots, 0.0
+        heard, farthest_m = harness.observer.robots, -math.inf
         try:
             _drive_until_refused(harness, "segment")
         except StalledError:

@@ -3,7 +3,6 @@
 import math
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -122,7 +121,7 @@ def lossy(harness: FleetHarness) -> FaultFinding | None:
 
     def late(*said: Any) -> None:
         if rng.random() < 0.5:
-            threading.Timer(rng.uniform(0, 0.3), harness.observer.deliver, said).start()
+            harness.observer.deliver_later(rng.uniform(0, 0.3), *said)
 
     harness.observer.peers = late
     time.sleep(_LOSSY_S)
@@ -147,7 +146,7 @@ def replayed(harness: FleetHarness) -> FaultFinding | None:
     def replay(sender: str, receiver: str, message: Any) -> Any:
         past.append(message)
         for old in past[-second : len(past) - second + 1]:
-            threading.Timer(harness.tick_s / 2, harness.observer.deliver, (sender, receiver, old)).start()
+            harness.observer.deliver_later(harness.tick_s / 2, sender, receiver, old)
         return message
 
     harness.observer.peers = replay

@@ -13,6 +13,7 @@ from std_msgs.msg import String
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes, keeps_driving, stale, tick
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError
 from testudo_bench.fault_matrix.harness.relay_observer import Change
+from testudo_hardware.spec import RobotSpec
 
 
 def _odometry(harness: FleetHarness, change: Change) -> float:
@@ -151,9 +152,18 @@ def other_frame(message: Any) -> Any:
     return message
 
 
+def _noticed(spec: RobotSpec) -> float:
+    """Return the time in which a blockage at top speed is noticed (`monitoring.actuation_monitor`) [s].
+
+    The way that the commands leave at least exceeds the error of two poses, then that pose ages: 0.30 s for our own.
+    """
+    least_m_s = spec.quantities["dynamics.speed_scale"].low * spec.speed_limit_m_s
+    return 2 * spec.position_error_m / least_m_s + spec.pose_max_age_s + 1.5 * spec.control_period_s
+
+
 WEAK = {"faults": json.dumps({"r0": {"braking_share": 0.7}})}
 """Parameter of the plant: brakes 30 % weaker than in the robot file."""
-_BLOCKED_S = 0.3
+_STEADY_S = 2.0  # after a start or a brake the monitor of the motion does not know the speed of the robot
 _ALARM_S = 1.0
 _BRAKING_S = 0.1
 _FAST = 0.85  # share of top speed from which weak brakes leave the intervals of the robot file
@@ -181,6 +191,7 @@ def weak_brakes(harness: FleetHarness) -> FaultFinding | None:
 def blocked(harness: FleetHarness, wheels: tuple[str, ...]) -> FaultFinding | None:
     """Wheels of r0 are blocked."""
     publisher = harness.observer.fault
+    time.sleep(_STEADY_S)
     fault_s = time.monotonic()
     publisher.publish(String(data=json.dumps({"blocked": list(wheels)})))
     try:
@@ -226,6 +237,6 @@ ROWS = (
         fleet="weak",
         not_emulated="needs a fast robot: of a slow one weak brakes cannot be told from the intervals of its file",
     ),
-    FaultRow(28, "one wheel blocked", "brake, mode fault", _BLOCKED_S, one_wheel),
-    FaultRow(28, "both wheels blocked", "brake, mode fault", _BLOCKED_S, both_wheels),
+    FaultRow(28, "one wheel blocked", "brake, mode fault", _noticed, one_wheel),
+    FaultRow(28, "both wheels blocked", "brake, mode fault", _noticed, both_wheels),
 )

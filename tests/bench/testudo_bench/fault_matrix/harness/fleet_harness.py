@@ -267,7 +267,9 @@ class FleetHarness:
                 time.sleep(0.2)
             return heard.mode == "active"
 
-        self.wait(driving, f"{name} could not be started", error=StalledError)
+        # a task node compiles for long at its start
+        patience_s = PATIENCE_S if self.fleet.task is None else BEGINS_S
+        self.wait(driving, f"{name} could not be started", patience_s, StalledError)
 
     def _ended(self, name: str) -> bool:
         """Return False if the policy's process of a robot runs, and raise HarnessError with its last error if not."""

@@ -24,6 +24,7 @@ from rclpy.task import Future
 from std_msgs.msg import Bool, String, UInt8MultiArray
 from std_srvs.srv import Trigger
 
+from testudo_bench.fault_matrix.harness.delayed_calls import DelayedCalls
 from testudo_deploy.contract.messages import TickRecord
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.pose_source import SensedTopic, sensed_topics
@@ -138,7 +139,7 @@ class Observer:
         self.node.create_subscription(String, EVENTS_TOPIC, self._on_event, recorded(EVENTS_TOPIC))
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
-        self.host = HostWatch()
+        self.host, self._later = HostWatch(), DelayedCalls()
         self._closing = False
         self.failure: Exception | None = None
         """Error that ended the observer; from then on nothing is relayed or observed."""
@@ -150,6 +151,7 @@ class Observer:
         """Stop listening."""
         reset_scheduling()
         self.host.close()
+        self._later.close()
         self._closing = True
         self._thread.join(5)  # a context that ends while the executor logs waits for it, and it for the context
         self._context.try_shutdown()
@@ -161,6 +163,10 @@ class Observer:
     def deliver(self, sender: str, receiver: str, message: UInt8MultiArray) -> None:
         """Deliver a delayed peer message to a robot."""
         self._ways[sender, receiver].publish(message)
+
+    def deliver_later(self, delay_s: float, sender: str, receiver: str, message: UInt8MultiArray) -> None:
+        """Deliver a peer message to a robot after a delay."""
+        self._later.after(delay_s, self.deliver, sender, receiver, message)
 
     def ask(self, name: str, what: str) -> Any:
         """Ask for a service: activate, deactivate, start, stop, rearm, estop; return the future of its answer."""
