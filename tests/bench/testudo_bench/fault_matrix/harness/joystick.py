@@ -14,6 +14,8 @@ from typing import Self
 import rclpy
 from sensor_msgs.msg import Joy
 
+from testudo_nodes.common.process_priority import PRIORITIES, set_realtime_priority
+
 _PERIOD_S = 0.05
 _HEARD = 10  # messages after which its first state has arrived
 
@@ -72,6 +74,7 @@ def _main() -> None:
 
     threading.Thread(target=read, daemon=True).start()
     node.create_timer(_PERIOD_S, publish)
+    set_realtime_priority(PRIORITIES["observer"])  # one that waits for a core is a switch that was let go
     rclpy.spin(node)
 
 
