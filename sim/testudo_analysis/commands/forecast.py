@@ -4,15 +4,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
 
 from testudo_analysis.commands.replay_output import show_warnings, write_results
 from testudo_analysis.forecast.forecast import Forecast, ForecastError
-from testudo_analysis.forecast.forecast_plot import forecast_plot, forecast_table, ledger_table, score_table
-from testudo_analysis.forecast.forecast_task import task_of_runs, with_fleet
+from testudo_analysis.forecast.forecast_plot import (
+    forecast_plot,
+    forecast_table,
+    ledger_table,
+    past_text,
+    score_table,
+)
+from testudo_analysis.forecast.forecast_task import seen_by, task_of_runs, with_fleet
 from testudo_analysis.forecast.ledger import (
     FORECAST,
     LEDGER_FILE,
@@ -50,6 +56,9 @@ class ForecastSource:
     """Longest duration of the next run [s]."""
     seed: int = 0
     """Seed of parameters, noise and losses."""
+    poses: Literal["true", "measured"] | None = None
+    """By which poses the next run will be seen: true ones, as a simulated plant or an exact tracking system records, or
+    those that the robots measure, with the errors of their file; default: as the runs, without them true."""
 
 
 def forecast(
@@ -65,6 +74,7 @@ def forecast(
     """Say what the next run will show, before it: success, time to goal, separation, interventions, latency.
 
     Fleets are sampled from the intervals of the robot files, and driven by the policy under all layers of the shield.
+    Of three and more runs the forecast learns how far past runs were from their own sampled fleets.
     The forecast has a hash of its content, is never replaced, and is listed in a ledger whose lines are chained by
     hashes. --score compares it with the run that followed, and with the nominal robot file.
 
@@ -75,7 +85,8 @@ def forecast(
         testudo forecast --ledger forecasts/ledger.jsonl    # verifies it; coverage and CRPS of all scores
 
     Args:
-        run: run folders that give starts, goals and robots; of several, the fleets begin as in each in turn.
+        run: run folders that give starts, goals and robots; of several, the fleets begin as in each in turn, and three
+            and more say how far runs are from their fleets.
         source: policy, robot files and number of fleets.
         score: run folder to compare a forecast with; adds the score to the ledger in the forecast's folder.
         forecast: the forecast that is scored.
@@ -130,6 +141,7 @@ def _make(runs: Sequence[Path], source: ForecastSource, out: Path | None, json: 
     )
     console.print(forecast_table(made))
     console.print(f"motion noise: {made.inputs.noise}; forecast {made.sha256[:12]}", highlight=False)
+    console.print(past_text(made), highlight=False)
     console.print(f"written: {file}, {plot}; ledger hash {entry.sha256}: keep it elsewhere", highlight=False)
     write_results(json, made.to_dict() | {"sha256": made.sha256, "ledger_hash": entry.sha256}, console)
     return 0
@@ -147,6 +159,8 @@ def _task(runs: Sequence[Path], source: ForecastSource) -> tuple[ForecastTask, P
     if fleet is not None:
         task = with_fleet(task, fleet)
         policy = policy or fleet.policy
+    if task is not None and source.poses is not None:
+        task = seen_by(task, source.poses)
     if task is None:
         raise ForecastError("forecast: found neither RUN nor --fleet, expected starts and goals from one of them")
     if policy is None and recordings[-1].run is not None:

@@ -10,12 +10,15 @@ from typing import Any, Self
 import numpy as np
 
 from testudo_analysis.forecast.outcomes import SUCCESS, UNITS, base_name
+from testudo_analysis.forecast.past_runs import PastError
 from testudo_analysis.forecast.scoring import LEVELS, interval
 from testudo_deploy.files.strict_yaml import read_text
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.strict_files import read_as
 
-SCHEMA = "testudo/forecast/1"
+SCHEMA = "testudo/forecast/2"
+TRUE, MEASURED = "true", "measured"
+"""Poses by which a run is seen: recorded from outside without error, as of a simulated plant, or by the robots."""
 _DIGITS = 6  # of samples: micrometres and microseconds
 
 
@@ -84,6 +87,8 @@ class ForecastInputs:
     nominal_fleets: int
     seed: int
     noise: str  # motion noise, in words
+    poses: str  # by which the next run is seen: `TRUE` or `MEASURED`
+    past: tuple[PastError, ...]  # what past runs showed beyond their fleets; the samples contain it
     versions: dict[str, str]
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from testudo_analysis.forecast.forecast import Forecast, QuantityForecast
 from testudo_analysis.forecast.ledger import FORECAST, LedgerEntry
 from testudo_analysis.forecast.outcomes import INTERVENTIONS, LATENCY, SEPARATION, TIME_TO_GOAL, base_name
+from testudo_analysis.forecast.past_runs import FEWEST_RUNS
 from testudo_analysis.forecast.score_forecast import ForecastScore, ScoredQuantity
 from testudo_analysis.forecast.scoring import LEVELS
 from testudo_analysis.report.plot_style import BAD, FAINT, GOOD, INK, LIGHT, PlotImage, drawing, picture
@@ -38,6 +39,18 @@ def forecast_table(forecast: Forecast) -> Table:
         spans = ["-".join(_text(one, end) for end in one.interval(level)) for level in LEVELS]
         table.add_row(_label(one), _text(one, one.median), *spans, _text(one, nominal), before)
     return table
+
+
+def past_text(forecast: Forecast) -> str:
+    """Return what past runs showed beyond their fleets, which the forecast contains."""
+    found = forecast.inputs.past
+    if not found:
+        return f"past runs: fewer than {FEWEST_RUNS} of this policy, so that only the fleets scatter"
+    parts = [f"{_TITLES[one.kind][0].partition(' [')[0]} {one.bias:+.2f} ± {one.deviation:.2f}" for one in found]
+    return (
+        f"{found[0].runs} past runs against their own fleets, beyond the scatter of these, in their deviations: "
+        + ", ".join(parts)
+    )
 
 
 def score_table(score: ForecastScore) -> Table:

@@ -1,12 +1,13 @@
 """Reads whose next run is forecast, from recorded runs or from a fleet file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from testudo_analysis.forecast.forecast import ForecastError
-from testudo_analysis.forecast.make_forecast import ForecastTask
-from testudo_analysis.forecast.recorded_outcomes import observed, robot_files, start_of_run
+from testudo_analysis.forecast.forecast import MEASURED, ForecastError
+from testudo_analysis.forecast.make_forecast import ForecastTask, RunThatWas
+from testudo_analysis.forecast.recorded_outcomes import is_measured, observed, robot_files, start_of_run
 from testudo_analysis.forecast.sampled_fleets import TeamStart
 from testudo_deploy.fleet.fleet import Fleet
 from testudo_runs.alignment import TeamRecording
@@ -16,7 +17,7 @@ def task_of_runs(recordings: Sequence[TeamRecording], horizon_s: float) -> Forec
     """Return the task of teams that begin as in one of the runs; the last one's outcomes are shown beside the forecast.
 
     Raises:
-        ForecastError: runs of different robots, or without goals.
+        ForecastError: runs of different robots, without goals, or some with true poses and some without.
     """
     first, last = recordings[0], recordings[-1]
     files = robot_files(first)
@@ -26,6 +27,11 @@ def task_of_runs(recordings: Sequence[TeamRecording], horizon_s: float) -> Forec
                 f"{other.folder}: found robots {', '.join(other.names)}, expected {', '.join(first.names)} with the "
                 f"same robot files, as in {first.folder}"
             )
+    seen = {is_measured(one) for one in recordings}
+    if len(seen) > 1:
+        raise ForecastError(
+            f"{last.folder}: found runs with and without true poses, expected one kind: a robot's own poses have errors"
+        )
     return ForecastTask(
         first.names,
         tuple(spec.name for spec in files.values()),
@@ -33,7 +39,21 @@ def task_of_runs(recordings: Sequence[TeamRecording], horizon_s: float) -> Forec
         tuple(map(start_of_run, recordings)),
         tuple(str(one.folder) for one in recordings),
         observed(last, horizon_s, whole=False),
+        tuple(past for past in (_over(one, horizon_s) for one in recordings) if past is not None),
+        seen.pop(),
     )
+
+
+def _over(recording: TeamRecording, horizon_s: float) -> RunThatWas | None:
+    """Return what a run showed; None for one without a policy, or that ended before arrival and horizon."""
+    if recording.run is None:
+        return None
+    try:
+        found = observed(recording, horizon_s)
+    except ForecastError:
+        return None
+    values = {name: float(value[0]) for name, value in found.items()}
+    return RunThatWas(start_of_run(recording), values, recording.run.policy_sha256)
 
 
 def task_of_fleet(fleet: Fleet) -> ForecastTask:
@@ -68,4 +88,10 @@ def with_fleet(task: ForecastTask | None, fleet: Fleet) -> ForecastTask:
         return made
     if made.names != task.names:
         raise ForecastError(f"{fleet.file}: found {', '.join(made.names)}, expected {', '.join(task.names)}, as in RUN")
-    return ForecastTask(made.names, made.types, made.described, made.starts, task.runs, task.last)
+    return replace(made, runs=task.runs, last=task.last, past=task.past, measured=task.measured)
+
+
+def seen_by(task: ForecastTask, poses: str) -> ForecastTask:
+    """Return the task whose next run is seen by true or measured poses; past runs of the other kind say nothing."""
+    measured = poses == MEASURED
+    return replace(task, measured=measured, past=task.past if task.measured == measured else ())

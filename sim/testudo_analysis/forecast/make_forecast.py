@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from testudo_analysis.forecast.forecast import (
+    MEASURED,
+    TRUE,
     Forecast,
     ForecastError,
     ForecastInputs,
@@ -18,7 +20,15 @@ from testudo_analysis.forecast.forecast import (
     quantity_forecasts,
     rounded,
 )
-from testudo_analysis.forecast.sampled_fleets import FleetSimulator, SampledTeam, TeamStart
+from testudo_analysis.forecast.past_runs import (
+    FEWEST_FLEETS,
+    FEWEST_RUNS,
+    PastError,
+    PastRun,
+    past_errors,
+    with_past_errors,
+)
+from testudo_analysis.forecast.sampled_fleets import FleetSimulator, SampledTeam, TeamStart, Worlds
 from testudo_analysis.replay.counterfactual import check_goal_policy
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.spec import RobotSpec, load_robot, parse_robot
@@ -27,7 +37,8 @@ from testudo_runs.progress_bar import Share, quiet
 _FEWEST = 2
 _MANY = 20_000  # ticks of robots, from which on a slow compilation pays
 NOMINAL_FLEETS = 100  # the robot file without intervals still has the noise of poses and the loss of messages
-_NOMINAL_SEED = 1_000_003
+_PAST_FLEETS = 100  # of each past run: their mean and variance are used
+_NOMINAL_SEED, _PAST_SEED = 1_000_003, 2_000_003
 _PACKAGES = ("testudo", "jax", "numpy", "onnxruntime")
 
 
@@ -63,6 +74,17 @@ class ForecastTask:
     starts: tuple[TeamStart, ...]
     runs: tuple[str, ...] = ()
     last: Mapping[str, np.ndarray] | None = None  # (1,) by name: what the last of the runs showed
+    past: tuple["RunThatWas", ...] = ()  # runs that are over, of the same robots
+    measured: bool = False  # runs are seen by the poses of the robots themselves
+
+
+@dataclass(frozen=True)
+class RunThatWas:
+    """What a run showed that is over, from where, and with which policy."""
+
+    start: TeamStart
+    observed: Mapping[str, float]  # by quantity
+    policy_sha256: str
 
 
 def sampled_team(
@@ -95,7 +117,7 @@ def sampled_team(
     for spec, file in zip(specs, chosen, strict=False):
         if spec.kind != described.kind:
             raise ForecastError(f"--robot {file}: found kind {spec.kind}, expected {described.kind}")
-    team = SampledTeam(task.names, described, specs, artefact, artefact.contract.arena, horizon_s)
+    team = SampledTeam(task.names, described, specs, artefact, artefact.contract.arena, horizon_s, task.measured)
     return team, tuple(map(str, chosen)) or task.types
 
 
@@ -115,12 +137,17 @@ def make_forecast(
     team, names = sampled_team(task, artefact, files, settings.horizon_s)
     simulator = FleetSimulator(team, optimised=settings.fleets * team.ticks * len(task.names) >= _MANY)
     plain = min(NOMINAL_FLEETS, settings.fleets)
+    past = [run for run in task.past if run.policy_sha256 == artefact.sha256]
+    past = past if len(past) >= FEWEST_RUNS else []
     worlds = simulator.drawn(settings.seed, settings.fleets, task.starts).and_also(
         simulator.nominal(settings.seed + _NOMINAL_SEED, plain, task.starts)
     )
-    found = simulator.outcomes(worlds, settings.seed, share)
+    found = simulator.outcomes(_with_past(worlds, simulator, past, settings), settings.seed, share)
     sampled = {name: values[: settings.fleets] for name, values in found.items()}
-    nominal = {name: values[settings.fleets :] for name, values in found.items()}
+    nominal = {name: values[settings.fleets : settings.fleets + plain] for name, values in found.items()}
+    again = {name: values[settings.fleets + plain :] for name, values in found.items()}
+    errors = _errors_of(past, again, settings.horizon_s)
+    sampled = with_past_errors(sampled, errors, settings.horizon_s, settings.seed)
     made_ns = time.time_ns()
     robots = {
         name: RobotInput(kind, own.sha256, file, quantities_hash(spec))
@@ -138,10 +165,31 @@ def make_forecast(
         plain,
         settings.seed,
         _noise_text(team.files),
+        MEASURED if task.measured else TRUE,
+        errors,
         {name: version(name) for name in _PACKAGES},
     )
     made = datetime.fromtimestamp(made_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Forecast(made_ns, made, inputs, quantity_forecasts(sampled, nominal, task.last or {}))
+
+
+def _with_past(
+    worlds: Worlds, simulator: FleetSimulator, past: Sequence[RunThatWas], settings: ForecastSettings
+) -> Worlds:
+    """Return these worlds, and behind them as many fleets from the start of each past run as their mean needs."""
+    count = max(FEWEST_FLEETS, min(_PAST_FLEETS, settings.fleets))
+    for k, run in enumerate(past):
+        worlds = worlds.and_also(simulator.drawn(settings.seed + _PAST_SEED + k, count, [run.start]))
+    return worlds
+
+
+def _errors_of(past: Sequence[RunThatWas], found: Mapping[str, np.ndarray], horizon_s: float) -> tuple[PastError, ...]:
+    """Return the errors of past runs against their fleets, (M S,) by name, one run after the other."""
+    if not past:
+        return ()
+    parts = {name: np.split(values, len(past)) for name, values in found.items()}
+    runs = [PastRun(run.observed, {name: values[k] for name, values in parts.items()}) for k, run in enumerate(past)]
+    return past_errors(runs, horizon_s)
 
 
 def quantities_hash(spec: RobotSpec) -> str:

@@ -21,6 +21,12 @@ def robot_files(recording: TeamRecording) -> dict[str, RobotSpec]:
     return {robot.name: robot.spec if run is None else run.fleet.robot(robot.name).spec for robot in recording.robots}
 
 
+def is_measured(recording: TeamRecording) -> bool:
+    """Return whether a run is known by the poses of its robots alone, which have errors."""
+    run = recording.run
+    return run is None or not all(len(run.truth[name].stamp_s) for name in recording.names)
+
+
 def begin_of(recording: TeamRecording) -> float:
     """Return when the first robot may drive [s since the start of the run]: the first tick that does not brake."""
     low = recording.span_s[0]

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from testudo_analysis.forecast.measured_series import as_measured
 from testudo_analysis.forecast.outcomes import HOLD_S, TOLERANCE_M, TeamSeries, outcomes
 from testudo_analysis.replay.counterfactual import QUICK, deployed_team, goal_signals
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -51,6 +52,7 @@ class SampledTeam:
     artefact: PolicyArtefact
     arena: Arena | None
     horizon_s: float
+    measured: bool = False  # runs are seen by the robots' own poses, with their errors, see `as_measured`
 
     @property
     def ticks(self) -> int:
@@ -117,6 +119,8 @@ class FleetSimulator:
             batch = worlds.take(chosen)
             done = partial(_part, share, begin / count, size / count)
             series = self.run(batch, policy, seed + begin, done)
+            if self.team.measured:
+                series = as_measured(series, self.team.described, seed + begin)
             goal = np.stack([start.goal_world for start in batch.starts], axis=-1)
             parts.append(outcomes(series, self.team.names, goal, self.team.horizon_s, self.team.described))
         return {name: np.concatenate([part[name] for part in parts])[:count] for name in parts[0]}

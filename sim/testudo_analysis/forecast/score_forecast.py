@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from testudo_analysis.forecast.forecast import Forecast, ForecastError, QuantityForecast
+from testudo_analysis.forecast.forecast import MEASURED, TRUE, Forecast, ForecastError, QuantityForecast
 from testudo_analysis.forecast.outcomes import SUCCESS, base_name
-from testudo_analysis.forecast.recorded_outcomes import observed, robot_files, start_of_run
+from testudo_analysis.forecast.recorded_outcomes import is_measured, observed, robot_files, start_of_run
 from testudo_analysis.forecast.scoring import LEVELS, crps
 from testudo_runs.alignment import TeamRecording
 
@@ -110,6 +110,12 @@ def check_same(forecast: Forecast, recording: TeamRecording) -> None:
     if driven != expected:
         names = sorted(name for name in {*driven, *expected} if driven.get(name) != expected.get(name))
         raise ForecastError(f"{where}: robots: {', '.join(names)}: others than in the forecast, or with other files")
+    poses = MEASURED if is_measured(recording) else TRUE
+    if poses != inputs.poses:
+        raise ForecastError(
+            f"{where}: poses: found {poses} ones, the forecast is for {inputs.poses} ones; `testudo forecast --poses "
+            f"{poses}` makes one for such a run"
+        )
     start = start_of_run(recording)
     goals, starts = (
         min(np.linalg.norm(np.array(rows) - now.T, axis=1).max() for rows in every)

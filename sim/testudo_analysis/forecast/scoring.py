@@ -19,6 +19,12 @@ def crps(samples: np.ndarray, observed: float) -> float:
 
 
 def interval(samples: np.ndarray, level: float) -> tuple[float, float]:
-    """Return the central interval that holds a share ``level`` of the samples (S,)."""
-    low, high = np.quantile(np.asarray(samples, float), ((1 - level) / 2, (1 + level) / 2))
+    """Return the central interval of samples (S,) that holds another value of theirs with probability ``level``.
+
+    Of S + 1 exchangeable values the next one is between the k-th and the m-th of the others with probability
+    (m - k) / (S + 1) (Weibull's plotting positions; the rank rule of conformal prediction); quantiles of the samples
+    alone would hold it less often, of 20 samples 72 % for a level of 80 %. Few samples have no such interval for a high
+    level: then from the least to the largest.
+    """
+    low, high = np.quantile(np.asarray(samples, float), ((1 - level) / 2, (1 + level) / 2), method="weibull")
     return float(low), float(high)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from testudo_analysis.forecast.measured_series import as_measured
 from testudo_analysis.forecast.outcomes import TeamSeries, outcomes
 from testudo_hardware.spec import load_robot
 
@@ -52,3 +53,21 @@ def test_no_latency_is_claimed_of_a_robot_that_stands_or_does_not_follow():
     series, goal = two_robots(np.array([0.2]))
     still = TeamSeries(PERIOD_S, series.position_world, 0 * series.velocity, series.command, None)
     assert np.isnan(outcomes(still, ("r0", "r1"), goal, 30.0, SPEC)["latency.r0"]).all()
+
+
+def test_robots_that_are_known_by_their_own_poses_seem_closer_than_they_are():
+    still = np.zeros((200, 2, 2, 400))
+    still[:, 0, 1] = 0.5
+    series = TeamSeries(PERIOD_S, still, 0 * still, None, None)
+    found = as_measured(series, SPEC, 0)
+    seen = outcomes(found, ("r0", "r1"), still[0], 30.0, SPEC)["least_separation"]
+    # the least of normal distances in the ticks until one second after the arrival, of two robots with equal errors
+    drawn = np.random.default_rng(1).standard_normal((round(1.0 / PERIOD_S), 4000)).min(axis=0)
+    expected = 0.5 + drawn * np.sqrt(2) * SPEC.position_error_m / 3
+    assert seen.mean() == pytest.approx(expected.mean(), abs=1e-3)
+    assert seen.std() == pytest.approx(expected.std(), rel=0.15)
+    assert np.abs(found.position_world - still).max() <= SPEC.position_error_m + 1e-9
+    rim = found.velocity[:, 0] + found.velocity[:, 1] * SPEC.wheel_base_m / 2  # speed of a wheel
+    assert rim.std() == pytest.approx(SPEC.velocity_error_m_s / 3, rel=0.05)
+    plain = outcomes(series, ("r0", "r1"), still[0], 30.0, SPEC)["least_separation"]
+    assert (plain == 0.5).all()  # control

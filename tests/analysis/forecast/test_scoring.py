@@ -5,7 +5,7 @@ import pytest
 
 from testudo_analysis.forecast.forecast import QuantityForecast
 from testudo_analysis.forecast.score_forecast import scored, summary
-from testudo_analysis.forecast.scoring import crps
+from testudo_analysis.forecast.scoring import crps, interval
 
 
 def test_crps_is_the_figure_by_hand():
@@ -28,3 +28,11 @@ def test_samples_as_wide_as_the_truth_cover_as_often_as_they_say(width, low, hig
     assert low <= got["coverage_80"] <= high
     assert got["covered_of"] == 400
     assert got["crps_over_nominal"] < 0.7  # the nominal file is off by two deviations
+
+
+def test_the_interval_of_few_samples_holds_the_next_value_as_often_as_it_says():
+    drawn = np.random.default_rng(2).standard_normal((4000, 21))
+    held = [low <= row[-1] <= high for row in drawn for low, high in [interval(row[:-1], 0.8)]]
+    assert np.mean(held) == pytest.approx(0.8, abs=0.02)
+    low, high = np.quantile(drawn[:, :-1], (0.1, 0.9), axis=1)  # control: quantiles of the samples themselves
+    assert np.mean((low <= drawn[:, -1]) & (drawn[:, -1] <= high)) == pytest.approx(19 * 0.8 / 21, abs=0.02)

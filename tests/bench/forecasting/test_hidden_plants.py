@@ -9,6 +9,7 @@ import testudo_bench.forecasting.hidden_plants as module
 from testudo_bench.forecasting.bench_forecast import bench_forecast
 from testudo_bench.forecasting.hidden_plants import hidden_plants
 from testudo_bench.forecasting.policy_ranking import changed
+from testudo_bench.forecasting.saved_results import SavedResults
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 
@@ -30,9 +31,9 @@ def found(monkeypatch):
 
 
 def test_a_plant_hides_other_parameters_in_each_robot_and_is_identified_once(found, tmp_path):
-    saved = tmp_path / "plants.json"
-    first = hidden_plants(SPEC, 3, 2, (1.2, 0.7), saved)
-    again = hidden_plants(SPEC, 3, 3, (1.2, 0.7), saved)
+    file = tmp_path / "plants.json"
+    first = hidden_plants(SPEC, 3, 2, (1.2, 0.7), SavedResults(file, {}))
+    again = hidden_plants(SPEC, 3, 3, (1.2, 0.7), SavedResults(file, {}))
     assert found == [0, 3, 6]
     assert [plant.true for plant in again[:2]] == [plant.true for plant in first]
     scales = [spec.speed_scale for plant in again for spec in plant.true]
@@ -43,7 +44,28 @@ def test_a_plant_hides_other_parameters_in_each_robot_and_is_identified_once(fou
     assert own.high - own.low == pytest.approx(0.01)
     assert again[0].identified[1].quantities["dynamics.turn_scale"] == SPEC.quantities["dynamics.turn_scale"]
     with pytest.raises(TestudoError, match="plant_settings: found"):
-        hidden_plants(SPEC, 4, 2, (1.2, 0.7), saved)
+        hidden_plants(SPEC, 4, 2, (1.2, 0.7), SavedResults(file, {}))
+
+
+def test_parts_that_are_done_are_known_again_for_equal_settings_only(tmp_path):
+    file, made = tmp_path / "parts.json", []
+
+    def part():
+        made.append(1)
+        return len(made)
+
+    def parts(fleets):
+        saved = SavedResults(file, {"fleets": fleets})
+        plants = saved.begin_plants({"robots": 4})
+        if not plants:
+            saved.add_plant("first")
+        assert plants == ["first"]  # plants hold for any number of fleets
+        return saved.known("plant 0", part)
+
+    assert [parts(10), parts(10), parts(20)] == [1, 1, 2]
+    file.write_text("[]")
+    with pytest.raises(TestudoError, match="found no plants to go on from"):
+        parts(20)
 
 
 def test_a_detuned_policy_is_slower_or_drives_aside():

@@ -1,7 +1,8 @@
 """`testudo bench forecast`: forecasts of plants with hidden parameters, scored by one run of each."""
 
-import json
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from testudo_analysis.forecast.forecast import quantity_forecasts
-from testudo_analysis.forecast.sampled_fleets import FleetSimulator, SampledTeam, Worlds
+from testudo_analysis.forecast.sampled_fleets import FleetSimulator, SampledTeam
 from testudo_analysis.forecast.score_forecast import ScoredQuantity, mean_crps, scored, summary
 from testudo_bench.forecasting.hidden_plants import HiddenPlant, hidden_plants
 from testudo_bench.forecasting.policy_ranking import policy_ranking
+from testudo_bench.forecasting.saved_results import SavedResults
 from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.shipped_policies import policy_file
@@ -54,7 +56,7 @@ def bench_forecast(
         repeats: number of plants.
         worlds: fleets of each forecast.
         quick: 3 plants and 60 fleets.
-        saved: JSON file that keeps what was identified of each plant, so that the same command goes on.
+        saved: JSON file that keeps what was identified of each plant, and each score, so that the same command goes on.
         say: called with progress messages.
     """
     began = perf_counter()
@@ -64,11 +66,11 @@ def bench_forecast(
     file = policy_file(Path("navigation")) if policy is None else policy
     artefact = PolicyArtefact.load(file)
     spec = parse_robot(artefact.contract.robot_spec, str(file))
-    plants = hidden_plants(spec, _ROBOTS, count, _ROOM_M, None if quick else saved, say)
+    kept = SavedResults(None if quick else saved, {"policy_sha256": artefact.sha256, "fleets": fleets})
+    plants = hidden_plants(spec, _ROBOTS, count, _ROOM_M, kept, say)
     simulator = simulator_of(artefact, spec, plants)
-    say(f"simulating {count} plants and {3 * count * fleets} fleets")
-    scores = plant_scores(simulator, plants, spec, fleets, lambda done: say(f"simulating, {done:.0%}"))
-    ranking = policy_ranking(simulator, plants, fleets, lambda done: say(f"ranking policies, {done:.0%}"))
+    scores = _all_scores(simulator, plants, fleets, kept, say)
+    ranking = policy_ranking(simulator, plants, fleets, kept, say)
     values: dict[str, Any] = {
         "plant_count": count,
         "fleets": fleets,
@@ -76,9 +78,8 @@ def bench_forecast(
         "arms": {name: _figures(found) for name, found in scores.items()},
         "ranking": ranking,
         "seconds": perf_counter() - began,
+        **kept.values,
     }
-    if saved is not None and saved.exists() and not quick:
-        values |= saved_plants(saved)
     title = f"forecasts of {count} plants of {_ROBOTS} {spec.name}, {fleets} fleets each"
     return BenchResult(
         title, COLUMNS, [_row(name, found) for name, found in scores.items()], values, (_ranked(ranking),)
@@ -93,36 +94,45 @@ def simulator_of(artefact: PolicyArtefact, spec: RobotSpec, plants: Sequence[Hid
     return FleetSimulator(SampledTeam(names, spec, files, artefact, artefact.contract.arena, _HORIZON_S))
 
 
+def _all_scores(
+    simulator: FleetSimulator,
+    plants: Sequence[HiddenPlant],
+    fleets: int,
+    kept: SavedResults,
+    say: Callable[[str], None],
+) -> dict[str, list[ScoredQuantity]]:
+    """Return the scores of all plants by kind of robot file."""
+    scores: dict[str, list[ScoredQuantity]] = {name: [] for name in _SHOWN}
+    for number in range(len(plants)):
+        say(f"plant {number + 1} of {len(plants)}: {3 * fleets} fleets")
+        # the last one's control are the robots of the first one, wherever the row ends
+        name = f"plant {number}, control {(number + 1) % len(plants)}"
+        found = kept.known(name, lambda k=number: _plain(plant_scores(simulator, plants, k, fleets)))
+        for kind, rows in found.items():
+            scores[kind] += [ScoredQuantity(**row) for row in rows]
+    return scores
+
+
 def plant_scores(
     simulator: FleetSimulator,
     plants: Sequence[HiddenPlant],
-    spec: RobotSpec,
+    number: int,
     fleets: int,
-    share: Callable[[float], None],
+    share: Callable[[float], None] = lambda _: None,
 ) -> dict[str, list[ScoredQuantity]]:
-    """Return the scores of each kind of robot file, of all plants; all worlds are one batch after the other."""
-    whole: Worlds | None = None
-    places: dict[tuple[int, str], slice] = {}
-    for k, plant in enumerate(plants):
-        other = plants[(k + 1) % len(plants)].identified
-        made = {
-            "true": simulator.worlds(k, 1, [plant.start], plant.true, 0.0),
-            "nominal": simulator.worlds(k + _SEEDS, _NOMINAL, [plant.start], [spec] * _ROBOTS, 0.0, noisy=False),
-            IDENTIFIED: simulator.worlds(k + 2 * _SEEDS, fleets, [plant.start], plant.identified, 1.0),
-            PRIOR: simulator.worlds(k + 3 * _SEEDS, fleets, [plant.start], [spec] * _ROBOTS, 1.0),
-            SHUFFLED: simulator.worlds(k + 4 * _SEEDS, fleets, [plant.start], (*other[1:], other[0]), 1.0),
-        }
-        for name, worlds in made.items():
-            begin = 0 if whole is None else len(whole.starts)
-            places[k, name] = slice(begin, begin + len(worlds.starts))
-            whole = worlds if whole is None else whole.and_also(worlds)
-    assert whole is not None
-    found = simulator.outcomes(whole, 0, share)
-    scores: dict[str, list[ScoredQuantity]] = {name: [] for name in _SHOWN}
-    for k, name in places:
-        if name in scores:
-            scores[name] += _scored(found, *(places[k, of] for of in (name, "nominal", "true")))
-    return scores
+    """Return the scores of one of the plants by each kind of robot file; all its worlds are one batch after another."""
+    plant, spec = plants[number], simulator.team.described
+    other = plants[(number + 1) % len(plants)].identified
+    kinds = (IDENTIFIED, PRIOR, SHUFFLED)
+    files = (plant.identified, (spec,) * _ROBOTS, (*other[1:], other[0]))
+    nominal = simulator.worlds(number + _SEEDS, _NOMINAL, [plant.start], [spec] * _ROBOTS, 0.0, noisy=False)
+    whole = simulator.worlds(number, 1, [plant.start], plant.true, 0.0).and_also(nominal)
+    for k, own in enumerate(files):
+        whole = whole.and_also(simulator.worlds(number + (k + 2) * _SEEDS, fleets, [plant.start], own, 1.0))
+    found = simulator.outcomes(whole, number, share)
+    ends = np.cumsum([0, 1, _NOMINAL, fleets, fleets, fleets])
+    true, plain, *sampled = (slice(low, high) for low, high in itertools.pairwise(ends))
+    return {kind: _scored(found, own, plain, true) for kind, own in zip(kinds, sampled, strict=True)}
 
 
 def _scored(found: Mapping[str, np.ndarray], own: slice, nominal: slice, true: slice) -> list[ScoredQuantity]:
@@ -135,10 +145,8 @@ def _scored(found: Mapping[str, np.ndarray], own: slice, nominal: slice, true: s
     ]
 
 
-def saved_plants(saved: Path) -> dict[str, Any]:
-    """Return what the file of results keeps of the plants."""
-    values = json.loads(saved.read_text(encoding="utf-8"))
-    return {key: values[key] for key in ("plant_settings", "plants")}
+def _plain(scores: Mapping[str, Sequence[ScoredQuantity]]) -> dict[str, list[dict[str, Any]]]:
+    return {name: [asdict(one) for one in found] for name, found in scores.items()}
 
 
 def _figures(found: list[ScoredQuantity]) -> dict[str, Any]:

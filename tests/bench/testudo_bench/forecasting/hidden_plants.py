@@ -1,18 +1,15 @@
 """Plants with hidden parameters: robots, the file that identification finds of each, and a start and goals."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from testudo_analysis.forecast.sampled_fleets import TeamStart
 from testudo_analysis.identify.identify_run import identify_run
+from testudo_bench.forecasting.saved_results import SavedResults
 from testudo_bench.synthetic_data.synthetic_runs import Truth, synthetic_run
-from testudo_hardware.errors import TestudoError
 from testudo_hardware.schema import QUANTITIES
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.alignment import prepare
@@ -44,29 +41,21 @@ def hidden_plants(
     size: int,
     count: int,
     room_m: tuple[float, float],
-    saved: Path | None,
+    saved: SavedResults,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[HiddenPlant]:
-    """Return ``count`` plants of ``size`` robots; the JSON file ``saved`` keeps what was identified of each.
+    """Return ``count`` plants of ``size`` robots; ``saved`` keeps what was identified of each.
 
     ``room_m`` are half the sides of the rectangle of starts and goals.
 
     Raises:
         TestudoError: the file has other contents, or plants of other robots.
     """
-    settings = {"robot_sha256": spec.sha256, "robots": size, "driven_s": _DRIVEN_S}
-    known = _read_saved(settings, saved)
+    known = saved.begin_plants({"robot_sha256": spec.sha256, "robots": size, "driven_s": _DRIVEN_S})
     for number in range(len(known), count):
         say(f"identifying plant {number + 1} of {count}")
-        known.append(_identified(spec, _truths(spec, size, number), size * number))
-        if saved is not None:
-            saved.write_text(json.dumps(saved_values(settings, known)) + "\n", encoding="utf-8")
+        saved.add_plant(_identified(spec, _truths(spec, size, number), size * number))
     return [_plant(spec, size, number, found, room_m) for number, found in enumerate(known[:count])]
-
-
-def saved_values(settings: Mapping[str, Any], plants: list[Values]) -> dict[str, Any]:
-    """Return the JSON values from which `hidden_plants` goes on."""
-    return {"plant_settings": dict(settings), "plants": plants}
 
 
 def with_quantity(spec: RobotSpec, key: str, value: float, low: float, high: float) -> RobotSpec:
@@ -121,16 +110,3 @@ def _start(rng: np.random.Generator, size: int, room_m: tuple[float, float]) -> 
                 return drawn.T
 
     return TeamStart(places(), rng.uniform(-np.pi, np.pi, size), places())
-
-
-def _read_saved(settings: Mapping[str, Any], saved: Path | None) -> list[Values]:
-    if saved is None or not saved.exists():
-        return []
-    try:
-        values = json.loads(saved.read_text(encoding="utf-8"))
-        known, plants = values["plant_settings"], values["plants"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TestudoError(f"--json {saved}: found no plants to go on from; give another file") from error
-    if known != dict(settings):
-        raise TestudoError(f"--json {saved}: plant_settings: found {known}, expected {dict(settings)}")
-    return list(plants)

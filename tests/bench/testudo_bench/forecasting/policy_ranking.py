@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 from testudo_analysis.forecast.outcomes import TIME_TO_GOAL, base_name
 from testudo_analysis.forecast.sampled_fleets import FleetSimulator, Worlds
 from testudo_bench.forecasting.hidden_plants import HiddenPlant
+from testudo_bench.forecasting.saved_results import SavedResults
 from testudo_sim.team.batch_policy import BatchPolicy, artefact_policy
 
 _GAINS = (1.0, 0.9, 0.75, 0.6)
@@ -19,7 +20,11 @@ _SEED = 9_000_000
 
 
 def policy_ranking(
-    simulator: FleetSimulator, plants: Sequence[HiddenPlant], fleets: int, share: Callable[[float], None]
+    simulator: FleetSimulator,
+    plants: Sequence[HiddenPlant],
+    fleets: int,
+    saved: SavedResults,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Return policies, their mean time to goal as forecast and of the true plants [s], and Spearman's correlation."""
     policies = ranked_policies(simulator)
@@ -31,17 +36,22 @@ def policy_ranking(
         both = true.and_also(drawn)
         worlds = both if worlds is None else worlds.and_also(both)
     assert worlds is not None
-    forecast, real = [], []
-    for number, policy in enumerate(policies.values()):
-        found = simulator.outcomes(
-            worlds, number, lambda done, k=number: share((k + done) / len(policies)), policy=policy
-        )
+
+    def means(number: int, policy: BatchPolicy) -> list[float]:
+        found = simulator.outcomes(worlds, number, policy=policy)
         times = np.mean([values for name, values in found.items() if base_name(name) == TIME_TO_GOAL], axis=0)
         by_plant = times.reshape(len(plants), count + 1)
-        real.append(float(by_plant[:, 0].mean()))
-        forecast.append(float(by_plant[:, 1:].mean()))
+        return [float(by_plant[:, 1:].mean()), float(by_plant[:, 0].mean())]
+
+    rows = []
+    for number, (name, policy) in enumerate(policies.items()):
+        say(f"policy {number + 1} of {len(policies)}: {name}")
+        part = f"policy {name}, {len(plants)} plants"
+        rows.append(saved.known(part, lambda number=number, policy=policy: means(number, policy)))
+    forecast, real = zip(*rows, strict=True)
     correlation = float(np.corrcoef(rankdata(forecast), rankdata(real))[0, 1])
-    return {"policies": list(policies), "forecast_s": forecast, "real_s": real, "rank_correlation": correlation}
+    found = {"policies": list(policies), "forecast_s": list(forecast), "real_s": list(real)}
+    return found | {"rank_correlation": correlation}
 
 
 def ranked_policies(simulator: FleetSimulator) -> dict[str, BatchPolicy]:
