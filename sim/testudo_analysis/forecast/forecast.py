@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from testudo_analysis.forecast.outcomes import SUCCESS, UNITS, base_name
-from testudo_analysis.forecast.past_runs import PastError
+from testudo_analysis.forecast.past_runs import PastCoverage, PastError
 from testudo_analysis.forecast.scoring import LEVELS, interval
 from testudo_deploy.files.strict_yaml import read_text
 from testudo_hardware.errors import TestudoError
@@ -89,6 +89,7 @@ class ForecastInputs:
     noise: str  # motion noise, in words
     poses: str  # by which the next run is seen: `TRUE` or `MEASURED`
     past: tuple[PastError, ...]  # what past runs showed beyond their fleets; the samples contain it
+    past_coverage: PastCoverage
     versions: dict[str, str]
 
 

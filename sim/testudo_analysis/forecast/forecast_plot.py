@@ -45,12 +45,13 @@ def past_text(forecast: Forecast) -> str:
     """Return what past runs showed beyond their fleets, which the forecast contains."""
     found = forecast.inputs.past
     if not found:
-        return f"past runs: fewer than {FEWEST_RUNS} of this policy, so that only the fleets scatter"
+        return f"past runs: fewer than {FEWEST_RUNS} of this policy and length, so that the fleets alone scatter"
     parts = [f"{_TITLES[one.kind][0].partition(' [')[0]} {one.bias:+.2f} ± {one.deviation:.2f}" for one in found]
-    return (
-        f"{found[0].runs} past runs against their own fleets, beyond the scatter of these, in their deviations: "
-        + ", ".join(parts)
-    )
+    own = f"{found[0].runs} past runs against their own fleets, beyond the scatter of these, in their deviations: "
+    held, left = forecast.inputs.past_coverage, ""
+    if held.numbers:
+        left = f"; each left out once: {held.in_80} of {held.numbers} numbers within 80 %, {held.in_95} within 95 %"
+    return own + ", ".join(parts) + left
 
 
 def score_table(score: ForecastScore) -> Table:

@@ -23,8 +23,8 @@ from testudo_analysis.forecast.forecast import (
 from testudo_analysis.forecast.past_runs import (
     FEWEST_FLEETS,
     FEWEST_RUNS,
-    PastError,
     PastRun,
+    left_out_coverage,
     past_errors,
     with_past_errors,
 )
@@ -146,7 +146,8 @@ def make_forecast(
     sampled = {name: values[: settings.fleets] for name, values in found.items()}
     nominal = {name: values[settings.fleets : settings.fleets + plain] for name, values in found.items()}
     again = {name: values[settings.fleets + plain :] for name, values in found.items()}
-    errors = _errors_of(past, again, settings.horizon_s)
+    over = _past_runs(past, again)
+    errors = past_errors(over, settings.horizon_s) if over else ()
     sampled = with_past_errors(sampled, errors, settings.horizon_s, settings.seed)
     made_ns = time.time_ns()
     robots = {
@@ -167,6 +168,7 @@ def make_forecast(
         _noise_text(team.files),
         MEASURED if task.measured else TRUE,
         errors,
+        left_out_coverage(over, settings.horizon_s),
         {name: version(name) for name in _PACKAGES},
     )
     made = datetime.fromtimestamp(made_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -183,13 +185,12 @@ def _with_past(
     return worlds
 
 
-def _errors_of(past: Sequence[RunThatWas], found: Mapping[str, np.ndarray], horizon_s: float) -> tuple[PastError, ...]:
-    """Return the errors of past runs against their fleets, (M S,) by name, one run after the other."""
+def _past_runs(past: Sequence[RunThatWas], found: Mapping[str, np.ndarray]) -> list[PastRun]:
+    """Return past runs (M) with their fleets, of (M S,) by name, one run after the other."""
     if not past:
-        return ()
+        return []
     parts = {name: np.split(values, len(past)) for name, values in found.items()}
-    runs = [PastRun(run.observed, {name: values[k] for name, values in parts.items()}) for k, run in enumerate(past)]
-    return past_errors(runs, horizon_s)
+    return [PastRun(run.observed, {name: values[k] for name, values in parts.items()}) for k, run in enumerate(past)]
 
 
 def quantities_hash(spec: RobotSpec) -> str:

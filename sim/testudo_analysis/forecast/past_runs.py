@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from testudo_analysis.forecast.outcomes import INTERVENTIONS, LATENCY, SEPARATION, TIME_TO_GOAL, base_name
+from testudo_analysis.forecast.scoring import LEVELS, interval
 
 FEWEST_RUNS = 3
 """Fewer say almost nothing about their scatter: Student's 80 % quantile of two runs is 3.1, of three 1.9."""
@@ -42,6 +43,15 @@ class PastError:
     bias: float  # mean over the runs of the observed value less the mean of the fleets
     deviation: float  # of a new run about fleets moved by the bias, beyond their own scatter, which is 1
     degrees: float  # of freedom of the deviation
+
+
+@dataclass(frozen=True)
+class PastCoverage:
+    """How many numbers of past runs were inside of the intervals that the others give, each run left out once."""
+
+    numbers: int = 0  # none with fewer than `FEWEST_RUNS` others
+    in_80: int = 0
+    in_95: int = 0
 
 
 def past_errors(runs: Sequence[PastRun], horizon_s: float) -> tuple[PastError, ...]:
@@ -98,6 +108,26 @@ def with_past_errors(
         deviation = _mean_deviation(error.kind, values, horizon_s)[1]
         moved[name] = _moved(error.kind, values, deviation * by, horizon_s)
     return moved
+
+
+def left_out_coverage(runs: Sequence[PastRun], horizon_s: float) -> PastCoverage:
+    """Return the coverage of runs, each by its fleets and what the others showed: what a forecast is worth, before it.
+
+    A value that all fleets have, and the run too, does not count.
+    """
+    if len(runs) <= FEWEST_RUNS:
+        return PastCoverage()
+    held = []
+    for k, run in enumerate(runs):
+        errors = past_errors([*runs[:k], *runs[k + 1 :]], horizon_s)
+        for name, values in with_past_errors(run.sampled, errors, horizon_s, k).items():
+            known, seen = values[np.isfinite(values)], run.observed.get(name, float("nan"))
+            if base_name(name) not in _NUMBERS or len(known) < FEWEST_FLEETS or not np.isfinite(seen):
+                continue
+            ends = [interval(known, level) for level in LEVELS]
+            if ends[-1] != (seen, seen):
+                held.append([low <= seen <= high for low, high in ends])
+    return PastCoverage(len(held), *(int(count) for count in np.sum(held, axis=0))) if held else PastCoverage()
 
 
 def _errors(run: PastRun, kind: str, horizon_s: float) -> np.ndarray:

@@ -35,6 +35,7 @@ from testudo_analysis.gap.gap_report import (
 from testudo_analysis.gap.margin_checks import MarginCheck, flight_checks, margin_checks
 from testudo_analysis.gap.predicted_score import score
 from testudo_analysis.gap.replayed_robots import robots_by_type
+from testudo_analysis.identify.drone.response_noise_fit import recorded_coverage as flight_coverage
 from testudo_analysis.identify.estimation.identification_result import Coverage
 from testudo_analysis.identify.residual_motion.ground_noise import recorded_coverage
 from testudo_analysis.replay.batched_rollout import dead_reckoning
@@ -115,7 +116,7 @@ def analyse(
         own(f"replaying {len(robots)} {spec.name}", 0.0)
         replays.append(replay_type(spec, robots, identified, horizons_s, seed))
         own(f"errors of {spec.name}", 0.4)
-        types.append(replace(type_gap(replays[-1], horizons_s), coverage=_covered(replays[-1])))
+        types.append(replace(type_gap(replays[-1], horizons_s), coverage=covered(replays[-1])))
     starts = [out.windows.start_s for replay in replays for out in replay.outs]
     source = recording.source
     notes = [
@@ -216,12 +217,15 @@ def type_gap(replay: TypeReplay, horizons_s: Sequence[float]) -> TypeGap:
     )
 
 
-def _covered(replay: TypeReplay) -> dict[str, tuple[Coverage, ...]]:
-    """Return the coverage by the bands of each robot file that has a residual motion."""
+def covered(replay: TypeReplay) -> dict[str, tuple[Coverage, ...]]:
+    """Return the coverage by the bands of each robot file with a residual motion, or what a response leaves."""
+    models = {name: spec for name, spec in replay.models.items() if name != DEAD_RECKONING}
     if replay.flown:
-        return {}
-    robots = [out.robot for out in replay.outs]
-    found = {name: recorded_coverage(robots, spec) for name, spec in replay.models.items() if name != DEAD_RECKONING}
+        flights = [out.robot.logged for out in replay.flights]
+        found = {name: flight_coverage(flights, spec) for name, spec in models.items()}
+    else:
+        robots = [out.robot for out in replay.outs]
+        found = {name: recorded_coverage(robots, spec) for name, spec in models.items()}
     return {name: rows for name, rows in found.items() if rows}
 
 

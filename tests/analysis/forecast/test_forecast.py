@@ -5,12 +5,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.sim.recorded_run import record_run
 
 from testudo_analysis.forecast.forecast import Forecast, ForecastError
+from testudo_analysis.forecast.forecast_plot import past_text
 from testudo_analysis.forecast.forecast_task import task_of_runs
-from testudo_analysis.forecast.make_forecast import sampled_team
+from testudo_analysis.forecast.make_forecast import ForecastSettings, make_forecast, sampled_team
 from testudo_analysis.forecast.score_forecast import score_forecast
 from testudo_deploy.cli import main
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
@@ -53,6 +55,8 @@ def test_a_forecast_says_every_quantity_and_is_scored_by_the_next_run(made, run,
     names = {f"{name}.{robot}" for name in ("time_to_goal", "latency") for robot in ("r0", "r1")}
     assert {one.name for one in forecast.quantities} == {"success", "least_separation", "interventions", *names}
     one = next(one for one in forecast.quantities if one.name == "time_to_goal.r0")
+    assert forecast.inputs.poses == "true"
+    assert forecast.inputs.past == ()  # one run says nothing of how runs scatter
     low, high = one.interval(0.95)
     assert 5.0 < low <= one.median <= high < 16.0
     assert one.last == pytest.approx(one.median, rel=0.35)
@@ -70,6 +74,57 @@ def test_a_forecast_says_every_quantity_and_is_scored_by_the_next_run(made, run,
     assert "line 2 already has the score" in capsys.readouterr().err
     assert main(["forecast", "--ledger", str(made.with_name("ledger.jsonl"))]) == 0
     assert "all 2 entries are as written" in capsys.readouterr().out
+
+
+class EarlyFleets:
+    """In place of simulated fleets: ten milliseconds earlier than the run, and no more to a nominal one."""
+
+    def __init__(self, team, optimised):
+        self.names, self.rng = team.names, np.random.default_rng(0)
+
+    def drawn(self, seed, count, starts):
+        return Batch(LATENCY_S - 0.01 + 0.002 * self.rng.standard_normal(count))
+
+    def nominal(self, seed, count, starts):
+        return Batch(np.full(count, 0.05))
+
+    def outcomes(self, worlds, seed, share):
+        return {f"latency.{name}": worlds.values for name in self.names}
+
+
+class Batch:
+    def __init__(self, values):
+        self.values = values
+
+    def and_also(self, other):
+        return Batch(np.concatenate([self.values, other.values]))
+
+
+LATENCY_S = 0.1
+
+
+def test_a_forecast_is_moved_by_what_past_runs_showed_and_says_how_well_that_does(run, monkeypatch):
+    monkeypatch.setattr("testudo_analysis.forecast.make_forecast.FleetSimulator", EarlyFleets)
+    artefact, settings = PolicyArtefact.load(run.policy_path), ForecastSettings(60, 16.0)
+    task = task_of_runs([recording_at(run, 10**18)] * 6, 16.0)
+    assert task.past[0].observed["latency.r0"] == task.last["latency.r0"][0]
+    shown = {f"latency.{name}": LATENCY_S for name in ("r0", "r1")}
+    past = tuple(replace(one, observed=shown) for one in task.past)
+
+    def latency(past):
+        forecast = make_forecast(replace(task, past=past), artefact, (), settings)
+        return forecast, next(one for one in forecast.quantities if one.name == "latency.r1")
+
+    forecast, moved = latency(past)
+    assert moved.median == pytest.approx(LATENCY_S, abs=1e-3)
+    assert set(moved.nominal) == {0.05}
+    assert [(one.kind, one.runs) for one in forecast.inputs.past] == [("latency", 6)]
+    assert forecast.inputs.past[0].bias == pytest.approx(0.01 / 0.002, rel=0.2)
+    assert forecast.inputs.past_coverage.numbers == 12
+    assert "each left out once: " in past_text(forecast)
+    other = tuple(replace(one, policy_sha256="0" * 64) for one in past)  # another policy says nothing of this one
+    for none in ((), past[:2], other):
+        assert latency(none)[1].median == pytest.approx(LATENCY_S - 0.01, abs=1e-3)
 
 
 def test_a_changed_forecast_is_found(made, tmp_path, capsys):
@@ -99,6 +154,14 @@ def other_goal(run):
     return {"fleet": replace(run.fleet, robots=robots)}
 
 
+def own_poses(run):
+    truth = {
+        name: replace(track, **{key: value[:0] for key, value in vars(track).items() if hasattr(value, "shape")})
+        for name, track in run.truth.items()
+    }
+    return {"truth": truth}
+
+
 def cut(run):
     truth = {
         name: replace(track, **{key: value[:100] for key, value in vars(track).items() if hasattr(value, "shape")})
@@ -113,6 +176,7 @@ def cut(run):
         (other_policy, "policy: found 000000000000, the forecast is for"),
         (other_robot, "robots: r0: others than in the forecast"),
         (other_goal, "goals up to"),
+        (own_poses, "poses: found measured ones, the forecast is for true ones"),
         (cut, "neither success nor failure"),
     ],
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from testudo_analysis.forecast.past_runs import PastRun, past_errors, with_past_errors
+from testudo_analysis.forecast.past_runs import PastRun, left_out_coverage, past_errors, with_past_errors
 from testudo_analysis.forecast.scoring import interval
 
 ROBOTS, FLEETS, HORIZON_S, TRIALS = 4, 100, 60.0, 200
@@ -39,6 +39,16 @@ def test_intervals_cover_a_run_that_varies_by_more_than_its_fleets(runs, effects
     with_past, without = coverages(runs, *effects)
     assert 0.74 <= with_past <= 0.85
     assert without < 0.6  # control: what the fleets alone say
+
+
+def test_past_runs_tell_before_the_next_one_how_good_a_forecast_is():
+    rng = np.random.default_rng(5)
+    runs = [a_run(rng, 0.006, 0.004, 0.004) for _ in range(60)]
+    found = left_out_coverage(runs, HORIZON_S)
+    assert found.numbers == 60 * ROBOTS
+    assert 0.74 <= found.in_80 / found.numbers <= 0.86
+    assert 0.91 <= found.in_95 / found.numbers <= 0.98
+    assert left_out_coverage(runs[:3], HORIZON_S).numbers == 0  # the other two say nothing
 
 
 def test_runs_that_vary_as_their_fleets_do_hardly_widen_them():

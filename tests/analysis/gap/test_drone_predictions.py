@@ -9,12 +9,15 @@ from tests.sim.real_data import crazyflie_folder
 
 from testudo_analysis.gap.command_latency import flight_latencies
 from testudo_analysis.gap.drone_predictions import flight_of
-from testudo_analysis.gap.gap_analysis import analyse, replay_type, type_gap
+from testudo_analysis.gap.gap_analysis import analyse, covered, replay_type, type_gap
 from testudo_analysis.gap.presentation.findings_text import _causes
+from testudo_analysis.identify.drone.fitted_model import NAMES, DroneModel
+from testudo_analysis.identify.drone.response_noise import ResponseNoise
 from testudo_hardware.frames import rotate_back
 from testudo_hardware.motion import rotor_drone
+from testudo_hardware.motion.motion_noise import NoiseChannel
 from testudo_hardware.motion.rotor_drone import RotorDroneParameters, RotorDroneState, step
-from testudo_hardware.spec import load_robot
+from testudo_hardware.spec import Quantity, load_robot
 from testudo_runs.alignment import prepare
 from testudo_runs.importing.run_import import ImportRequest, import_run
 from testudo_runs.recording.load import load_recording
@@ -67,6 +70,31 @@ def flown_gap(recording, **rotors):
     spec = model_of(**rotors)
     motions = [flight_of(robot) for robot in prepare(recording).robots]
     return type_gap(replay_type(spec, motions, None, (0.1, 0.2, 0.5)), (0.1, 0.2, 0.5))
+
+
+def noisy_file(deviation):
+    """Return the file of the flown drones with a process [m/s²], [rad/s²] beside its response."""
+    response = dict(zip(NAMES, DroneModel(SPEC).file_vector(), strict=True))
+    noise = ResponseNoise(tuple(NoiseChannel(deviation, 0.0, 0.0, 0.25) for _ in range(4)), 0.0)
+
+    def table(name, values):
+        return {f"{name}.{key}": Quantity(float(value), "", "", float(value), float(value)) for key, value in values}
+
+    return replace(
+        SPEC,
+        response=table("response", response.items()),
+        response_noise=table("response_noise", noise.to_dict().items()),
+    )
+
+
+@pytest.mark.parametrize(("deviation", "least", "most"), [(100.0, 0.8, 1.0), (0.0, 0.0, 0.1)])
+def test_bands_of_what_a_response_leaves_hold_a_flight_where_the_file_says_enough(deviation, least, most):
+    motions = [flight_of(prepare(flown(drones=1, duration_s=3.0)[0]).robots[0])]
+    replay = replay_type(noisy_file(deviation), motions, None, (0.1, 0.5))
+    rows = [row for row in covered(replay)["nominal"] if row.channel == "tilt" and not row.robot]
+    assert {row.horizon_s for row in rows} == {0.5, 1.0, 2.0}
+    assert all(least <= row.inside <= most for row in rows), rows
+    assert not covered(replace(replay, models={"nominal": SPEC}))  # a file without the table gives no bands
 
 
 def model_of(**rotors):

@@ -25,11 +25,12 @@ from testudo_analysis.identify.drone.response_noise import (
     ResponseNoise,
     motor_rates,
 )
-from testudo_analysis.identify.estimation.identification_result import Coverage
+from testudo_analysis.identify.estimation.identification_result import RECORDED, Coverage
 from testudo_analysis.identify.residual_motion.noise_fit import best_channel
 from testudo_analysis.identify.residual_motion.rate_windows import STEP_S
 from testudo_hardware.motion.motion_noise import NoiseChannel
 from testudo_hardware.motion.rotor_drone import GRAVITY_M_S2
+from testudo_hardware.spec import RobotSpec
 
 HORIZONS_S = (0.5, 1.0, 2.0)
 FITTED, CHECKED = (PredictionWindows(HORIZONS_S[-1], spacing_s) for spacing_s in (0.1, 0.25))
@@ -210,6 +211,24 @@ def coverage_of(
         shares = float(inside.mean()), float(without.mean()), float(np.median(width))
         found.append(Coverage(robot, HORIZONS_S[h], CHANNELS[c], *shares, len(inside), split))
     return found
+
+
+def recorded_coverage(flights: Sequence[FlightRecord], spec: RobotSpec) -> tuple[Coverage, ...]:
+    """Return how many recorded motions of flights are inside the bands that a robot file gives.
+
+    Empty where the file has no `[response_noise]`, or the flights are too short.
+    """
+    noise = ResponseNoise.from_spec(spec)
+    if noise is None:
+        return ()
+    model = DroneModel(spec)
+    vector = model.file_vector()
+    low, high = vector.copy(), vector.copy()
+    for k, name in enumerate(NAMES):
+        quantity = spec.response.get(f"response.{name}")
+        if quantity is not None:
+            low[k], high[k] = quantity.low, quantity.high
+    return tuple(coverage_of(DroneFit(model, vector, low, high, []), noise, flights, RECORDED))
 
 
 def joined_coverage(rows: Sequence[Coverage]) -> list[Coverage]:

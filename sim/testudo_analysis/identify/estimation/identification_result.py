@@ -11,6 +11,8 @@ from testudo_hardware.errors import TestudoError
 IDENTIFICATION_SCHEMA = "testudo/identification/1"
 HALF, ROBOTS, RUNS = "half", "robots", "runs"
 """Held-out data: the second half of the run, each robot in turn, or each run in turn with all its robots."""
+RECORDED = "recorded"
+"""Split of the coverage of a run by a robot file, to which nothing is fitted."""
 
 
 ANGLES = ("turn", "tilt", "heading")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testudo_analysis.identify.estimation.differentiable_rollout import SLIP, BatchedRollout, to_inner
-from testudo_analysis.identify.estimation.identification_result import Coverage
+from testudo_analysis.identify.estimation.identification_result import RECORDED, Coverage
 from testudo_analysis.identify.estimation.robust_fit import FEWEST_BLOCKS
 from testudo_analysis.identify.estimation.rollout_windows import SegmentSettings, cut
 from testudo_analysis.identify.residual_motion.noise_fit import fit_noise, pose_noise
@@ -19,8 +19,6 @@ from testudo_runs.alignment import AlignedRobot, Trajectory
 
 _MOST, _MOST_OF_ROBOT = 800, 160  # stretches that are used, of all robots and of each
 _CHECKED = 24  # stretches of each robot whose coverage is measured
-RECORDED = "recorded"
-"""Split of the coverage of a run by a robot file, to which nothing is fitted."""
 _DRAWN = ("dynamics.command_delay", "dynamics.velocity_lag", "dynamics.speed_scale", "dynamics.turn_scale", SLIP)
 """Parameters that are drawn in their intervals."""
 _STEP = 0.02  # of the half width of an interval, for the slopes
