@@ -87,7 +87,7 @@ def noisy_file(deviation):
     )
 
 
-@pytest.mark.parametrize(("deviation", "least", "most"), [(100.0, 0.8, 1.0), (0.0, 0.0, 0.1)])
+@pytest.mark.parametrize(("deviation", "least", "most"), [(5.0, 0.8, 1.0), (0.0, 0.0, 0.1)])
 def test_bands_of_what_a_response_leaves_hold_a_flight_where_the_file_says_enough(deviation, least, most):
     motions = [flight_of(prepare(flown(drones=1, duration_s=3.0)[0]).robots[0])]
     replay = replay_type(noisy_file(deviation), motions, None, (0.1, 0.5))
