@@ -73,7 +73,16 @@ def parsed(path):
 
 @functools.cache
 def functions(tree):
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    """Return the functions of a module, of its classes, and those within others; expressions hold none."""
+    found, left = [], [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.FunctionDef):
+            found.append(node)
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, field, ())
+            left += inner if isinstance(inner, list) else ()  # of a lambda and of `a if b else c` it is an expression
+    return found
 
 
 def run_python(code, *words):

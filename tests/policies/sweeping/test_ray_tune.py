@@ -9,19 +9,28 @@ from tests.policies.quick import TINY, TINY_OPTIONS
 
 from testudo_deploy.cli import main
 from testudo_hardware.errors import TestudoError
-from testudo_policies.sweeping import ray_tune, results
+from testudo_policies.sweeping import results
 from testudo_policies.sweeping.declaration import REASON, Sweep, counted_trials, declare, opened, requeue_stopped
-from testudo_policies.sweeping.ray_tune import Asked, share
 
 RATE = "learning_rate=log:1e-4:1e-2"
 
 
+@pytest.fixture(scope="module")
+def ray_tune():
+    """Import Ray, which takes seconds, in the one worker that runs this file, and not in all that collect it."""
+    from testudo_policies.sweeping import ray_tune
+
+    return ray_tune
+
+
 @pytest.fixture
-def asked(tmp_path):
+def asked(tmp_path, ray_tune):
     """Return what stands between Ray and the study of a new sweep of seven trials, and what it says."""
     declare(tmp_path, Sweep(TINY, (RATE,), "train/return", prune=True))
     said = []
-    return Asked(tmp_path, Sweep(TINY, (RATE,), "train/return", prune=True), 7, opened(tmp_path), said.append), said
+    return ray_tune.Asked(
+        tmp_path, Sweep(TINY, (RATE,), "train/return", prune=True), 7, opened(tmp_path), said.append
+    ), said
 
 
 def course(level):
@@ -86,16 +95,16 @@ def test_a_trial_of_rays_is_pruned_and_one_that_is_stopped_goes_on_in_its_run_fo
         ([0, 0], 2, 0),
     ],
 )
-def test_trials_share_what_the_machines_have_so_that_all_fit(amounts, workers, expected):
-    assert share(amounts, workers) == expected
+def test_trials_share_what_the_machines_have_so_that_all_fit(amounts, workers, expected, ray_tune):
+    assert ray_tune.share(amounts, workers) == expected
 
 
-def test_a_machine_that_does_not_see_the_folder_is_named(tmp_path):
+def test_a_machine_that_does_not_see_the_folder_is_named(tmp_path, ray_tune):
     with pytest.raises(TestudoError, match=r"away: found no sweep, .* all machines have to see it"):
         ray_tune._result(tmp_path / "away", {}, [])
 
 
-def test_without_ray_or_a_cluster_one_sentence_says_so(tmp_path, capsys, monkeypatch):
+def test_without_ray_or_a_cluster_one_sentence_says_so(tmp_path, capsys, monkeypatch, ray_tune):
     words = ["sweep", "navigation", "--folder", str(tmp_path / "new"), *TINY_OPTIONS, "--space", RATE]
     assert main([*words, "--ray", "nowhere:x"]) == 2
     assert "--ray nowhere:x: found no cluster (" in " ".join(capsys.readouterr().err.split())
