@@ -4,10 +4,12 @@ The end of a run tells what each room took, and the dearest tests with the numbe
 or took from its cache. Nothing is asserted.
 """
 
+import os
 import resource
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -15,13 +17,30 @@ _SHOWN = 10
 _spent, _programs = Counter(), Counter()
 """Seconds and programs of each test, in the process that prints."""
 _last = [0.0]
+_spun = []
+"""Seconds that programs of `CpuKeepAwake` took, in the process that tests."""
 _compiled, _listens = [], []
 """One entry for each program since the last report, and one when JAX tells of programs; in the process that tests."""
 
 
 def _now_s():
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + ended.ru_utime + ended.ru_stime
+    return time.process_time() + ended.ru_utime + ended.ru_stime - sum(_spun)
+
+
+def count_out_keep_awake():
+    """Leave out what `CpuKeepAwake` takes: its programs spin while a core is idle, and are no work of a test."""
+    from testudo_deploy.launch.child_processes import CpuKeepAwake
+
+    leave, ticks_s = CpuKeepAwake.__exit__, os.sysconf("SC_CLK_TCK")
+
+    def counted(awake, *details):
+        for spinner in awake._spinners:
+            fields = Path(f"/proc/{spinner.pid}/stat").read_text().rpartition(")")[2].split()
+            _spun.append((int(fields[11]) + int(fields[12])) / ticks_s)  # utime and stime, see proc(5)
+        leave(awake, *details)
+
+    CpuKeepAwake.__exit__ = counted
 
 
 def _note(event, seconds, **_):
