@@ -176,8 +176,12 @@ def held_out_episodes(components: TrainingComponents, seed: int) -> HeldOutEpiso
         physics=config.physics_choice if components.environment.scenario.boxes else PhysicsChoice(),
         obstacles=components.obstacles,
     )
-    keys = jax.vmap(jax.random.key)(HELD_OUT_SEED + seed + np.arange(_TRIES))
-    worlds = environment.reset(keys)
+
+    @jax.jit
+    def drawn(seeds: jax.Array) -> Any:  # as one program: each operation for itself would be one to compile
+        return environment.reset(jax.vmap(jax.random.key)(seeds))
+
+    worlds = drawn(HELD_OUT_SEED + seed + np.arange(_TRIES))
     scene = environment.scene(worlds)
     place = scene.robots.position_world
     goals = environment.scenario.signals(worlds.task, scene).get("goal_world", place)
