@@ -120,8 +120,8 @@ def test_mjx_is_c_mujoco_over_a_second_of_random_commands(form, bound_m):
 def facing(gap_m):
     """Return two gritsbots that face each other with so much room between their hulls, one world."""
     radius = load_point("gritsbot_x").body_radius_m
-    x = jnp.asarray([-radius - gap_m / 2, radius + gap_m / 2])[None, :, None]
-    return MotionState(jnp.concatenate([x, 0 * x]), jnp.asarray([[0.0], [jnp.pi]]), jnp.zeros((2, 2, 1)))
+    x = np.float32([-radius - gap_m / 2, radius + gap_m / 2])[None, :, None]
+    return MotionState(np.concatenate([x, 0 * x]), np.float32([[0.0], [np.pi]]), np.zeros((2, 2, 1), np.float32))
 
 
 def head_on(choice):
@@ -130,14 +130,17 @@ def head_on(choice):
     physics = make_physics(choice, motion_model(spec), ARENA, 2)
     parameters = drawn_worlds(spec, 1)
     start = facing(0.05)
-    sent = jnp.broadcast_to(jnp.asarray([0.1, 0.0])[:, None, None], (parameters.delay_weights.shape[0], 2, 2, 1))
+    sent = np.broadcast_to(np.float32([0.1, 0.0])[:, None, None], (parameters.delay_weights.shape[0], 2, 2, 1))
 
     def tick(state, _):
         state = physics.advance(state, sent, parameters)
         return state, (physics.scene(state).robots.position_world, physics.watch(state))
 
-    first = physics.reset(start.position_world, start.yaw, None)
-    return jax.jit(lambda s: jax.lax.scan(tick, s, None, length=30)[1])(first)
+    @jax.jit
+    def drive(start):
+        return jax.lax.scan(tick, physics.reset(start.position_world, start.yaw, None), None, length=30)[1]
+
+    return jax.tree.map(np.asarray, drive(start))
 
 
 @pytest.mark.parametrize("form", ["planar", "wheels"])
@@ -165,19 +168,20 @@ def test_a_wall_stops_a_robot_and_counts():
     spec = load_point("gritsbot_x")
     physics = make_physics(PhysicsChoice("mujoco", "planar"), motion_model(spec), ARENA, 1)
     parameters = drawn_worlds(spec, 1)
-    state = physics.reset(jnp.asarray([[[1.5]], [[0.0]]]), jnp.zeros((1, 1)), None)
+    state = jax.jit(physics.reset)(np.float32([[[1.5]], [[0.0]]]), np.zeros((1, 1), np.float32), None)
     sent = np.tile(np.float32([0.2, 0.0])[:, None, None], (parameters.delay_weights.shape[0], 1, 1, 1))
     advance = jax.jit(physics.advance)
     for _ in range(20):
         state = advance(state, sent, parameters)
-    assert float(physics.scene(state).robots.position_world[0, 0, 0]) == pytest.approx(1.6 - 0.0675, abs=0.003)
-    assert int(physics.watch(state).contacts[0]) == physics.tier.steps
+    scene, watch = jax.jit(lambda state: (physics.scene(state), physics.watch(state)))(state)
+    assert np.asarray(scene.robots.position_world)[0, 0, 0] == pytest.approx(1.6 - 0.0675, abs=0.003)
+    assert np.asarray(watch.contacts)[0] == physics.tier.steps
 
 
 def test_what_is_no_number_counts_as_contact():
     physics = make_physics(PhysicsChoice(), motion_model(load_point("gritsbot_x")), ARENA, 2)
-    state = physics.reset(jnp.full((2, 2, 1), jnp.nan), jnp.zeros((2, 1)), None)
-    assert int(physics.watch(state).contacts[0]) > 0
+    watch = jax.jit(lambda place, yaw: physics.watch(physics.reset(place, yaw, None)))
+    assert int(watch(np.full((2, 2, 1), np.nan, np.float32), np.zeros((2, 1), np.float32)).contacts[0]) > 0
 
 
 def test_the_plant_drives_the_very_same_world():
@@ -189,7 +193,7 @@ def test_the_plant_drives_the_very_same_world():
     world.place(0, (0.1, 0.2), 0.3)
     physics = make_physics(PhysicsChoice("mujoco", "wheels"), motion_model(spec), ARENA, 1)
     parameters = drawn_worlds(spec, 1, spread=0.0)
-    state = physics.reset(jnp.asarray([[[0.1]], [[0.2]]]), jnp.full((1, 1), 0.3), None)
+    state = jax.jit(physics.reset)(np.float32([[[0.1]], [[0.2]]]), np.full((1, 1), 0.3, np.float32), None)
     sent = np.tile(np.float32([0.15, 1.0])[:, None, None], (parameters.delay_weights.shape[0], 1, 1, 1))
     advance = jax.jit(physics.advance)
     for _ in range(30):
@@ -197,7 +201,7 @@ def test_the_plant_drives_the_very_same_world():
         for _ in range(tier.steps):
             world.look()
             world.advance(np.array([[0.15, 1.0, 0.0]]))
-    pose, motion = world.pose(0), physics.scene(state).robots
+    pose, motion = world.pose(0), jax.jit(physics.scene)(state).robots
     assert np.asarray(motion.position_world)[:, 0, 0] == pytest.approx(pose.position_world, abs=2e-5)
     assert float(motion.yaw[0, 0]) == pytest.approx(pose.yaw, abs=2e-4)
 

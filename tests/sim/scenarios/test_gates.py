@@ -25,7 +25,12 @@ def scene(place):
 
 
 def decided(scenario, task, before, after):
-    return scenario.advance(task, scene(before), scene(after), jax.random.split(jax.random.key(0), before.shape[-1]))
+    @jax.jit
+    def advance(task, before, after):  # one program, not one for each operation
+        keys = jax.random.split(jax.random.key(0), before.shape[-1])
+        return scenario.advance(task, scene(before), scene(after), keys)
+
+    return advance(task, before, after)
 
 
 def two_robots(scenario):

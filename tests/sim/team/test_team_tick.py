@@ -62,8 +62,12 @@ def by_error(index):
     return index // (len(COMMANDS) * len(LOSSES)) % len(ERRORS)
 
 
-def corners(spec, worlds, *, nominal=False, losses=LOSSES):
-    """Return parameters with each of lag, delay and scale at an end of its interval."""
+def corners(spec, worlds, **options):
+    """Return parameters with each of lag, delay and scale at an end of its interval, by one program."""
+    return jax.jit(lambda: drawn_corners(spec, worlds, **options))()
+
+
+def drawn_corners(spec, worlds, *, nominal=False, losses=LOSSES):
     rng = np.random.default_rng(5)
     slots = Slots.create(spec, Channels())
 
@@ -169,8 +173,8 @@ def ring(team, worlds, seed):
 def run(team, ticks, parameters, *, command=commanded, seed=1):
     """Drive a team from a ring with the rules of ``command``, and count at every tick."""
     spec, worlds = team.model.spec, parameters.message_loss.shape[0]
-    place, goal, yaw = (jnp.asarray(x, jnp.float32) for x in ring(team, worlds, seed))
-    index = jnp.arange(worlds)
+    place, goal, yaw = (x.astype(np.float32) for x in ring(team, worlds, seed))
+    index = np.arange(worlds)
 
     def body(carry, key):
         state, random, number, total = carry

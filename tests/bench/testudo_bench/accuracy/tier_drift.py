@@ -57,31 +57,30 @@ def profiles(spec: RobotSpec, duration_s: float) -> Mapping[str, np.ndarray]:
 
 def sent_commands(model: MotionModel, commands: np.ndarray) -> jax.Array:
     """Return the effective commands (T, D, 1, 1) of commands (T, D), clipped as the driver does."""
-    values = jnp.asarray(commands).T[:, :, None, None]
-    return jnp.moveaxis(effective_command(model, values), 1, 0)
+
+    @jax.jit
+    def clipped(values: jax.Array) -> jax.Array:  # one program, not one an operation; so below
+        return jnp.moveaxis(effective_command(model, values), 1, 0)
+
+    return clipped(np.asarray(commands).T[:, :, None, None])
 
 
 def single_start(spec: RobotSpec, worlds: int) -> MotionState:
     """Return one robot at rest in each world."""
-    place = jnp.asarray((0.0, 0.0, _HEIGHT_M)[: spec.dimension])[:, None, None]
-    return MotionState(
-        jnp.broadcast_to(place, (spec.dimension, 1, worlds)),
-        jnp.zeros((1, worlds)),
-        jnp.zeros((spec.dimension, 1, worlds)),
-    )
+    place = np.zeros((spec.dimension, 1, worlds), np.float32)
+    place[2:] = _HEIGHT_M
+    start = MotionState(place, np.zeros((1, worlds), np.float32), np.zeros_like(place))
+    return jax.tree.map(jax.device_put, start)
 
 
 def drawn_worlds(spec: RobotSpec, worlds: int, seed: int = 0, spread: float = 1.0) -> WorldParameters:
     """Return parameters drawn from the robot's whole intervals, or from this share of them."""
-    draw = jax.jit(lambda keys: draw_parameters(keys, spec, Channels(), spread))  # one program, not one an operation
+    draw = jax.jit(lambda keys: draw_parameters(keys, spec, Channels(), spread))
     return draw(jax.random.split(jax.random.key(seed), worlds))
 
 
 def run_commands(physics: Physics, start: MotionState, sent: jax.Array, parameters: WorldParameters) -> MotionState:
     """Return the motion (T, ...) of robots from ``start`` under effective commands ``sent`` (T, D, N, E)."""
-    worlds = start.yaw.shape[-1]
-    history = jnp.zeros((parameters.delay_weights.shape[0], *start.position_world.shape))
-    sent = jnp.broadcast_to(sent, (*sent.shape[:2], start.yaw.shape[0], worlds))
 
     def tick(carry: tuple, command: jax.Array) -> tuple:
         state, past = carry
@@ -89,8 +88,14 @@ def run_commands(physics: Physics, start: MotionState, sent: jax.Array, paramete
         state = physics.advance(state, past, parameters)
         return (state, past), physics.scene(state).robots
 
-    begin = (physics.reset(start.position_world, start.yaw, None), history)
-    return jax.jit(lambda first, commands: jax.lax.scan(tick, first, commands)[1])(begin, sent)
+    @jax.jit
+    def drive(start: MotionState, sent: jax.Array) -> MotionState:
+        history = jnp.zeros((parameters.delay_weights.shape[0], *start.position_world.shape))
+        sent = jnp.broadcast_to(sent, (*sent.shape[:2], *start.yaw.shape))
+        begin = (physics.reset(start.position_world, start.yaw, None), history)
+        return jax.lax.scan(tick, begin, sent)[1]
+
+    return drive(start, sent)
 
 
 def compare(reference: MotionState, other: MotionState, period_s: float) -> list[TierDrift]:
