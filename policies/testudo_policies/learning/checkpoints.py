@@ -240,8 +240,7 @@ def blank_state(learner: Learner) -> TrainState:
 def _blank(leaf: jax.ShapeDtypeStruct) -> jax.Array:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.key(0)
-    # zeros of JAX would compile a program for each shape, which together takes seconds
-    return jax.device_put(np.zeros(leaf.shape, leaf.dtype))
+    return jax.device_put(np.zeros(leaf.shape, leaf.dtype))  # `jnp.zeros` compiles a program for each shape
 
 
 def _leaves(state: Any) -> dict[str, jax.Array]:
@@ -261,7 +260,7 @@ def _rebuilt(like: Any, leaves: dict[str, jax.Array]) -> Any:
             return old
         # through NumPy, because Orbax returns arrays bound to a device, for which JAX would compile another
         # program than for a fresh state
-        new = jax.numpy.asarray(np.asarray(leaves[name]))
+        new = jax.device_put(np.asarray(leaves[name]))
         return jax.random.wrap_key_data(new) if is_key(old) else new
 
     return jax.tree_util.tree_map_with_path(leaf, like)
