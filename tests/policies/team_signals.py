@@ -1,6 +1,8 @@
-"""Random signals of robots in a team, and the same seen in a rotated world."""
+"""Random signals of robots in a team, and the same seen in a rotated world.
 
-import jax.numpy as jnp
+In NumPy: each operation of JAX outside of a compiled function would be a program to compile for every shape.
+"""
+
 import numpy as np
 
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
@@ -26,7 +28,7 @@ def random_signals(spec, batch=6, slots=4, seed=0):
         "neighbour_age": rng.uniform(0, 0.3, (batch, slots)),
         "neighbour_valid": np.ones((batch, slots)),
     }
-    return {name: jnp.asarray(value, jnp.float32) for name, value in values.items()}
+    return {name: value.astype(np.float32) for name, value in values.items()}
 
 
 def rotated(signals, spec, angle):
@@ -41,8 +43,16 @@ def rotated(signals, spec, angle):
 def rotate(vectors, angle):
     """Return vectors (..., D) turned about the last axis of space."""
     cosine, sine = np.cos(angle), np.sin(angle)
+    vectors = np.asarray(vectors)
     x, y = vectors[..., 0:1], vectors[..., 1:2]
-    return jnp.concatenate([cosine * x - sine * y, sine * x + cosine * y, vectors[..., 2:]], axis=-1)
+    return np.concatenate([cosine * x - sine * y, sine * x + cosine * y, vectors[..., 2:]], axis=-1)
+
+
+def with_entry(values, index, value):
+    """Return a copy of an array with ``value`` at an index."""
+    values = np.array(values)
+    values[index] = value
+    return values
 
 
 def with_slots(signals, order):

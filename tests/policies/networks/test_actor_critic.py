@@ -12,6 +12,7 @@ from tests.policies.team_signals import (
     random_signals,
     rotate,
     rotated,
+    with_entry,
     with_slots,
 )
 
@@ -24,7 +25,14 @@ from testudo_sim.scenarios.scenario import Observation
 
 pytestmark = pytest.mark.usefixtures("quick")
 TO_GOAL = Observation("goal_world", "goal_world")
-encode = jax.jit(partial(observation_encoding.encode, observation=TO_GOAL))
+encoded = jax.jit(partial(observation_encoding.encode, observation=TO_GOAL))
+
+
+def encode(signals):
+    """Encode with NumPy in and out: see `team_signals`."""
+    return jax.tree.map(np.asarray, encoded(signals))
+
+
 CASES = [*(pytest.param(("gritsbot_x", size), marks=pytest.mark.slow) for size in (0, 6)), ("crazyflie_2x", 6)]
 SIZE = 6
 STEPS = 5
@@ -42,13 +50,13 @@ class Setup:
         fresh = jax.jit(self.agent.init)(jax.random.key(0), features, features)
         self.policy = jax.jit(lambda parameters, *seen: self.agent.policy(parameters)(*seen))
         rng = np.random.default_rng(1)
-        actor = jax.tree.map(lambda x: x + rng.normal(0, 0.3, x.shape).astype(np.float32), fresh.actor)
+        actor = jax.tree.map(lambda x: np.asarray(x) + rng.normal(0, 0.3, x.shape).astype(np.float32), fresh.actor)
         self.parameters = replace(fresh, actor=actor)
-        self.hidden = jnp.asarray(rng.normal(0, 0.5, (SIZE, memory)), jnp.float32)
+        self.hidden = rng.normal(0, 0.5, (SIZE, memory)).astype(np.float32)
 
     def command(self, signals, parameters=None):
         """Return velocity and memory for signals."""
-        return self.policy(parameters or self.parameters, signals, self.hidden)
+        return tuple(map(np.asarray, self.policy(parameters or self.parameters, signals, self.hidden)))
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]}-{case[1]}")
@@ -73,9 +81,10 @@ def test_neighbours_matter(setup):
 
 def test_an_absent_neighbour_equals_one_beyond_sight_and_none_at_all(setup):
     signals = setup.signals
-    absent = {**signals, "neighbour_valid": signals["neighbour_valid"].at[:, 2].set(0.0)}
-    place = signals["neighbour_position_world"].at[:, 2, 0].add(40.0)
-    beyond = {**signals, "neighbour_position_world": place}
+    absent = {**signals, "neighbour_valid": with_entry(signals["neighbour_valid"], np.s_[:, 2], 0.0)}
+    place = signals["neighbour_position_world"]
+    away = with_entry(place, np.s_[:, 2, 0], place[:, 2, 0] + 40.0)
+    beyond = {**signals, "neighbour_position_world": away}
     without = setup.command(with_slots(signals, [0, 1, 3]))
     assert_same(setup.command(absent), without)
     assert_same(setup.command(beyond), without)
@@ -96,7 +105,7 @@ def test_a_neighbour_that_stands_twice_counts_once(setup):
 
 def test_no_command_is_faster_than_the_control_point(setup):
     limit = setup.agent.speed_limit_m_s
-    wild = jax.tree.map(lambda x: 50 * x, setup.parameters.actor)
+    wild = jax.tree.map(lambda x: 50 * np.asarray(x), setup.parameters.actor)
     velocity, _ = setup.command(setup.signals, replace(setup.parameters, actor=wild))
     speed = np.linalg.norm(velocity, axis=-1)
     assert (speed <= limit * (1 + 1e-5)).all()
@@ -107,7 +116,7 @@ def test_without_the_features_of_the_place_the_command_turns_with_the_world(setu
     # walls are seen only through the place in the arena; with that cut off nothing but the scene
     # itself is left, and the command must turn with it
     joined = setup.parameters.actor["params"]["encoder"]["joined"]
-    kernel = joined["kernel"].at[np.array(bound_to_the_world(setup.spec))].set(0.0)
+    kernel = with_entry(joined["kernel"], bound_to_the_world(setup.spec), 0.0)
     actor = jax.tree.map(lambda x: x, setup.parameters.actor)
     actor["params"]["encoder"]["joined"] = {**joined, "kernel": kernel}
     placeless = replace(setup.parameters, actor=actor)
@@ -123,15 +132,18 @@ def test_without_the_features_of_the_place_the_command_turns_with_the_world(setu
 def test_memory_over_time_is_the_step_repeated(robot):
     setup = Setup(robot, 6)
     scenes = [random_signals(setup.spec, SIZE, seed=seed) for seed in range(STEPS)]
-    features = jax.tree.map(lambda *x: jnp.stack(x), *map(encode, scenes))
-    never = jnp.zeros((STEPS, SIZE), bool)
+    features = jax.tree.map(lambda *x: np.stack(x), *map(encode, scenes))
+    never = np.zeros((STEPS, SIZE), bool)
+
+    @jax.jit
+    def velocity_of(scene, now):
+        return setup.agent.velocity_world(encoded(scene), setup.agent.distribution.mode(now))
+
     logits, last = jax.jit(setup.agent.act)(setup.parameters, features, setup.hidden, never)
     hidden = setup.hidden
-    for scene, now in zip(scenes, logits, strict=True):
+    for scene, now in zip(scenes, np.asarray(logits), strict=True):
         velocity, hidden = setup.policy(setup.parameters, scene, hidden)
-        action = setup.agent.distribution.mode(now)
-        expected = setup.agent.velocity_world(encode(scene), action)
-        np.testing.assert_allclose(velocity, expected, atol=1e-6)
+        np.testing.assert_allclose(velocity, velocity_of(scene, now), atol=1e-6)
     np.testing.assert_allclose(hidden, last, atol=1e-6)
 
 

@@ -3,17 +3,15 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.policies.team_signals import bound_to_the_world, random_signals, rotated, with_slots
+from tests.policies.team_signals import bound_to_the_world, random_signals, rotated, with_entry, with_slots
 
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
 from testudo_policies.networks import observation_encoding
 from testudo_policies.networks.actor_critic import NetworkConfig
 from testudo_policies.networks.agent import Agent
-from testudo_policies.networks.observation_encoding import out_of_frame
 from testudo_sim.scenarios.scenario import BODY, WORLD, Observation
 
 TO_GOAL = Observation("goal_world", "goal_world")
@@ -21,10 +19,13 @@ TO_BOX = Observation("goal_world", "box_position_world")
 
 
 def encoder(observation):
-    return jax.jit(partial(observation_encoding.encode, observation=observation))
+    """Return the encoding as one program, with NumPy in and out: see `team_signals`."""
+    run = jax.jit(partial(observation_encoding.encode, observation=observation))
+    return lambda signals: jax.tree.map(np.asarray, run(signals))
 
 
 encode, encode_box = encoder(TO_GOAL), encoder(TO_BOX)
+out_of_frame = jax.jit(observation_encoding.out_of_frame)
 ROBOTS = ["gritsbot_x", "crazyflie_2x"]
 ANGLE = 2.1
 pytestmark = pytest.mark.usefixtures("quick")
@@ -38,14 +39,14 @@ def spec(request):
 def test_hand_made_scene_in_the_plane():
     # the goal is 2 m north of the control point, so that x of the goal's frame is north, y is west
     signals = {
-        "control_point_world": jnp.array([[1.0, 1.0]]),
-        "goal_world": jnp.array([[1.0, 3.0]]),
-        "yaw": jnp.array([[0.0]]),  # heading east: to the right of the goal
-        "velocity": jnp.array([[0.1, 0.2]]),
-        "neighbour_position_world": jnp.array([[[1.5, 1.0], [1.0, 1.5]]]),  # east, north
-        "neighbour_velocity_world": jnp.array([[[0.0, 0.3], [-0.3, 0.0]]]),  # north, west
-        "neighbour_age": jnp.array([[0.1, 0.2]]),
-        "neighbour_valid": jnp.array([[1.0, 0.0]]),
+        "control_point_world": np.array([[1.0, 1.0]]),
+        "goal_world": np.array([[1.0, 3.0]]),
+        "yaw": np.array([[0.0]]),  # heading east: to the right of the goal
+        "velocity": np.array([[0.1, 0.2]]),
+        "neighbour_position_world": np.array([[[1.5, 1.0], [1.0, 1.5]]]),  # east, north
+        "neighbour_velocity_world": np.array([[[0.0, 0.3], [-0.3, 0.0]]]),  # north, west
+        "neighbour_age": np.array([[0.1, 0.2]]),
+        "neighbour_valid": np.array([[1.0, 0.0]]),
     }
     found = encode(signals)
     # distance, near distance, place, direction to the goal, heading, velocity
@@ -74,11 +75,11 @@ def test_only_features_of_the_place_in_the_arena_change_when_the_world_turns(spe
 
 def test_an_action_leaves_the_frame_turned_with_the_world(spec):
     signals = random_signals(spec)
-    straight = jnp.eye(spec.dimension)[:1] + jnp.zeros((6, 1))  # along the goal's direction
+    straight = np.eye(spec.dimension)[:1] + np.zeros((6, 1))  # along the goal's direction
     frame = encode(signals).frame
     offset = (signals["goal_world"] - signals["control_point_world"])[:, :2]
     found = out_of_frame(straight, frame)
-    unit = offset / jnp.linalg.norm(offset, axis=-1, keepdims=True)
+    unit = offset / np.linalg.norm(offset, axis=-1, keepdims=True)
     np.testing.assert_allclose(found[:, :2], unit, atol=1e-4)
 
 
@@ -88,16 +89,16 @@ def test_height_is_not_turned_into_the_plane():
     found = encode(signals)
     offset = signals["goal_world"] - signals["control_point_world"]
     np.testing.assert_allclose(found.own[:, 2], offset[:, 2], atol=1e-6)
-    up = jnp.tile(jnp.array([0.0, 0.0, 1.0]), (6, 1))
+    up = np.tile(np.array([0.0, 0.0, 1.0]), (6, 1))
     np.testing.assert_allclose(out_of_frame(up, found.frame), up, atol=1e-6)
 
 
 def test_with_the_goal_straight_above_a_robot_can_still_go_aside():
     signals = random_signals(load_robot("crazyflie_2x"))
-    signals["goal_world"] = signals["control_point_world"] + jnp.array([0.0, 0.0, 1.0])
+    signals["goal_world"] = signals["control_point_world"] + np.array([0.0, 0.0, 1.0])
     found = encode(signals)
     np.testing.assert_allclose(found.pull[:, :2], 0, atol=0.01)
-    aside = jnp.tile(jnp.array([0.6, 0.8, 0.0]), (6, 1))
+    aside = np.tile(np.array([0.6, 0.8, 0.0]), (6, 1))
     np.testing.assert_allclose(out_of_frame(aside, found.frame), aside, atol=1e-6)
 
 
@@ -113,7 +114,7 @@ def test_no_direction_and_no_distance_still_give_finite_features(spec):
     signals = random_signals(spec)
     point = signals["control_point_world"]
     signals["goal_world"] = point
-    signals["neighbour_position_world"] = jnp.broadcast_to(point[:, None], (6, 4, spec.dimension))
+    signals["neighbour_position_world"] = np.broadcast_to(point[:, None], (6, 4, spec.dimension))
     found = encode(signals)
     for value in (found.own, found.neighbours, found.nearness, found.pull, found.frame):
         assert np.isfinite(value).all()
@@ -174,22 +175,22 @@ def box_signals(spec, yaw=0.3):
     signals = random_signals(spec)
     point = signals["control_point_world"]
     return signals | {
-        "box_position_world": point + jnp.linspace(0.1, 0.9, spec.dimension),
-        "box_quarter_yaw": jnp.full((6, 1), yaw),
-        "box_yaw": jnp.full((6, 1), yaw),
-        "charge": jnp.full((6, 2), 0.25),
+        "box_position_world": point + np.linspace(0.1, 0.9, spec.dimension),
+        "box_quarter_yaw": np.full((6, 1), yaw),
+        "box_yaw": np.full((6, 1), yaw),
+        "charge": np.full((6, 2), 0.25),
     }
 
 
 def test_a_box_in_the_plane_by_hand():
     # goal 2 m north: x of its frame is north, y is west; the box stands 0.5 m east, turned by 30 degrees
     signals = {name: value[:1] for name, value in random_signals(load_robot("gritsbot_x")).items()} | {
-        "control_point_world": jnp.array([[1.0, 1.0]]),
-        "goal_world": jnp.array([[1.0, 3.0]]),
-        "box_position_world": jnp.array([[1.5, 1.0]]),
-        "box_quarter_yaw": jnp.array([[np.pi / 6]]),
-        "box_yaw": jnp.array([[np.pi / 6]]),
-        "charge": jnp.array([[0.7]]),
+        "control_point_world": np.array([[1.0, 1.0]]),
+        "goal_world": np.array([[1.0, 3.0]]),
+        "box_position_world": np.array([[1.5, 1.0]]),
+        "box_quarter_yaw": np.array([[np.pi / 6]]),
+        "box_yaw": np.array([[np.pi / 6]]),
+        "charge": np.array([[0.7]]),
     }
     found = encode_box(signals)
     # offset, distance; four times (30 - 90) degrees is 120; 30 - 90 degrees; the number
@@ -215,14 +216,16 @@ def test_what_a_task_adds_turns_with_the_world_and_does_not_depend_on_the_order_
     assert before.own.shape[-1] == plain + spec.dimension + 1 + 2 + 2 + 2
     np.testing.assert_allclose(after.own[:, plain:], before.own[:, plain:], atol=1e-5)
     np.testing.assert_allclose(after.pull, before.pull, atol=1e-5)
-    backwards = observation_encoding.encode(dict(reversed(list(signals.items()))), TO_BOX)
+    names = list(reversed(signals))  # given one by one, because a dictionary's names reach a program in sorted order
+    run = jax.jit(lambda *values: observation_encoding.encode(dict(zip(names, values, strict=True)), TO_BOX))
+    backwards = run(*(signals[name] for name in names))
     np.testing.assert_allclose(backwards.own, before.own, atol=1e-5)
 
 
 def test_the_critic_sees_what_the_task_tells_the_peers_like_its_own(spec):
     signals = box_signals(spec)
     task = ("box_position_world", "box_quarter_yaw", "box_yaw", "charge")
-    slots = {f"neighbour_{name}": jnp.repeat(signals[name][:, None], 4, axis=1) for name in task}
+    slots = {f"neighbour_{name}": np.repeat(signals[name][:, None], 4, axis=1) for name in task}
     plain, own = encode(random_signals(spec)), encode(signals).own
     found = encode(signals | slots)
     size = plain.own.shape[-1]
@@ -243,13 +246,13 @@ def forage_signals(spec, batch=6, count=3):
     signals = random_signals(spec, batch)
     del signals["goal_world"]
     point = signals["control_point_world"]
-    places = point[:, None] + jnp.linspace(0.2, 0.8, count)[:, None] * jnp.ones(spec.dimension)
+    places = point[:, None] + np.linspace(0.2, 0.8, count)[:, None] * np.ones(spec.dimension)
     return signals | {
-        "level": jnp.full((batch, 1), 2.0),
-        "neighbour_level": jnp.full((batch, 4, 1), 3.0),
+        "level": np.full((batch, 1), 2.0),
+        "neighbour_level": np.full((batch, 4, 1), 3.0),
         "resource_position_world": places,
-        "resource_level": jnp.arange(1.0, count + 1)[None, :, None] * jnp.ones((batch, 1, 1)),
-        "resource_valid": jnp.ones((batch, count, 1)).at[:, 1].set(0.0),
+        "resource_level": np.arange(1.0, count + 1)[None, :, None] * np.ones((batch, 1, 1)),
+        "resource_valid": with_entry(np.ones((batch, count, 1)), np.s_[:, 1], 0.0),
     }
 
 
@@ -280,22 +283,27 @@ def test_in_the_frame_of_the_body_a_turn_of_the_world_changes_only_what_is_bound
 def test_a_policy_reads_nothing_of_peers_beyond_the_range_of_communication(spec):
     """Peers stand at 0.2 m to 0.8 m along each axis; what those beyond the range do changes no output."""
     signals = forage_signals(spec)
-    away = jnp.array([0.2, 0.4, 0.6, 0.8])
-    place = signals["control_point_world"][:, None] + away[:, None] * jnp.ones(spec.dimension)
+    away = np.array([0.2, 0.4, 0.6, 0.8])
+    place = signals["control_point_world"][:, None] + away[:, None] * np.ones(spec.dimension)
     signals = signals | {"neighbour_position_world": place}
     range_m = 0.5 * spec.dimension**0.5
     agent = Agent(NetworkConfig(width=8, memory=0), spec.dimension, 0.2, Observation(peer_range_m=range_m))
     features = jax.jit(agent.encode)(signals)
-    np.testing.assert_array_equal(features.nearness > 0, np.tile([True, True, False, False], (6, 1)))
+    np.testing.assert_array_equal(np.asarray(features.nearness) > 0, np.tile([True, True, False, False], (6, 1)))
     parameters = jax.jit(agent.init)(jax.random.key(0), features, features)
     policy, still = jax.jit(agent.policy(parameters)), agent.blank_memory(6)
 
     def moved(peer):
         changes = {"neighbour_velocity_world": 0.1, "neighbour_level": 9.0}
-        return signals | {name: signals[name].at[:, peer].add(change) for name, change in changes.items()}
+        return signals | {
+            name: with_entry(signals[name], np.s_[:, peer], signals[name][:, peer] + change)
+            for name, change in changes.items()
+        }
 
-    command, _ = policy(signals, still)
-    np.testing.assert_array_equal(policy(moved(2), still)[0], command)
-    assert np.abs(policy(moved(0), still)[0] - command).max() > 1e-6
-    central = jax.jit(agent.encode_central)(signals).nearness > 0
+    def command(of):
+        return np.asarray(policy(of, still)[0])
+
+    np.testing.assert_array_equal(command(moved(2)), command(signals))
+    assert np.abs(command(moved(0)) - command(signals)).max() > 1e-6
+    central = np.asarray(jax.jit(agent.encode_central)(signals).nearness) > 0
     np.testing.assert_array_equal(central, np.tile(away * spec.dimension**0.5 < 1.5, (6, 1)))

@@ -36,7 +36,7 @@ def advance(task, before, after):
 
 
 def test_the_prey_is_the_last_robot_and_starts_where_it_is_most_alone():
-    begin = CHASE.start(jax.random.key(3), 4)
+    begin = jax.jit(lambda key: CHASE.start(key, 4))(jax.random.key(3))
     assert begin.task.traits["is_prey"].tolist() == [0, 0, 0, 1]
     place = np.asarray(begin.position_world)
     apart = np.linalg.norm(place[:, :, None] - place[:, None], axis=0) + 1e3 * np.eye(4)
