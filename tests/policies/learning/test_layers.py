@@ -30,9 +30,14 @@ def test_policy_and_central_critic_read_the_same_signals_under_all_layers_as_und
     found = []
     for layers in ("1", "all"):
         environment = build(replace(CONFIG, layers=layers, message=message)).environment
-        state = jax.jit(environment.reset)(jax.random.split(jax.random.key(0), 2))
-        central = {f"central_{name}": value for name, value in environment.central_signals(state).items()}
-        found.append(environment.signals(state) | central)
+
+        @jax.jit
+        def begun(keys, environment=environment):
+            state = environment.reset(keys)
+            central = {f"central_{name}": value for name, value in environment.central_signals(state).items()}
+            return environment.signals(state) | central
+
+        found.append(begun(jax.random.split(jax.random.key(0), 2)))
     one, every = found
     assert one.keys() == every.keys()
     for name, value in one.items():
