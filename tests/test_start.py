@@ -6,7 +6,7 @@ Each case is a process of its own, which says what it has loaded. Times are not 
 import pytest
 from tests.deploy.run_messages import record
 from tests.deploy.tiny_fleet import make_tiny_fleet
-from tests.test_layout import run_python
+from tests.test_layout import TRAINING_SIDE, run_python
 
 SLOW = "jax", "scipy", "mujoco", "flax", "brax", "matplotlib", "pandas", "onnx", "PIL"
 """Packages for training, fits and pictures."""
@@ -22,6 +22,7 @@ def loaded(code, more=(), *words):
 
 STATION = "station.status", "station.lost", "station.page", "station.doctor"
 NODES = "robot.driver_node", "robot.policy_node", "robot.guard_node", "station.recorder_node", "station.markers_node"
+NODES += "station.station_node", "station.emergency_stop_node"  # all but those of plant and task
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ NODES = "robot.driver_node", "robot.policy_node", "robot.guard_node", "station.r
         # the operator's verbs say or ask one thing
         (("station.arm", "station.estop"), ("numpy", "yaml", "msgspec", "onnxruntime", "rclpy")),
         (STATION, ("rosbags", "rclpy")),
-        pytest.param(NODES, ("rosbags", "rich", "tyro"), marks=pytest.mark.ros),
+        pytest.param(NODES, (*TRAINING_SIDE, "typeguard", "rosbags", "rich", "tyro"), marks=pytest.mark.ros),
     ],
     ids=["operator", "station", "nodes"],
 )
