@@ -221,10 +221,9 @@ class MotionResiduals:
         change = model - first
         if heading is not None:
             ahead = np.array((math.cos(first_yaw), math.sin(first_yaw)))
-            self._ways[1].add(
-                *(np.array([value]) for value in (self._turned, self._turn_sums[0], change[1], self._turn_sums[1])),
-                self._spread.turn_rad2,
-            )
+            parts = (self._turned, self._turn_sums[0], change[1], self._turn_sums[1])
+            turned, expected, changed, measured = (np.array([value]) for value in parts)
+            self._ways[1].add(turned, expected, changed, measured, self._spread.turn_rad2)
             change = float(model[0]) * np.array((math.cos(yaw), math.sin(yaw))) - float(first[0]) * ahead
         self._ways[0].add(place - begin, self._sums[0], change, self._sums[1], self._spread.way_m2)
         self._restart()

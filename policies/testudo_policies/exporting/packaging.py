@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 
 from testudo_deploy.contract.command_types import velocity_command
 from testudo_deploy.contract.contract import HOLD_RULE, VERSION, Contract, TestVector, robot_signals
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import TASK_SIGNALS
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot
 from testudo_deploy.fleet.fleet_writer import save_fleet
@@ -195,19 +196,7 @@ def held_out_episodes(components: TrainingComponents, seed: int) -> HeldOutEpiso
     )
 
 
-class PolicyFile(Protocol):
-    """A policy file and its hash: `ExportReport`, `PolicyArtefact`."""
-
-    @property
-    def path(self) -> Path:
-        """Return the file."""
-
-    @property
-    def sha256(self) -> str:
-        """Return its hash."""
-
-
-def write_fleet(components: TrainingComponents, policy: PolicyFile, path: Path, seed: int) -> Path:
+def write_fleet(components: TrainingComponents, policy: ExportReport | PolicyArtefact, path: Path, seed: int) -> Path:
     """Write a fleet file with the policy's hash and return its path.
 
     Starts and goals are those of the first held-out episode, counted from ``seed``, in which straight paths cross. Of a

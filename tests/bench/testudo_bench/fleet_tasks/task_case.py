@@ -15,8 +15,8 @@ from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, compiled_programs, run_batch
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
-from testudo_policies.exporting.onnx_export import export_policy
-from testudo_policies.exporting.packaging import PolicyFile, make_contract, package_policy, write_fleet
+from testudo_policies.exporting.onnx_export import ExportReport, export_policy
+from testudo_policies.exporting.packaging import make_contract, package_policy, write_fleet
 from testudo_policies.learning.builder import TrainingComponents, build, make_environment
 from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
@@ -81,7 +81,7 @@ class PreparedCase:
         return build(TrainConfig(scenario=case.scenario, team_size=case.team_size, **{"memory": 0, **case.options}))
 
     @cached_property
-    def exported(self) -> PolicyFile:
+    def exported(self) -> ExportReport | PolicyArtefact:
         """Return the policy file, proven, and written if it is not given."""
         if self._artefact is not None:
             return self._artefact
