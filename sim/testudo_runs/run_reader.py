@@ -121,15 +121,8 @@ class RecordedRun:
         if not self.fleet.policies:
             return (self,)
         # announcements of all: robots of one team may follow those of another
-        by_robot = (
-            "ticks",
-            "odometry",
-            "truth",
-            "sent",
-            "applied",
-            "commanded",
-            "guard",
-        )  # several policy files have no common task
+        by_robot = ("ticks", "odometry", "truth", "sent", "applied", "commanded", "guard")
+        # several policy files have no common task
         return tuple(
             replace(
                 self,
