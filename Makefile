@@ -3,8 +3,8 @@ BIN := .venv/bin
 ARGS ?=
 # two cores; the tests of one file share fixtures: they stay in one worker, the rooms that take longest first
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-# the nodes run in real time: where they may have real-time priority two fleets at a time, which keeps the start of one from
-# the control of the other; elsewhere one, by itself, so that no other test takes its processor. Fast DDS 3.2 can deadlock in
+# the nodes run in real time: by themselves, so that no other test takes their processor; two fleets at a time where
+# nodes may have real-time priority, which keeps the start of one from the control of the other. Fast DDS 3.2 can deadlock in
 # discovery (eProsima/Fast-DDS issue 6502), which nothing in the process can interrupt: the time-out ends the worker,
 # and that test runs again in a new one. So does one that failed while the machine stalled; no other that fails
 ROS_WORKERS := $(shell chrt --rr 1 true 2>/dev/null && echo 2 || echo 1)
@@ -23,12 +23,6 @@ OTHER_PATHS := $(if $(PATHS),$(filter-out $(addsuffix %,$(ROS_ROOMS)),$(PATHS)),
 NOTHING_IS_FINE = || { [ $$? -eq 5 ] && $(if $(ARGS),true,false); }
 OTHER_PASS = $(if $(OTHER_PATHS),$(PYTEST) $(1) $(OTHER_PATHS) $(WORDS) $(NOTHING_IS_FINE))
 ROS_PASS = $(if $(ROS_PATHS),$(ROS_PYTEST) $(1) $(ROS_PATHS) $(WORDS) $(NOTHING_IS_FINE))
-# fleets wait for half of their time. With real-time priority, and before tests that are nice, they lose nothing to them;
-# what the tests with nodes tell is shown when both have ended
-BESIDE := $(and $(filter 2,$(ROS_WORKERS)),$(OTHER_PATHS),$(ROS_PATHS))
-BOTH_PASSES = mkdir -p build && { { $(call ROS_PASS,$(1)); } > build/ros_pass.txt 2>&1 & nodes=$$!; \
-	nice -n 10 $(call OTHER_PASS,$(1)); rest=$$?; wait $$nodes; nodes=$$?; \
-	cat build/ros_pass.txt; [ $$rest -eq 0 ] && [ $$nodes -eq 0 ]; }
 
 # A sourced system ROS would be mixed with the one in .venv.
 unexport PYTHONPATH PYTHONHOME AMENT_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_PATH RMW_IMPLEMENTATION
@@ -55,8 +49,8 @@ demo: setup
 	$(BIN)/testudo demo $(ARGS)
 
 test: setup
-	$(if $(BESIDE),$(call BOTH_PASSES,-m "not slow"),$(call OTHER_PASS,-m "not slow"))
-	$(if $(BESIDE),,$(call ROS_PASS,-m "not slow"))
+	$(call OTHER_PASS,-m "not slow")
+	$(call ROS_PASS,-m "not slow")
 
 test-fast: setup
 	$(PYTEST) -m "not slow and not ros" $(FAST_ROOMS) $(WORDS)
