@@ -18,8 +18,8 @@ from testudo_policies.learning.builder import obstacles_of_map
 def test_a_name_is_a_file_before_a_policy_that_ships_before_a_scenario(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "coverage").mkdir()
-    named = {name: ByHandOptions().drives(Path(name)) for name in ("formation", "foraging", "coverage")}
-    assert named == {"formation": True, "foraging": False, "coverage": False}
+    named = {name: ByHandOptions().drives(Path(name)) for name in ("crossing_map", "foraging", "coverage")}
+    assert named == {"crossing_map": True, "foraging": False, "coverage": False}
     assert ByHandOptions(by_hand=True).drives(Path("foraging"))
     with pytest.raises(TestudoError, match="--by-hand: found coverage, expected the name of a registered scenario"):
         ByHandOptions(by_hand=True).drives(Path("coverage"))
