@@ -70,6 +70,11 @@ def test_no_row_of_the_matrix_is_missing():
     assert {row.number for row in ROWS} == NUMBERS
 
 
+def test_rows_in_which_robots_see_each_other_are_left_out_where_they_localise_themselves():
+    """Such a fleet file is refused (kalman with tracking), which ended the whole command."""
+    assert all(row.not_emulated for row in ROWS if row.fleet in ("tracked", "pursued"))
+
+
 def test_of_rows_that_are_alike_one_is_in_every_run():
     numbers = {row.inject.__name__: row.number for row in ROWS}
     for left_out, kept in ALIKE.items():
