@@ -70,9 +70,10 @@ def test_no_row_of_the_matrix_is_missing():
     assert {row.number for row in ROWS} == NUMBERS
 
 
-def test_rows_in_which_robots_see_each_other_are_left_out_where_they_localise_themselves():
-    """Such a fleet file is refused (kalman with tracking), which ended the whole command."""
-    assert all(row.not_emulated for row in ROWS if row.fleet in ("tracked", "pursued"))
+@pytest.mark.parametrize("name", ["turtlebot4", "turtlebot3", "nav2"])
+def test_robots_that_localise_themselves_are_pursued_without_tracking(name, tmp_path):
+    """A fleet file with both is refused, which ended the whole command at row 27."""
+    assert not write_fleet(tmp_path, bed=vendor_bed(name), tracking=True, keyed=False).tracking
 
 
 def test_of_rows_that_are_alike_one_is_in_every_run():

@@ -32,7 +32,6 @@ from testudo_nodes.common.messages import envelope_bytes, envelope_message
 _WATCH_S = 4.0
 _LOSSY_S, _PROGRESS_M = 10.0, 0.1
 _DISTRUST_S = 0.5
-_UNSEEN = "robots that localise themselves do not see each other: `tracking` needs poses from outside"
 _OWN_SPEED_M_S = 0.01
 _AT_REST_M = 0.002
 _SUSPECTED_S, _DRIVES_S = 2.0, 0.5
@@ -260,15 +259,7 @@ ROWS = (
         _DISTRUST_S,
         false_position,
         fleet="tracked",
-        not_emulated=_UNSEEN,
+        not_emulated="robots that localise themselves do not see each other: `tracking` needs poses from outside",
     ),
-    FaultRow(
-        27,
-        "a neighbour pursues the robot",
-        "own speed 0 at contact",
-        None,
-        pursuer,
-        fleet="pursued",
-        not_emulated=_UNSEEN,
-    ),
+    FaultRow(27, "a neighbour pursues the robot", "own speed 0 at contact", None, pursuer, fleet="pursued"),
 )

@@ -95,6 +95,7 @@ def write_fleet(
         )
         for k in range(count)
     )
+    tracking = tracking and bed is OWN_BED  # robots that localise themselves do not see each other
     fleet = bed.placed(_saved(folder, policy, robots, tracking=tracking, task={} if tasked else None))
     if not keyed or bed is not OWN_BED:
         return fleet
