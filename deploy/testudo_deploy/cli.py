@@ -18,6 +18,7 @@ from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 
+from testudo_deploy.files.collection_pause import collection_paused
 from testudo_deploy.files.compiled_programs import keep_compiled_programs
 from testudo_hardware.errors import TestudoError
 
@@ -181,12 +182,11 @@ def _find(name: str) -> metadata.EntryPoint:
 def _run(name: str, arguments: Sequence[str]) -> int:
     keep_compiled_programs()
     point = _find(name)
-    gc.disable()  # all that an import makes stays
-    function = point.load()
-    import tyro  # noqa: PLC0415 -- only when a verb runs: keeps `testudo --help` quick
+    with collection_paused():  # all that an import makes stays
+        function = point.load()
+        import tyro  # noqa: PLC0415 -- only when a verb runs: keeps `testudo --help` quick
 
-    gc.freeze()
-    gc.enable()
+        gc.freeze()
     # tyro's own reading of a docstring drops the examples.
     description = _SECTION.split(inspect.getdoc(function) or "")[0].strip()
     status = tyro.cli(function, prog=f"testudo {name}", description=description, args=list(arguments))

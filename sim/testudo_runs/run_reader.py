@@ -9,6 +9,7 @@ from typing import Any
 
 from testudo_deploy.contract.messages import PeerMessage, TaskMessage, TickRecord
 from testudo_deploy.files.bag_writer import BAG_FILE
+from testudo_deploy.files.collection_pause import collection_paused
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, load_fleet
 from testudo_deploy.fleet.pose_source import PoseSourceReader, absolute, shared_odometry, signal_wires
 from testudo_deploy.launch.fleet_topics import body_topic, topics
@@ -32,7 +33,6 @@ from testudo_runs.bags.mcap_file import read_messages
 from testudo_runs.bags.record_order import order_faults
 from testudo_runs.bags.run_types import run_typestore
 from testudo_runs.bags.topic_messages import TopicMessages
-from testudo_runs.collection_pause import collection_paused
 from testudo_runs.progress_bar import Share, quiet
 from testudo_runs.track_columns import ColumnReader
 from testudo_runs.tracks import (

@@ -31,6 +31,11 @@ class Track:
     """(T, D): (forward [m/s], turn rate [rad/s]) in the body, or (x, y, z) [m/s] in the world; (T, 0) if unknown."""
     quaternion_xyzw: np.ndarray | None = None  # (T, 4): body to world, of a recorded truth
 
+    def at(self, times_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return positions (K, D) [m] and yaws (K,) [rad] at times (K,); outside of the samples of the nearest one."""
+        place = [np.interp(times_s, self.stamp_s, axis) for axis in self.position_world.T]
+        return np.stack(place, axis=-1), np.interp(times_s, self.stamp_s, self.yaw)
+
     def in_order(self) -> "Track":
         """Return the samples by stamp, each stamp once."""
         _, index = np.unique(self.stamp_s, return_index=True)

@@ -102,13 +102,7 @@ class Segment:
 
     def take(self, topic: str, numbers: tuple[int, int, int], data: bytes) -> None:
         """Add a message with its ``numbers``: sequence, time of recording and of publishing [ns]."""
-        name = self._names.get(topic)
-        if name is None:
-            name = self._names[topic] = topic.encode() + b"\0"
-        self.topics.append(topic)
-        self.heads.append(name + _NUMBERS.pack(*numbers, len(data)))
-        self.bodies.append(data)
-        self.size += len(data)
+        self.take_all([(topic, numbers, data)])
 
     def take_all(self, messages: Iterable[tuple[str, tuple[int, int, int], bytes]]) -> None:
         """Add messages, each as `take`."""

@@ -188,13 +188,14 @@ class MotionResiduals:
             heading = None
             step = elapsed_s * mean
         off = place_now - place - step
-        if model is None:
-            self._spread.follow(elapsed_s, mean, self._limit)
-        else:
-            self._spread.follow(elapsed_s, 0.5 * (model[0] + model[1]), (model[1] - model[0]) / elapsed_s)
         fade = 1 - 1 / MEMORY_POSES
         self._steps, self._count = fade * self._steps + float(off @ off), fade * self._count + 1
-        self._step_spread = fade * self._step_spread + self._spread.step_m2
+        if self._spread.moves:
+            velocities = (mean, self._limit)
+            if model is not None:
+                velocities = (0.5 * (model[0] + model[1]), (model[1] - model[0]) / elapsed_s)
+            self._spread.follow(elapsed_s, *velocities)
+            self._step_spread = fade * self._step_spread + self._spread.step_m2
         if model is None:
             self._restart()
             return False

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from testudo_hardware.motion.motion_noise import MotionNoise, NoiseChannel, channel_rates, integral_deviation_s
+from testudo_hardware.motion.motion_noise import MotionNoise, NoiseChannel, integral_deviation_s, velocity_deviation
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE
 from testudo_hardware.spec import RobotSpec
 
@@ -20,29 +20,28 @@ class WaySpread:
 
     def __init__(self, spec: RobotSpec) -> None:
         self._noise = MotionNoise.upper_ends(spec)
-        size = len(self._noise.channels) if self._noise else 0
-        self._kept_s = np.array([channel.correlation_s for channel in self._noise.channels]) if self._noise else None
+        channels = self._noise.channels if self._noise else ()
+        self._correlation_s = np.array([channel.correlation_s for channel in channels])
+        self._step = np.zeros(len(channels))
         self.begin()
-        self._step = np.zeros(size)
+
+    @property
+    def moves(self) -> bool:
+        """Return whether the file has the table: without it nothing is to follow."""
+        return self._noise is not None
 
     def begin(self) -> None:
         """Begin a piece."""
-        size = len(self._noise.channels) if self._noise else 0
         # of the displacement, and its covariance with the process
-        self._variance, self._covariance = np.zeros(size), np.zeros(size)
+        self._variance, self._covariance = np.zeros_like(self._step), np.zeros_like(self._step)
 
     def follow(self, elapsed_s: float, velocity: np.ndarray, change: np.ndarray) -> None:
         """Add a step with a velocity (D,) and its change per second (D,)."""
-        if self._noise is None or self._kept_s is None:
+        if self._noise is None:
             return
-        speeds, changes = (np.asarray(channel_rates(self._noise, rates)) for rates in (velocity, change))
-        deviations = [
-            channel.deviation + channel.share * speed + channel.timing_s * changed
-            for channel, speed, changed in zip(self._noise.channels, speeds, changes, strict=True)
-        ]
-        self._step = elapsed_s * np.array(deviations)
+        self._step = elapsed_s * np.asarray(velocity_deviation(self._noise, velocity, change))
         self._variance = self._variance + 2 * self._step * self._covariance + self._step**2
-        self._covariance = np.exp(-elapsed_s / self._kept_s) * (self._covariance + self._step)
+        self._covariance = np.exp(-elapsed_s / self._correlation_s) * (self._covariance + self._step)
 
     @property
     def step_m2(self) -> float:
@@ -89,27 +88,24 @@ class VelocityNoise:
 
     def __init__(self, spec: RobotSpec, response_s: float, memory_s: float) -> None:
         """Begin with the time that a response takes and the one for which measurements are kept."""
-        noise = MotionNoise.upper_ends(spec)
-        turns = spec.kind == DIFFERENTIAL_DRIVE
-        channels = () if noise is None else (noise.channels[0], noise.channels[-1]) if turns else noise.channels[:-1]
-        self._noise, self._channels = noise, channels
-        self._turns = turns
-        self._response_s = response_s
-        self.near_s = max((SURE * _mean_timing_s(channel, memory_s) for channel in channels), default=0.0)
+        self._noise, self._response_s = MotionNoise.upper_ends(spec), response_s
+        channels = self._noise.channels if self._noise else ()
+        # of the channels those of a command: forward and turning, or along the axes of the world
+        self._commanded = (0, len(channels) - 1) if spec.kind == DIFFERENTIAL_DRIVE else range(len(channels) - 1)
+        self._channels = [channels[k] for k in self._commanded] if channels else []
+        self.near_s = max((SURE * _mean_timing_s(channel, memory_s) for channel in self._channels), default=0.0)
         """By how much the mean of lag and delay over the memory may differ from those of the file."""
+
+    @property
+    def moves(self) -> bool:
+        """Return whether the file has the table: without it every variance is zero."""
+        return self._noise is not None
 
     def variance(self, velocity: np.ndarray, change: np.ndarray) -> np.ndarray:
         """Return the variance (D,) of the residual velocity at a velocity (D,) and its change per second (D,)."""
         if self._noise is None:
             return np.zeros(len(velocity))
-        speeds, changes = (np.asarray(channel_rates(self._noise, rates)) for rates in (velocity, change))
-        used = [0, -1] if self._turns else list(range(len(self._channels)))
-        return np.array(
-            [
-                (channel.deviation + channel.share * speeds[k] + channel.timing_s * changes[k]) ** 2
-                for k, channel in zip(used, self._channels, strict=True)
-            ]
-        )
+        return np.asarray(velocity_deviation(self._noise, velocity, change))[list(self._commanded)] ** 2
 
     def inflation(self, share: np.ndarray, elapsed_s: float) -> np.ndarray:
         """Return by how much (D,) a squared error counts too much, as neighbours in time share their errors.

@@ -145,7 +145,7 @@ class ResponseEstimator:
         else:
             size = np.sqrt(np.einsum("ijd,ijd->ij", change, change)) + _TINY
             change *= np.minimum(self._acceleration * elapsed_s / size, 1.0)[..., None]
-        before = self._velocity[self._nominal].copy()
+        rate = change[self._nominal] / elapsed_s
         self._velocity += change
         if stamp_s < self._settled_s:
             return False
@@ -158,10 +158,10 @@ class ResponseEstimator:
         self._measured *= fade
         self._measured[0] += velocity
         self._measured[1] += velocity * velocity
-        moving = self._velocity[self._nominal]
-        self._residual *= fade
-        self._residual += self._noise.variance(moving, (moving - before) / elapsed_s)
-        self._elapsed_s = elapsed_s
+        if self._noise.moves:
+            self._residual *= fade
+            self._residual += self._noise.variance(self.velocity, rate)
+            self._elapsed_s = elapsed_s
         return True
 
     def finding(self) -> ResponseFinding:

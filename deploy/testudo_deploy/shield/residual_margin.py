@@ -71,7 +71,7 @@ class _Channel:
 
     def line(self, touches_s: float) -> tuple[float, float]:
         """Return start and rate of the line that touches the bound of its displacement at a time."""
-        largest = BOUND * (self.noise.deviation + self.noise.share * self.rate + self.noise.timing_s * self.limit)
+        largest = BOUND * self.noise.deviation_at(self.rate, self.limit)
         start_s, slope = integral_tangent_s(touches_s, self.noise.correlation_s)
         return largest * start_s, largest * slope
 

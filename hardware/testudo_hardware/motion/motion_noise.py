@@ -33,6 +33,10 @@ class NoiseChannel:
     timing_s: float  # [s]: of the rate's change per second: the error of the time at which a command acts
     correlation_s: float  # [s]: time constant of its exponential correlation
 
+    def deviation_at(self, rate: Array, change: Array) -> Array:
+        """Return the standard deviation (...) at the size of the rate (...) and of its change per second (...)."""
+        return self.deviation + self.share * rate + self.timing_s * change
+
 
 @dataclass(frozen=True)
 class MotionNoise:
@@ -143,13 +147,13 @@ def velocity_error(noise: MotionNoise, process: Array, velocity: Array, accelera
 
     ``velocity`` (D, ...) is that of `MotionState`, ``acceleration`` (D, ...) its change per second in the model.
     """
+    return velocity_deviation(noise, velocity, acceleration) * process
+
+
+def velocity_deviation(noise: MotionNoise, velocity: Array, acceleration: Array) -> Array:
+    """Return the standard deviations (C, ...) of the velocities' errors [m/s], [rad/s]; see `velocity_error`."""
     speeds, changes = (channel_rates(noise, rates) for rates in (velocity, acceleration))
-    return stacked(
-        *(
-            (channel.deviation + channel.share * speeds[k, ...] + channel.timing_s * changes[k, ...]) * process[k, ...]
-            for k, channel in enumerate(noise.channels)
-        )
-    )
+    return stacked(*(channel.deviation_at(speeds[k, ...], changes[k, ...]) for k, channel in enumerate(noise.channels)))
 
 
 def channel_rates(noise: MotionNoise, velocity: Array) -> Array:

@@ -18,10 +18,10 @@ from testudo_analysis.replay.replay_tables import gap_tables, reinference_tables
 from testudo_deploy.authentication.fleet_key import load_key
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.shipped_policies import policy_file
+from testudo_deploy.files.collection_pause import collection_paused
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
 from testudo_runs.bags.chain_proof import ChainProof
-from testudo_runs.collection_pause import collection_paused
 from testudo_runs.progress_bar import progress_bar
 from testudo_runs.run_reader import RecordedRun, is_imported, read_run
 

@@ -208,8 +208,8 @@ def film_run(animation: Animation, out_path: Path, tell: Callable[[str], None]) 
 
 def _poses(times: np.ndarray, tracks: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:
     """Return the interpolated positions (T, N, D) [m] and yaws (T, N) [rad] of tracks."""
-    position = np.stack([_at(times, track.stamp_s, track.position_world) for track in tracks], axis=1)
-    return position, np.stack([np.interp(times, track.stamp_s, np.unwrap(track.yaw)) for track in tracks], axis=1)
+    position, yaw = zip(*(track.at(times) for track in tracks), strict=True)
+    return np.stack(position, axis=1), np.stack(yaw, axis=1)
 
 
 def _with_entities(
@@ -231,8 +231,3 @@ def _goals_world(fleet: Fleet) -> np.ndarray | None:
         return np.tile(common, (len(fleet.robots), 1))
     has_goals = fleet.task is None or any(robot.goal_world != robot.initial_position_world for robot in fleet.robots)
     return np.array([robot.goal_world for robot in fleet.robots]) if has_goals else None
-
-
-def _at(times: np.ndarray, stamps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return values (T, D) at ``times`` by linear interpolation."""
-    return np.stack([np.interp(times, stamps, values[:, d]) for d in range(values.shape[1])], axis=-1)

@@ -83,12 +83,8 @@ def body_poses(run: RecordedRun, names: Sequence[str], stamps_s: np.ndarray) -> 
     Raises:
         TestudoError: as `body_track`.
     """
-    tracks = [body_track(run, name) for name in names]
-    rows = [
-        [np.interp(stamps_s, track.stamp_s, column) for column in (*track.position_world.T[:2], track.yaw)]
-        for track in tracks
-    ]
-    return np.array(rows, float).swapaxes(0, 1)
+    found = [body_track(run, name).at(stamps_s) for name in names]
+    return np.stack([np.column_stack(pose).T for pose in found], axis=1)
 
 
 @dataclass(frozen=True)

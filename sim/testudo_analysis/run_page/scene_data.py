@@ -115,8 +115,7 @@ def _recorded_boxes(recording: TeamRecording, run: RecordedRun, times: np.ndarra
     for body in run.fleet.bodies:
         track = run.bodies[body.name]
         if len(track.stamp_s) > 1:
-            place = np.column_stack([np.interp(steady, track.stamp_s, axis) for axis in track.position_world.T])
-            found.append(_box(box_of(body), _stacked(place, np.interp(steady, track.stamp_s, track.yaw))))
+            found.append(_box(box_of(body), _stacked(*track.at(steady))))
     if recording.contract is not None:
         names = [body.name for body in run.fleet.bodies]
         entities = TaskEntities.of(recording.contract.signals, names, recording.spec.body_radius_m)

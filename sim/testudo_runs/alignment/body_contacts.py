@@ -21,10 +21,8 @@ def may_push(
     for body, recorded in bodies:
         if not len(recorded.stamp_s):
             continue
-        track = recorded.in_order()
-        place = np.stack([np.interp(stamp_s, track.stamp_s, axis) for axis in track.position_world.T[:2]])
-        yaw = np.interp(stamp_s, track.stamp_s, np.unwrap(track.yaw))
-        offset = position_world.T[:2] - place
+        place, yaw = recorded.in_order().at(stamp_s)
+        offset = position_world.T[:2] - place.T[:2]
         along = np.cos(yaw) * offset[0] + np.sin(yaw) * offset[1]
         across = np.cos(yaw) * offset[1] - np.sin(yaw) * offset[0]
         length_m, width_m = body.size_m[:2]

@@ -171,7 +171,7 @@ def test_odometry_that_is_set_to_another_place_gives_no_pose_before_it_is_locali
     assert fusion.restarts == 0
     robot.reckoned = PlanarTransform((0.0, 0.0), 0.0)
     assert all(fusion.take(robot.drive((0.0, 0.0)), robot.now_s) is None for _ in range(60))
-    assert fusion.restarts == 1  # the robot is told to brake
+    assert fusion.restarts == 1  # upon which the control loop brakes
 
 
 @pytest.mark.parametrize("absolute", [True, False])

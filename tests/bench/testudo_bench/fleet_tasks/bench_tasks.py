@@ -11,6 +11,7 @@ import numpy as np
 from testudo_bench.fleet_tasks.fleet_runs import run_task
 from testudo_bench.fleet_tasks.task_case import CASES, PreparedCase, TaskCase
 from testudo_deploy.commands.report import BenchResult
+from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 
 _BAR = 1e-5
@@ -55,7 +56,7 @@ def bench_tasks(
     def keep(values: dict[str, Any]) -> None:
         found[values["scenario"]] = values
         if saved is not None:
-            saved.write_text(json.dumps({"clock": clock, "tasks": list(found.values())}) + "\n", encoding="utf-8")
+            write_whole(saved, json.dumps({"clock": clock, "tasks": list(found.values())}) + "\n")
 
     for case in _chosen(scenario):
         with tempfile.TemporaryDirectory() as folder:

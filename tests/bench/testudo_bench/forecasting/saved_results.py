@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
 
 _SETTINGS, _PLANT_SETTINGS, _PLANTS, _PARTS = "settings", "plant_settings", "plants", "parts"
@@ -67,4 +68,4 @@ class SavedResults:
 
     def _write(self) -> None:
         if self.file is not None:
-            self.file.write_text(json.dumps(self.values) + "\n", encoding="utf-8")
+            write_whole(self.file, json.dumps(self.values) + "\n")

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from testudo_runs.collection_pause import collection_paused
+from testudo_deploy.files.collection_pause import collection_paused
 
 
 @pytest.mark.parametrize("was_enabled", [True, False])
