@@ -13,7 +13,7 @@ from testudo_policies.commands.json_output import write_output
 from testudo_policies.evaluation.evaluation_table import evaluation_table
 from testudo_policies.evaluation.factors import TEAM_SIZE, cells
 from testudo_policies.evaluation.study import Group, Runner, Study, check_alike, is_several, run_study
-from testudo_policies.evaluation.study_report import notes, study_picture, tables, to_dict
+from testudo_policies.evaluation.study_report import notes, tables, to_dict
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,10 @@ def run_and_show(
         console.print(line, highlight=False)
     write_output(json, to_dict(study), console)
     if options.picture is not None:
+        from testudo_policies.evaluation.study_picture import (  # noqa: PLC0415 -- Matplotlib takes a third of a second
+            study_picture,
+        )
+
         options.picture.write_bytes(study_picture(study).png)
         console.print(Text(f"wrote {options.picture}"))
 

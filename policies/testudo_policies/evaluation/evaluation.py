@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import binomtest
 
 from testudo_hardware.errors import TestudoError
+from testudo_policies.evaluation.shares import largest_share, share_interval
 from testudo_policies.hand_written import hand_written
 from testudo_sim.environment import Environment, StepMetrics, WorldState
 from testudo_sim.scenarios.scenario import TaskScore
@@ -274,7 +274,6 @@ def _summarise(environment: Environment, batches: list[EpisodeBatch], first_seed
 
     success, contacts, duration = joined("success"), joined("contacts"), joined("duration_s")
     count, good, touched = len(success), int(success.sum()), int((contacts > 0).sum())
-    interval = binomtest(good, count).proportion_ci(0.95, method="wilson")
     decision_s = environment.decision_s
     decisions = duration.sum() / decision_s
     return Evaluation(
@@ -284,11 +283,10 @@ def _summarise(environment: Environment, batches: list[EpisodeBatch], first_seed
         environment.scenario.horizon_s,
         float(joined("crossing").mean()),
         good / count,
-        float(interval.low),
-        float(interval.high),
+        *share_interval(good, count),
         int(contacts.sum()),
         touched,
-        float(binomtest(touched, count, alternative="less").proportion_ci(0.95, method="exact").high),
+        largest_share(touched, count),
         float(joined("separation_m").min()),
         float(np.percentile(joined("separation_m"), 1)),
         float(joined("interventions").sum() / decisions),

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from rich.table import Table
-from scipy.stats import binomtest
 
 from testudo_analysis.replay.counterfactual import CounterfactualVariant, HorizonSettings, simulate_from
 from testudo_analysis.replay.replayed_team import one_team
@@ -16,6 +15,7 @@ from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.spec import RobotSpec
 from testudo_policies.evaluation.evaluation import Evaluation
 from testudo_policies.evaluation.evaluation_table import DRIVING
+from testudo_policies.evaluation.shares import largest_share, share_interval
 from testudo_policies.improve.paired_test import NEEDED, evidence
 from testudo_runs.alignment import TeamRecording, prepare_run
 from testudo_runs.run_reader import RecordedRun
@@ -188,16 +188,13 @@ def counterfactual(
     worlds, arrived, touched = (
         sum(values) for values in zip(*((one.worlds, one.arrived or 0, one.touched) for one in found), strict=True)
     )
-    interval = binomtest(arrived, worlds).proportion_ci(0.95, method="wilson")
     times = [one.arrival_s for one in found if one.arrival_s is not None]
-    bound = binomtest(touched, worlds, alternative="less").proportion_ci(0.95, method="exact").high
     return CounterfactualResult(
         worlds,
         arrived,
-        float(interval.low),
-        float(interval.high),
+        *share_interval(arrived, worlds),
         touched,
-        float(bound),
+        largest_share(touched, worlds),
         float(np.median(times)) if times else None,
     )
 

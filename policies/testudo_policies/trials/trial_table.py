@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from rich.table import Table
-from scipy.stats import binomtest
 
 from testudo_policies.evaluation.evaluation import EpisodeBatch
+from testudo_policies.evaluation.shares import share_interval
 
 _DRAWS = 10_000
 _COLUMNS = ("simulation", "fleet", "fleet less simulation")
@@ -70,8 +70,8 @@ def _figure(name: str, real: Sequence[float], simulated: np.ndarray) -> dict[str
 def _wilson(values: np.ndarray) -> dict[str, float] | None:
     if not len(values):
         return None
-    found = binomtest(int(values.sum()), len(values)).proportion_ci(0.95, method="wilson")
-    return {"mean": float(values.mean()), "low": float(found.low), "high": float(found.high)}
+    low, high = share_interval(int(values.sum()), len(values))
+    return {"mean": float(values.mean()), "low": low, "high": high}
 
 
 def _bootstrap(values: np.ndarray) -> dict[str, float] | None:

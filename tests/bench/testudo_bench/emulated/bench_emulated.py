@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import binomtest
-
 from testudo_bench.emulated.emulated_faults import ROWS, run_fault
 from testudo_bench.emulated.lock_step_fleet import run_episode
 from testudo_bench.emulated.prepared_case import PreparedCase
@@ -21,6 +19,7 @@ from testudo_bench.emulated.vendor_cases import CASES, VendorCase, find_cases
 from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
+from testudo_policies.evaluation.shares import share_interval
 
 COLUMNS = (
     "case",
@@ -191,7 +190,7 @@ def _figures(case: VendorCase, episodes: Sequence[Outcome]) -> dict[str, Any]:
         "expected": case.expected,
         "episodes": len(episodes),
         "success": success,
-        "success_low": float(binomtest(len(arrived), len(episodes)).proportion_ci(0.95, method="wilson").low),
+        "success_low": share_interval(len(arrived), len(episodes))[0],
         "contacts": contacts,
         "median_s": arrived[len(arrived) // 2] if arrived else None,
         "separation_m": min(one["separation_m"] for one in episodes),
