@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from testudo_analysis.forecast.outcomes import INTERVENTIONS, LATENCY, SEPARATION, TIME_TO_GOAL, base_name
 from testudo_analysis.forecast.scoring import LEVELS, interval
@@ -104,7 +104,7 @@ def with_past_errors(
             moved[name] = values
             continue
         strata = (rng.permutation(len(values)) + 0.5) / len(values)  # evenly over the distribution, in random order
-        by = error.bias + error.deviation * student.ppf(strata, error.degrees)
+        by = error.bias + error.deviation * stdtrit(error.degrees, strata)
         deviation = _mean_deviation(error.kind, values, horizon_s)[1]
         moved[name] = _moved(error.kind, values, deviation * by, horizon_s)
     return moved
