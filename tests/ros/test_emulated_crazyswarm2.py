@@ -14,7 +14,8 @@ pytestmark = [
 
 from testudo_deploy.fleet.fleet import FleetRobot  # noqa: E402
 from testudo_deploy.fleet.pose_source import sensed_topics  # noqa: E402
-from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource  # noqa: E402
+from testudo_deploy.fleet.robot_links import LinkChoice  # noqa: E402
+from testudo_deploy.fleet.robot_poses import PoseSource  # noqa: E402
 from testudo_hardware.errors import TestudoError  # noqa: E402
 from testudo_hardware.links.crazyswarm2 import CALLS, read_status  # noqa: E402
 from testudo_hardware.links.flight_link import FlightAct, FlightRequest  # noqa: E402

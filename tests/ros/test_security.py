@@ -9,8 +9,8 @@ import pytest
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.launch.child_processes import FleetProcesses
-from testudo_deploy.launch.fleet_topics import process_interfaces
 from testudo_deploy.launch.launch_plan import WATCHERS, plan
+from testudo_deploy.launch.process_interfaces import process_interfaces
 
 pytestmark = pytest.mark.ros
 pytest.importorskip("rclpy")

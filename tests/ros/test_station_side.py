@@ -20,7 +20,7 @@ from tests.deploy.tiny_policy import make_tiny_policy
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
-from testudo_deploy.fleet.robot_links import PoseSource
+from testudo_deploy.fleet.robot_poses import PoseSource
 from testudo_deploy.launch.child_processes import FleetProcesses
 from testudo_deploy.launch.fleet_topics import body_topic
 from testudo_deploy.launch.launch_plan import PACKAGE, ProcessPlan, node_module

@@ -24,7 +24,8 @@ from testudo_deploy.fleet.crazyswarm2_import import (
 )
 from testudo_deploy.fleet.fleet import Fleet, FleetRobot, parse_fleet
 from testudo_deploy.fleet.fleet_writer import fleet_text
-from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
+from testudo_deploy.fleet.robot_links import LinkChoice
+from testudo_deploy.fleet.robot_poses import PoseSource
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.motion.thrust_margin import thrust_warnings
 from testudo_hardware.spec import RobotSpec, load_robot

@@ -17,8 +17,13 @@ from rich.text import Text
 from testudo_deploy.authentication.fleet_key import new_key, write_key
 from testudo_deploy.commands.report import Report, table
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
-from testudo_deploy.launch.fleet_topics import Interfaces, driver_interfaces, operator_interfaces, process_interfaces
 from testudo_deploy.launch.launch_plan import ENCLAVES, WATCHERS, plan
+from testudo_deploy.launch.process_interfaces import (
+    Interfaces,
+    driver_interfaces,
+    operator_interfaces,
+    process_interfaces,
+)
 from testudo_deploy.launch.ros_domain import ros_domain_id
 from testudo_deploy.launch.topic_names import DRIVER, OPERATOR
 from testudo_hardware.errors import TestudoError

@@ -27,17 +27,19 @@ from testudo_deploy.fleet.robot_links import (
     FleetError,
     LinkChoice,
     LinkEntry,
-    PoseEntry,
-    PoseSource,
     check_host,
     check_radios,
+    default_link,
+    link_choice,
+    spelled_out,
+)
+from testudo_deploy.fleet.robot_poses import (
+    PoseEntry,
+    PoseSource,
     check_shared_frame,
     check_tracking,
-    default_link,
     default_pose,
-    link_choice,
     pose_source,
-    spelled_out,
 )
 from testudo_deploy.fleet.scan_source import ScanEntry, ScanSource, scan_source
 from testudo_hardware.errors import TestudoError

@@ -10,7 +10,8 @@ import yaml
 from testudo_deploy.fleet.fleet import FILE_VERSION, Fleet, FleetRobot
 from testudo_deploy.fleet.fleet_bodies import body_tables
 from testudo_deploy.fleet.hold_switch import hold_tables
-from testudo_deploy.fleet.robot_links import link_tables, pose_tables
+from testudo_deploy.fleet.robot_links import link_tables
+from testudo_deploy.fleet.robot_poses import pose_tables
 from testudo_deploy.fleet.scan_source import scan_tables
 
 

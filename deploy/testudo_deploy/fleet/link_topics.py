@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from testudo_deploy.fleet.robot_links import FleetError, LinkChoice, PoseSource
+from testudo_deploy.fleet.robot_links import FleetError, LinkChoice
+from testudo_deploy.fleet.robot_poses import PoseSource
 from testudo_hardware.links.link_profile import NAMED_POSES, LinkProfile
 
 ROBOT_TOPICS: Mapping[str, str] = {

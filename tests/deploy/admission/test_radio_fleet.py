@@ -7,8 +7,9 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.commands.security import enclaves
 from testudo_deploy.fleet.fleet import FleetError, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
-from testudo_deploy.launch.fleet_topics import process_interfaces, topics
+from testudo_deploy.launch.fleet_topics import topics
 from testudo_deploy.launch.launch_plan import plan
+from testudo_deploy.launch.process_interfaces import process_interfaces
 
 URI = "radio://{0}/80/2M/E7E7E7E70{0}"
 

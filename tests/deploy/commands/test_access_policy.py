@@ -15,9 +15,10 @@ from testudo_deploy.cli import main
 from testudo_deploy.commands.security import enclaves, environment_lines, keystore_script, policy_xml
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
-from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
-from testudo_deploy.launch.fleet_topics import process_interfaces
+from testudo_deploy.fleet.robot_links import LinkChoice
+from testudo_deploy.fleet.robot_poses import PoseSource
 from testudo_deploy.launch.launch_plan import WATCHERS, ProcessPlan, plan
+from testudo_deploy.launch.process_interfaces import process_interfaces
 from testudo_deploy.launch.signed_topics import signed_topics
 from testudo_deploy.launch.topic_names import ESTOP_TOPIC
 from testudo_hardware.errors import TestudoError

@@ -8,8 +8,9 @@ from tests.deploy.tiny_fleet import make_tiny_fleet
 from testudo_deploy.fleet.fleet import FleetError, parse_fleet
 from testudo_deploy.fleet.fleet_bodies import FleetBody
 from testudo_deploy.fleet.fleet_writer import fleet_text
-from testudo_deploy.launch.fleet_topics import process_interfaces, topics
+from testudo_deploy.launch.fleet_topics import topics
 from testudo_deploy.launch.launch_plan import plan
+from testudo_deploy.launch.process_interfaces import process_interfaces
 from testudo_deploy.launch.signed_topics import signed_topics
 
 BOX = "{size: [0.3, 0.3, 0.1], mass: 1.5, friction: 0.3, initial_position: [0.5, -0.25], initial_yaw: 0.5}"

@@ -6,9 +6,9 @@ from tests.deploy.turtlebots import load_turtlebots
 from testudo_deploy.fleet.fleet import FleetError
 from testudo_deploy.fleet.link_topics import absolute
 from testudo_deploy.fleet.pose_source import PoseSourceReader
-from testudo_deploy.launch import fleet_topics, lock_step
-from testudo_deploy.launch.fleet_topics import process_interfaces
+from testudo_deploy.launch import lock_step, topic_names
 from testudo_deploy.launch.launch_plan import WATCHERS, plan
+from testudo_deploy.launch.process_interfaces import process_interfaces
 from testudo_hardware.links.link_profile import link_files
 
 MAP = {"source": "odom+initial", "frame": "map"}
@@ -110,13 +110,13 @@ def test_no_topic_of_our_own_nodes_can_be_taken_by_a_link(tmp_path):
     fleet = load(tmp_path, {}, profile="turtlebot4")
     links = {absolute(name, robot.name) for robot in fleet.robots for name in robot.link.topics.values()}
     ours = {
-        fleet_topics.EVENTS_TOPIC,
-        fleet_topics.DIAGNOSTICS_TOPIC,
-        fleet_topics.ESTOP_TOPIC,
+        topic_names.EVENTS_TOPIC,
+        topic_names.DIAGNOSTICS_TOPIC,
+        topic_names.ESTOP_TOPIC,
         lock_step.CLOCK_TOPIC,
-        fleet_topics.MARKERS_TOPIC,
-        fleet_topics.SCORE_TOPIC,
-        fleet_topics.GOALS_TOPIC,
+        topic_names.MARKERS_TOPIC,
+        topic_names.SCORE_TOPIC,
+        topic_names.GOALS_TOPIC,
     }
     for process in plan(fleet, run_folder=tmp_path, watch=WATCHERS):
         spoken = process_interfaces(process, fleet)

@@ -19,7 +19,8 @@ from testudo_deploy.fleet.localiser import (
     localiser,
     placed,
 )
-from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
+from testudo_deploy.fleet.robot_links import LinkChoice
+from testudo_deploy.fleet.robot_poses import PoseSource
 from testudo_hardware.frames import PlanarTransform, turned, wrapped
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.links.wire import OdometryReading, PoseReading, TransformReading

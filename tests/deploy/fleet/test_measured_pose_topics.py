@@ -8,7 +8,8 @@ from tests.deploy.run_messages import tick_record
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.fleet.pose_source import record_topic, recorded_pose, shared_odometry
-from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
+from testudo_deploy.fleet.robot_links import LinkChoice
+from testudo_deploy.fleet.robot_poses import PoseSource
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.spec import load_robot
 

@@ -8,7 +8,8 @@ from tests.hardware import plain_messages as plain
 
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.pose_source import PoseSourceReader
-from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
+from testudo_deploy.fleet.robot_links import LinkChoice
+from testudo_deploy.fleet.robot_poses import PoseSource
 from testudo_hardware.links.link_profile import NAMED_POSES, ODOMETRY, POSE_STAMPED, POSE_WITH_COVARIANCE, load_link
 from testudo_hardware.links.wire import OdometryReading, PoseReading, WireError, fill_odometry, fill_pose, fill_stamp
 from testudo_hardware.spec import load_robot

@@ -9,8 +9,9 @@ import yaml
 from tests.deploy.tiny_fleet import make_tiny_fleet
 
 from testudo_deploy.fleet.link_topics import ROBOT_TOPICS
-from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
-from testudo_deploy.launch.fleet_topics import process_interfaces, topics
+from testudo_deploy.fleet.robot_links import LinkChoice
+from testudo_deploy.fleet.robot_poses import PoseSource
+from testudo_deploy.launch.fleet_topics import topics
 from testudo_deploy.launch.launch_plan import (
     ProcessPlan,
     plan,
@@ -19,6 +20,7 @@ from testudo_deploy.launch.launch_plan import (
     with_emulation,
     with_hold_to_run,
 )
+from testudo_deploy.launch.process_interfaces import process_interfaces
 from testudo_deploy.launch.signed_topics import signed_topics
 from testudo_deploy.launch.topic_names import HEARTBEAT_TOPIC, SCORE_TOPIC
 from testudo_hardware.errors import TestudoError

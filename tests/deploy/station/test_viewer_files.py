@@ -8,8 +8,8 @@ import pytest
 import yaml
 from tests.deploy.station_page.page_stage import make_fleet
 
-from testudo_deploy.launch.fleet_topics import process_interfaces
 from testudo_deploy.launch.launch_plan import plan
+from testudo_deploy.launch.process_interfaces import process_interfaces
 from testudo_deploy.launch.topic_names import CLICK_TOPIC, GOALS_TOPIC, MARKERS_TOPIC, POSE_GOAL_TOPIC
 from testudo_hardware.links.wire import WORLD_FRAME
 

@@ -8,7 +8,8 @@ from tests.hardware import plain_messages as plain
 
 from testudo_deploy.fleet.fleet import FleetRobot
 from testudo_deploy.fleet.pose_source import PoseSourceReader
-from testudo_deploy.fleet.robot_links import LinkChoice, PoseSource
+from testudo_deploy.fleet.robot_links import LinkChoice
+from testudo_deploy.fleet.robot_poses import PoseSource
 from testudo_hardware.frames import PlanarTransform
 from testudo_hardware.links.link_profile import load_link
 from testudo_hardware.links.wire import CommandReading, OdometryReading, fill_named_poses, fill_transform
