@@ -11,15 +11,9 @@ import numpy as np
 
 from testudo_analysis.gap.batch_rollout import RollOut
 from testudo_analysis.identify.drone import flight_segments
-from testudo_analysis.identify.drone.fitted_model import (
-    NAMES,
-    Balances,
-    DroneModel,
-    SlowResponse,
-    balances,
-    driven,
-    flat_parameters,
-)
+from testudo_analysis.identify.drone.causal_estimates import balances, flat_parameters
+from testudo_analysis.identify.drone.fitted_model import NAMES, DroneModel, driven
+from testudo_analysis.identify.drone.slow_response import Balances, SlowResponse
 from testudo_analysis.replay.rollout_inputs import CommandTimeline, pick_windows
 from testudo_hardware.frames import conjugate, from_rotation_vector, multiply, rotate, rotation_vector
 from testudo_hardware.motion import MotionState

@@ -8,8 +8,9 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import stdtrit
 
-from testudo_analysis.identify.drone.fitted_model import DISTURBANCE, NAMES, DroneModel, errors, predict
+from testudo_analysis.identify.drone.fitted_model import DISTURBANCE, NAMES, DroneModel
 from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples, PredictionWindows
+from testudo_analysis.identify.drone.open_loop import errors, predict
 from testudo_analysis.identify.drone.rotor_lag import FastResponse, fast_responses
 from testudo_analysis.identify.estimation.robust_fit import LEVEL, BootstrapSpread
 from testudo_runs.progress_bar import Tell, part, quiet

@@ -7,15 +7,7 @@ from itertools import product
 import numpy as np
 
 from testudo_analysis.identify.drone.drone_fit import EXPLAINED, DroneFit, FitSettings, fit_drone
-from testudo_analysis.identify.drone.fitted_model import (
-    DISTURBANCE,
-    NAMES,
-    RESPONSE_NAMES,
-    UNITS,
-    DroneModel,
-    errors,
-    predict,
-)
+from testudo_analysis.identify.drone.fitted_model import DISTURBANCE, NAMES, RESPONSE_NAMES, UNITS, DroneModel
 from testudo_analysis.identify.drone.flight_segments import (
     FlightRecord,
     FlightSamples,
@@ -23,6 +15,7 @@ from testudo_analysis.identify.drone.flight_segments import (
     flight_of,
     piece_of,
 )
+from testudo_analysis.identify.drone.open_loop import errors, predict
 from testudo_analysis.identify.drone.response_noise import ResponseNoise
 from testudo_analysis.identify.drone.response_noise_fit import (
     FEWEST,

@@ -16,14 +16,10 @@ from typing import Self
 
 import numpy as np
 
-from testudo_analysis.identify.drone.fitted_model import (
-    NAMES,
-    DroneModel,
-    excess_lift,
-    flat_parameters,
-    torque_acceleration,
-)
+from testudo_analysis.identify.drone.causal_estimates import flat_parameters
+from testudo_analysis.identify.drone.fitted_model import NAMES, DroneModel
 from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples
+from testudo_analysis.identify.drone.slow_response import excess_lift, torque_acceleration
 from testudo_hardware.motion.motion_noise import CHANNEL_PARTS, NoiseChannel, advance_channel
 from testudo_hardware.spec import RobotSpec
 

@@ -12,8 +12,9 @@ from typing import Self
 import numpy as np
 
 from testudo_analysis.identify.drone.drone_fit import DroneFit
-from testudo_analysis.identify.drone.fitted_model import NAMES, RESPONSE_NAMES, DroneModel, errors, predict
+from testudo_analysis.identify.drone.fitted_model import NAMES, RESPONSE_NAMES, DroneModel
 from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples, PredictionWindows
+from testudo_analysis.identify.drone.open_loop import errors, predict
 from testudo_analysis.identify.drone.response_noise import (
     AXES,
     CHANNELS,

@@ -9,7 +9,7 @@ from tests.analysis.identify.drone_flight import SPEC, flown
 from tests.sim.real_data import crazyflie_folder
 
 from testudo_analysis.identify.drone.drone_fit import FitSettings, fit_drone
-from testudo_analysis.identify.drone.fitted_model import NAMES, RESPONSE_NAMES, DroneModel, errors, predict
+from testudo_analysis.identify.drone.fitted_model import NAMES, RESPONSE_NAMES, DroneModel
 from testudo_analysis.identify.drone.flight_segments import FlightSamples, PredictionWindows, flight_of, piece_of
 from testudo_analysis.identify.drone.identify_drone import (
     DroneSettings,
@@ -18,6 +18,7 @@ from testudo_analysis.identify.drone.identify_drone import (
     identify_drone,
     measure,
 )
+from testudo_analysis.identify.drone.open_loop import errors, predict
 from testudo_analysis.identify.drone.response_noise import ResponseNoise
 from testudo_analysis.identify.drone.rotor_lag import fast_responses
 from testudo_analysis.identify.estimation.identification_result import HALF, ROBOTS, RUNS, Identification

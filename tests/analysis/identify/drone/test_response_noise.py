@@ -5,8 +5,9 @@ import pytest
 from tests.analysis.identify.drone_flight import SPEC, flown
 
 from testudo_analysis.identify.drone.drone_fit import DroneFit
-from testudo_analysis.identify.drone.fitted_model import NAMES, DroneModel, predict
+from testudo_analysis.identify.drone.fitted_model import NAMES, DroneModel
 from testudo_analysis.identify.drone.flight_segments import FlightSamples, flight_of
+from testudo_analysis.identify.drone.open_loop import predict
 from testudo_analysis.identify.drone.response_noise import AXES, CHANNELS, NoisyPush, ResponseNoise
 from testudo_analysis.identify.drone.response_noise_fit import (
     FITTED,

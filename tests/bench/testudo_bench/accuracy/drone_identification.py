@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from testudo_analysis.identify.drone.drone_fit import fit_drone
-from testudo_analysis.identify.drone.fitted_model import DroneModel, errors, predict
+from testudo_analysis.identify.drone.fitted_model import DroneModel
 from testudo_analysis.identify.drone.flight_segments import FlightRecord, FlightSamples, PredictionWindows, flight_of
 from testudo_analysis.identify.drone.identify_drone import (
     CHANNELS,
@@ -22,6 +22,7 @@ from testudo_analysis.identify.drone.identify_drone import (
     folds,
     measure,
 )
+from testudo_analysis.identify.drone.open_loop import errors, predict
 from testudo_analysis.identify.estimation.identification_result import ROBOTS, RUNS
 from testudo_bench.performance.recorded_runs import DATA_VARIABLE
 from testudo_deploy.commands.report import BenchResult, machine
