@@ -36,7 +36,7 @@ def check_guard(
     codes.unknown = unknown
     found = _compare_sent(findings, policy, codes, sent)
     missed = _check_refused(findings, policy, codes, found > 0, flies=robot.has_flight_phases)
-    _check_received(findings, policy.stamp_s, reports, lock_step=lock_step)
+    _check_received(findings, policy, reports, lock_step=lock_step)
     if lock_step and not missed and not robot.has_flight_phases:
         _check_passed(findings, policy.stamp_s, found, reports)
 
@@ -135,14 +135,22 @@ def _check_refused(
 
 
 def _check_received(
-    findings: LinkFindings, stamps: np.ndarray, reports: Sequence[GuardSample], *, lock_step: bool
+    findings: LinkFindings, policy: CommandTrack, reports: Sequence[GuardSample], *, lock_step: bool
 ) -> None:
-    """Compare how many commands the guard counted with the recorded ones, in each of its processes."""
-    late_s, known = 0.0 if lock_step else _UNREAD_S, stamps.tolist()
+    """Compare how many commands the guard counted with the recorded ones, in each of its processes.
+
+    In lock-step time stands still when the run ends: the brake that the policy sends then has the stamp of its last
+    tick, and no guard takes it any more. A report of that stamp need not count it, but must count all before it.
+    """
+    late_s, known = 0.0 if lock_step else _UNREAD_S, policy.stamp_s.tolist()
+    surely = known[:-1] if _ends_with_brake(policy) else known
     for first, report in _of_one_process(reports):
-        until = [bisect_right(known, report.stamp_s - before_s + SAME_STAMP_S) for before_s in (0.0, late_s)]
-        since = [bisect_right(known, first.stamp_s - before_s + SAME_STAMP_S) for before_s in (late_s, 0.0)]
-        most, least = (a - b for a, b in zip(until, since, strict=True))
+        most = bisect_right(known, report.stamp_s + SAME_STAMP_S) - bisect_right(
+            known, first.stamp_s - late_s + SAME_STAMP_S
+        )
+        least = bisect_right(surely, report.stamp_s - late_s + SAME_STAMP_S) - bisect_right(
+            known, first.stamp_s + SAME_STAMP_S
+        )
         received = report.counts[0] - first.counts[0]
         # in real time a guard under load may lose a message of the policy, too
         if received > most or (lock_step and received < least):
@@ -150,6 +158,13 @@ def _check_received(
             text = f"cmd_vel_policy holds {word} commands ({count}) than the guard received ({received})"
             findings.add("guard", kind, report.stamp_s, text)
             return
+
+
+def _ends_with_brake(policy: CommandTrack) -> bool:
+    """Return whether the last command is zero and has the stamp of the one before it."""
+    turns = policy.yaw_rate is not None and bool(policy.yaw_rate[-1])
+    repeats = len(policy.stamp_s) > 1 and policy.stamp_s[-1] - policy.stamp_s[-2] <= SAME_STAMP_S
+    return bool(repeats) and not turns and not policy.command[-1].any()
 
 
 def _check_passed(

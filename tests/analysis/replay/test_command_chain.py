@@ -69,6 +69,49 @@ def test_all_commands_rewritten_by_a_factor_contradict_the_topic_before(run, top
     assert not compare_chain(replace(run, **{topic: halved})).passed
 
 
+def ended(run):
+    """Return the run as lock-step ends it: time stands still, the guard reports, then the policy sends its brake."""
+    name = run.fleet.robots[0].name
+    policy, last = run.commanded[name], run.guard[name][-1]
+    stamp_s = float(policy.stamp_s[-1])
+    refused, since_s = last.counts[1], stamp_s - last.stamp_s + last.since_s
+    counts = (len(policy.stamp_s), refused, *last.counts[2:])
+    report = last._replace(stamp_s=stamp_s, received_s=stamp_s, since_s=since_s, counts=counts)
+    braked = {topic: with_brake(getattr(run, topic)[name], stamp_s) for topic in ("commanded", "sent")}
+    reports = tuple(one for one in run.guard[name] if one.stamp_s < stamp_s)
+    return replace(
+        run,
+        guard={**run.guard, name: (*reports, report)},
+        **{topic: {**getattr(run, topic), name: track} for topic, track in braked.items()},
+    )
+
+
+def with_brake(track, stamp_s):
+    """Return the track with a zero command behind its last one."""
+    row = [np.append(column, stamp_s) for column in (track.stamp_s, track.received_s)]
+    return CommandTrack(*row, np.vstack([track.command, np.zeros(2)]), np.append(track.yaw_rate, 0.0))
+
+
+def test_the_brake_at_the_end_of_a_lock_step_run_comes_after_the_last_report_of_its_stamp(run):
+    """Regression: a report that fell on the last tick made "more commands than the guard received" of every robot."""
+    assert compare_chain(ended(run)).sentences == ()
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_the_brake_at_the_end_excuses_no_other_command(run, kind):
+    whole = ended(run)
+    changed = CHANGES[kind](whole.commanded["r0"], moving(whole.commanded["r0"]))
+    assert not compare_chain(replace(whole, commanded={**whole.commanded, "r0": changed})).passed
+
+
+def test_a_second_brake_at_the_end_and_a_command_of_another_size_there_are_found(run):
+    whole = ended(run)
+    policy = whole.commanded["r0"]
+    twice = with_brake(policy, float(policy.stamp_s[-1]))
+    for track in (twice, with_row(policy, -1, command=(0.01, 0.0))):
+        assert not compare_chain(replace(whole, commanded={**whole.commanded, "r0": track})).passed
+
+
 def with_report(run, change, at=0.6):
     reports = [*run.guard["r0"]]
     change(reports, int(at * len(reports)))
