@@ -192,7 +192,7 @@ def test_a_bug_shows_its_traceback(testudo):
 
 def test_two_packages_with_one_verb_are_refused(monkeypatch):
     points = [metadata.EntryPoint("up", f"package_{n}:up", cli.GROUP) for n in (1, 2)]
-    monkeypatch.setattr(cli.metadata, "entry_points", lambda **_: points)
+    monkeypatch.setattr(cli, "entry_points", lambda **_: points)
     with pytest.raises(cli.UsageError, match="'up' is registered twice"):
         cli.verbs()
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from testudo_deploy.files.collection_pause import collection_paused
 from testudo_deploy.files.compiled_programs import keep_compiled_programs
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.strict_files import entry_points
 
 GROUP = "testudo.commands"
 USAGE = """usage: testudo [--debug] VERB ...
@@ -51,7 +52,7 @@ def verbs() -> dict[str, metadata.EntryPoint]:
         UsageError: two distributions register the same name.
     """
     found: dict[str, metadata.EntryPoint] = {}
-    for point in sorted(metadata.entry_points(group=GROUP), key=lambda point: point.name):
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         if point.name in found and found[point.name].value != point.value:
             raise UsageError(
                 f"verb {point.name!r} is registered twice, as {found[point.name].value!r} and as "
@@ -181,6 +182,7 @@ def _find(name: str) -> metadata.EntryPoint:
 
 def _run(name: str, arguments: Sequence[str]) -> int:
     keep_compiled_programs()
+    os.environ.setdefault("TYPEGUARD_DISABLE_PLUGIN_AUTOLOAD", "1")  # no further search of all distributions by tyro
     point = _find(name)
     with collection_paused():  # all that an import makes stays
         function = point.load()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 Tell = Callable[[str, float], None]
 """Called with the current step and the completed fraction of the whole work."""
@@ -16,6 +15,17 @@ Share = Callable[[float], None]
 def progress_bar(what: str, console: Console | None = None) -> Iterator[Tell]:
     """Show a bar on standard error, or on ``console``, until the block ends; ``what`` is the first step."""
     console = console or Console(stderr=True)
+    if not console.is_terminal:
+        yield quiet
+        return
+    from rich.progress import (  # noqa: PLC0415 -- slow to import, and needed on a terminal alone
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -23,7 +33,6 @@ def progress_bar(what: str, console: Console | None = None) -> Iterator[Tell]:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
     with bar:
         task = bar.add_task(what, total=1.0)

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from testudo_deploy.contract.messages import PeerMessage, TaskMessage, TickRecord
 from testudo_deploy.files.bag_writer import BAG_FILE
 from testudo_deploy.files.collection_pause import collection_paused
@@ -220,13 +222,11 @@ class _Reader:
         self._topics = TopicMessages[Any](
             store, expected, self.damage, lambda done: share(_STREAMED + (1 - _STREAMED) * done)
         )
-        for raw in messages:
-            if (topic := raw.topic.name) not in expected:
-                continue
-            if raw.topic.type != expected[topic]:
-                raise RunError(f"{self._file}: {topic}: found type {raw.topic.type}, expected {expected[topic]}")
-            received_s = (raw.log_ns - self.info["start_wall_ns"]) / _NANO + self.info["start_steady_s"]
-            self._topics.take(topic, received_s, raw.data)
+        for topic in {id(raw.topic): raw.topic for raw in messages}.values():
+            if topic.name in expected and topic.type != expected[topic.name]:
+                wanted = expected[topic.name]
+                raise RunError(f"{self._file}: {topic.name}: found type {topic.type}, expected {wanted}")
+        self._topics.take_all(messages, self.info["start_wall_ns"], self.info["start_steady_s"])
 
     def finish(self) -> None:
         """Look for damage in the messages that were not read.
@@ -267,7 +267,7 @@ class _Reader:
         if shared is not None:  # its poses are what the robot knows of itself
             columns = ColumnReader(self._topics.store, robot.spec, shared[1])
 
-            def shift(received_s: float) -> float:
+            def shift(received_s: np.ndarray) -> np.ndarray | float:
                 return received_s - (received_s + ahead_s) if sensor.uses_ros_time else 0.0
 
             rows = self._topics.rows(shared[0], partial(columns.odometry, with_turns=False), shift)

@@ -15,7 +15,6 @@ from testudo_hardware.links.link_profile import ODOMETRY, TWIST_STAMPED
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, VELOCITY_POINT
 from testudo_hardware.spec import RobotSpec
 from testudo_runs.bags.cdr import CdrGroup, groups
-from testudo_runs.bags.topic_messages import Row
 
 _NANO = 1_000_000_000
 _STAMP = ("header.stamp.sec", "header.stamp.nanosec")
@@ -30,14 +29,14 @@ class ColumnReader:
     spec: RobotSpec
     frames: tuple[str, ...]  # of the header, and of the body in odometry
 
-    def commands(self, messages: Sequence[bytes]) -> Sequence[Row] | None:
+    def commands(self, messages: Sequence[bytes]) -> np.ndarray | None:
         """Return stamp, command (D,) and yaw rate of each `geometry_msgs/TwistStamped`; None if one is odd."""
         flies = self.spec.kind == VELOCITY_POINT
         paths = (*_velocities(self.spec, "twist"), *(("twist.angular.z",) if flies else ()))
         found = self._rows(TWIST_STAMPED, messages, paths)
-        return found if flies or found is None else [(*row, 0.0) for row in found]
+        return found if flies or found is None else np.column_stack([found, np.zeros(len(found))])
 
-    def odometry(self, messages: Sequence[bytes], *, with_turns: bool) -> Sequence[Row] | None:
+    def odometry(self, messages: Sequence[bytes], *, with_turns: bool) -> np.ndarray | None:
         """Return stamp, position (D,), yaw and velocity (D,) of each `nav_msgs/Odometry`; None if one is odd.
 
         ``with_turns`` adds the quaternion (x, y, z, w).
@@ -46,20 +45,21 @@ class ColumnReader:
         places = (f"pose.pose.position.{axis}" for axis in "xyz"[:size])
         turned_by = (f"pose.pose.orientation.{axis}" for axis in "xyzw")
         found = self._rows(ODOMETRY, messages, (*places, *_velocities(self.spec, "twist.twist"), *turned_by))
-        rows: list[Row] = []
-        for stamp_s, *row in found or ():
-            position, velocity, turn = row[:size], row[size : 2 * size], row[2 * size :]
-            try:
-                yaw = yaw_from_quaternion_xyzw(*turn)
-            except ValueError:
-                return None
-            if self.spec.kind != DIFFERENTIAL_DRIVE:
-                velocity = turned(velocity, yaw)
-            rows.append((stamp_s, *position, yaw, *velocity, *(turn if with_turns else ())))
-        return None if found is None else rows
+        if found is None:
+            return None
+        end, last = 1 + size, 1 + 2 * size
+        velocity, turns = found[:, end:last], found[:, last:]
+        try:  # number by number: functions of NumPy differ in the last digit
+            yaws = [yaw_from_quaternion_xyzw(*turn) for turn in turns.tolist()]
+        except ValueError:
+            return None
+        if self.spec.kind != DIFFERENTIAL_DRIVE:
+            rows = [turned(row, yaw) for row, yaw in zip(velocity.tolist(), yaws, strict=True)]
+            velocity = np.array(rows, float).reshape(len(rows), size)
+        return np.column_stack([found[:, :end], yaws, velocity, *([turns] if with_turns else [])])
 
-    def _rows(self, kind: str, messages: Sequence[bytes], paths: Sequence[str]) -> Sequence[Row] | None:
-        """Return stamp and numbers of each message; None if one is not as expected."""
+    def _rows(self, kind: str, messages: Sequence[bytes], paths: Sequence[str]) -> np.ndarray | None:
+        """Return stamp and numbers (M, ...) of each message; None if one is not as expected."""
         table, read = np.empty((len(messages), 1 + len(paths))), 0
         for group in groups(self.store, kind, messages):
             if not self._is_expected(group):
@@ -69,7 +69,7 @@ class ColumnReader:
             for k, path in enumerate(paths):
                 table[group.index, 1 + k] = group.column(path)
             read += len(group.index)
-        return table.tolist() if read == len(messages) else None
+        return table if read == len(messages) else None
 
     def _is_expected(self, group: CdrGroup) -> bool:
         """Return whether messages are in the frames, byte by byte, and end with their last number."""

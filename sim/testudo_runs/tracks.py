@@ -135,7 +135,7 @@ def track_of(heard: Iterable[tuple[float, OdometryReading]], dimension: int) -> 
     return track_of_rows(rows, dimension, with_turns=turns)
 
 
-def track_of_rows(rows: Sequence[Sequence[float]], dimension: int, *, with_turns: bool) -> Track:
+def track_of_rows(rows: Sequence[Sequence[float]] | np.ndarray, dimension: int, *, with_turns: bool) -> Track:
     """Return poses by stamp from rows: stamp, arrival, position (D,), yaw, velocity (D,), and quaternion."""
     table = _by_stamp(rows, 3 + 2 * dimension + 4 * with_turns)
     end, last = 2 + dimension, 3 + 2 * dimension
@@ -155,13 +155,13 @@ def command_track(heard: Iterable[tuple[float, CommandReading]], dimension: int)
     return command_track_of_rows(rows, dimension)
 
 
-def command_track_of_rows(rows: Sequence[Sequence[float]], dimension: int) -> CommandTrack:
+def command_track_of_rows(rows: Sequence[Sequence[float]] | np.ndarray, dimension: int) -> CommandTrack:
     """Return commands by stamp from rows: stamp, arrival, command (D,), yaw rate."""
     table = _by_stamp(rows, 3 + dimension)
     return CommandTrack(table[:, 0], table[:, 1], table[:, 2:-1], table[:, -1])
 
 
-def _by_stamp(rows: Sequence[Sequence[float]], columns: int) -> np.ndarray:
+def _by_stamp(rows: Sequence[Sequence[float]] | np.ndarray, columns: int) -> np.ndarray:
     """Return the rows (T, columns), ordered by their first column."""
     table = np.array(rows, float).reshape(len(rows), columns)
     return table[np.argsort(table[:, 0], kind="stable")]

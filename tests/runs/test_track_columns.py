@@ -59,7 +59,9 @@ def test_every_number_is_that_of_the_message_read_alone(spoken):
 def test_the_quaternion_is_kept_where_it_is_asked_for(spoken):
     spec, poses, _ = spoken
     turn = STORE.deserialize_cdr(poses[0], POSES).pose.pose.orientation
-    assert columns(spec).odometry(poses, with_turns=True)[0][-4:] == (turn.x, turn.y, turn.z, turn.w)
+    found = columns(spec).odometry(poses, with_turns=True)
+    assert found is not None
+    assert found[0, -4:].tolist() == [turn.x, turn.y, turn.z, turn.w]
 
 
 def changed(data, edit):

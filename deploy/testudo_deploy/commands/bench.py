@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +19,7 @@ from testudo_deploy.cli import docstring_of, missing_requirements
 from testudo_deploy.commands.report import Report, facts, machine, table
 from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.strict_files import entry_points
 
 GROUP = "testudo.benchmarks"
 _OWN = "robot"  # the benchmark of this package; all others are in the distribution testudo-bench

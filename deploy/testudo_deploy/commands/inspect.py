@@ -2,7 +2,6 @@
 
 import json as json_format
 from collections.abc import Iterable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +21,7 @@ from testudo_deploy.contract.shipped_policies import policy_file
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
+from testudo_hardware.strict_files import entry_points
 
 GROUP = "testudo.inspectors"  # entry points that show recordings, which only the package testudo_runs can read
 _POLICY = ".onnx"

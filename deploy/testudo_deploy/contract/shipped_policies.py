@@ -6,11 +6,11 @@ policy, which holds the policy file, a fleet file that runs it and its model car
 
 import functools
 from importlib import resources
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from testudo_deploy.contract.policy_archive import is_archived
 from testudo_deploy.contract.policy_header import ArtefactError
+from testudo_hardware.strict_files import entry_points
 
 GROUP = "testudo.policies"
 POLICY_FILE, FLEET_FILE, CARD_FILE = "policy.onnx", "fleet.yaml", "card.json"

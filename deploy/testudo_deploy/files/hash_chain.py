@@ -118,8 +118,7 @@ class Segment:
 
     def tags(self) -> tuple[int, ...]:
         """Return the checksum of each message."""
-        crc = zlib.crc32
-        return tuple(crc(body, crc(head)) for head, body in zip(self.heads, self.bodies, strict=True))
+        return tuple(map(zlib.crc32, self.bodies, map(zlib.crc32, self.heads)))
 
     def hash(self, previous: bytes, number: int, total: int, *, final: bool, first: int = 0) -> bytes:
         """Return the hash of a checkpoint behind the messages from index ``first`` on; see `Checkpoint`."""

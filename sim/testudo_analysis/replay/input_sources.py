@@ -188,7 +188,7 @@ def check_neighbours(
     Returns:
         Number of entries that could not be verified.
     """
-    peers = sorted({name for names in {record.neighbour_names for record in records} for name in names})
+    peers = sorted(set().union(*{record.neighbour_names for record in records}))
     return sum(
         _check_peer(errors, robot, records, peer, announced[peer])
         for peer in peers
@@ -208,6 +208,9 @@ def _check_peer(
     found = np.array([k for k, match in enumerate(matches) if match], int)
     unverified = 0
     for k, (entry, match) in enumerate(zip(entries, matches, strict=True)):
+        if len(match) == 1 and (echo := match[0].echoes.get(robot)) and entry.stamp_s - echo[1] == entry.age_s:
+            errors.add("neighbours", entry.sequence, entry.age_s, entry.age_s)  # the usual case
+            continue
         if match:
             # age [s] bounded by the echo of the robot's own stamp, the nearest to the recorded age
             ages = [entry.stamp_s - m.echoes[robot][1] for m in match if robot in m.echoes]

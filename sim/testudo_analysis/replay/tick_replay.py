@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,7 @@ TASK_FIELDS = {
 }
 """Further ones of a run whose task node sends signals."""
 
+_PLAIN = frozenset({float})
 AFTER_A_LOSS = "held command after a lost tick"
 _BRAKED_BY_SHIELD = "shield_braked"
 _DOWN = (str(Mode.LAND), str(Mode.EMERGENCY))  # modes of a descent under the landing shield
@@ -315,12 +317,10 @@ def _sent(record: TickRecord) -> list[float] | None:
     return _flat(record.sent_command, record.sent_yaw_rate)
 
 
-def _is_table(part: tuple[object, ...]) -> bool:
+def _is_table(part: tuple[Any, ...]) -> bool:
     """Return whether a part is rows of plain numbers, all of one length."""
-    first = len(part[0]) if part and isinstance(part[0], tuple) else -1
-    return first >= 0 and all(
-        isinstance(row, tuple) and len(row) == first and all(type(number) is float for number in row) for row in part
-    )
+    rows = {*map(type, part)} == {tuple} and len({*map(len, part)}) == 1
+    return rows and {*map(type, chain.from_iterable(part))} <= _PLAIN
 
 
 def _flat(*parts: object) -> list[float] | None:
@@ -329,15 +329,16 @@ def _flat(*parts: object) -> list[float] | None:
     Raises:
         ValueError: the rows of a part have different lengths.
     """
-    if any(part is None for part in parts):
-        return None
+    for part in parts:
+        if part is None:
+            return None
     row: list[float] = []
     for part in parts:
         if isinstance(part, float):
             row.append(part)
         elif isinstance(part, np.ndarray):
             row += np.asarray(part, float).ravel().tolist()
-        elif isinstance(part, tuple) and all(type(number) is float for number in part):
+        elif isinstance(part, tuple) and {*map(type, part)} <= _PLAIN:
             row += part
         elif isinstance(part, tuple) and _is_table(part):
             row += chain.from_iterable(part)

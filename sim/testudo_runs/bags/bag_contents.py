@@ -73,8 +73,9 @@ class BagContents:
         for name, count in Counter([message.topic.name for message in messages]).items():
             self.counts[name] = self.counts.get(name, 0) + count
         times_ns = [message.log_ns for message in messages]
-        self.first_ns = min(times_ns if self.first_ns is None else (self.first_ns, *times_ns))
-        self.last_ns = max(times_ns if self.last_ns is None else (self.last_ns, *times_ns))
+        first_ns, last_ns = min(times_ns), max(times_ns)
+        self.first_ns = first_ns if self.first_ns is None else min(self.first_ns, first_ns)
+        self.last_ns = last_ns if self.last_ns is None else max(self.last_ns, last_ns)
 
     @property
     def count(self) -> int:

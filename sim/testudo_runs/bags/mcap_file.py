@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,6 +65,11 @@ class McapStream:
 
     def messages(self, keep: Keep, tell: Tell = lambda _: None) -> Iterator[BagMessage]:
         """Yield the messages of requested topics in file order; ``tell`` gets the completed fraction."""
+        for batch in self.batches(tell):
+            yield from (message for message in batch if keep(message.topic))
+
+    def batches(self, tell: Tell = lambda _: None) -> Iterator[Sequence[BagMessage]]:
+        """Yield all messages in file order, those of a chunk together; ``tell`` gets the completed fraction."""
         with self._file.open("rb") as stream:
             if stream.read(len(MAGIC)) != MAGIC:
                 self._say("does not begin as an MCAP file does")
@@ -75,11 +81,11 @@ class McapStream:
                     break
                 opcode, length = _HEAD.unpack(head)
                 if not 1 <= opcode <= 15 or stream.tell() + length > self._size:
-                    yield from self._cut(stream, begin, opcode, keep)
+                    yield from self._cut(stream, begin, opcode)
                     if not self._resume(stream, begin):
                         break
                     continue
-                yield from self._record(opcode, stream.read(length), begin, keep)
+                yield from self._record(opcode, stream.read(length), begin)
                 if opcode == Opcode.CHUNK:
                     tell(stream.tell() / self._size)
             if self._ended and stream.read() != MAGIC:
@@ -90,15 +96,15 @@ class McapStream:
             if self._expected is not None and self._expected != self._found and len(self._damage) == self._begun:
                 self._say(f"holds {self._found} messages; {self._expected} were written")
 
-    def _record(self, opcode: int, body: bytes, begin: int, keep: Keep) -> Iterator[BagMessage]:
+    def _record(self, opcode: int, body: bytes, begin: int) -> Iterator[Sequence[BagMessage]]:
         try:
             if opcode == Opcode.CHUNK:
                 self._tell_lost_chunk()
-                yield from self._chunk(body, begin, keep)
+                yield from self._chunk(body, begin)
             elif opcode == Opcode.MESSAGE:
                 message = self._message(body)
-                if message is not None and keep(message.topic):
-                    yield message
+                if message is not None:
+                    yield (message,)
             elif opcode == Opcode.MESSAGE_INDEX and self._lost_chunk:
                 self._pending_lost += (len(body) - 6) // 16
             elif opcode == Opcode.DATA_END:
@@ -111,7 +117,7 @@ class McapStream:
         except Exception as error:  # noqa: BLE001 -- any error of a broken record
             self._say(f"a record at byte {begin} cannot be read ({type(error).__name__}); left out")
 
-    def _chunk(self, body: bytes, begin: int, keep: Keep) -> Iterator[BagMessage]:
+    def _chunk(self, body: bytes, begin: int) -> Iterator[Sequence[BagMessage]]:
         start_ns, end_ns, size, crc, named = _CHUNK.unpack_from(body)
         at = _CHUNK.size + named + 8
         data = _unpacked(body[at:], body[_CHUNK.size : _CHUNK.size + named], size)
@@ -120,15 +126,15 @@ class McapStream:
                 f"the chunk at byte {begin}, from {clock_time(start_ns)} to {clock_time(end_ns)}, fails its checksum"
             )
             return
-        yield from self._records_within(data, keep, begin)
+        yield from self._records_within(data, begin)
 
-    def _records_within(self, data: bytes, keep: Keep, begin: int) -> Iterator[BagMessage]:
+    def _records_within(self, data: bytes, begin: int) -> Iterator[Sequence[BagMessage]]:
         """Yield the messages of a chunk up to its last complete record."""
         found: list[BagMessage] = []
         try:
             self._take_records(data, found, begin)
         finally:  # also those before a broken record
-            yield from (message for message in found if keep(message.topic))
+            yield found
 
     def _take_records(self, data: bytes, found: list[BagMessage], begin: int) -> None:
         """Take the records of a chunk; its messages are added to ``found``, and taken together up to the next fact."""
@@ -221,7 +227,7 @@ class McapStream:
         self._channels[channel.id] = topic
         self._contents.topics.setdefault(topic.name, topic)
 
-    def _cut(self, stream: BinaryIO, begin: int, opcode: int, keep: Keep) -> Iterator[BagMessage]:
+    def _cut(self, stream: BinaryIO, begin: int, opcode: int) -> Iterator[Sequence[BagMessage]]:
         """Yield the readable messages of a record that is longer than the rest of the file."""
         before, until = self._found, ""
         if opcode == Opcode.CHUNK:
@@ -232,7 +238,7 @@ class McapStream:
                 compression, (packed,) = stream.read(named & 7), struct.unpack("<Q", stream.read(8))
                 data = _unpacked(stream.read(min(packed, self._size)), compression, size)[:size]
                 if len(data) < size or not crc or zlib.crc32(data) == crc:
-                    yield from self._records_within(data, keep, begin)
+                    yield from self._records_within(data, begin)
             except struct.error:  # shorter than its header
                 pass
         got = self._found - before
@@ -348,7 +354,7 @@ def read_messages(folder: Path, damage: list[str], tell: Tell = lambda _: None) 
     known = len(damage)
     contents = BagContents()
     stream = McapStream(folder / BAG_FILE, contents, damage)
-    messages = list(stream.messages(lambda _: True, tell))
+    messages = list(chain.from_iterable(stream.batches(tell)))
     if written is not None and len(messages) != written and len(damage) == known:
         damage.append(f"{BAG_FILE}: holds {len(messages)} messages; {written} were written")
     proof = stream.proof

@@ -12,13 +12,15 @@ def order_faults(messages: Sequence[BagMessage]) -> list[str]:
     faults: list[str] = []
     expected: dict[str, int] = {}
     last_ns = 0
-    for message in messages:
-        topic, number = message.topic.name, message.sequence
+    for about, log_ns, publish_ns, number, _, _ in messages:
+        topic = about.name
         wanted = expected.get(topic, 0)
         if number != wanted:
-            faults.append(f"{topic}: found message {number} at {clock_time(message.log_ns)}, expected number {wanted}")
+            faults.append(f"{topic}: found message {number} at {clock_time(log_ns)}, expected number {wanted}")
         expected[topic] = (number + 1) % _NUMBERS
-        if message.log_ns < last_ns or message.publish_ns != message.log_ns:
-            faults.append(f"{topic}: the time of message {number}, {clock_time(message.log_ns)}, is out of order")
-        last_ns = max(last_ns, message.log_ns)
+        if log_ns < last_ns or publish_ns != log_ns:
+            faults.append(f"{topic}: the time of message {number}, {clock_time(log_ns)}, is out of order")
+            last_ns = max(last_ns, log_ns)
+        else:
+            last_ns = log_ns
     return faults

@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rosbags.typesys.store import Typestore
 
-from testudo_runs.bags.bag_contents import Tell
+from testudo_runs.bags.bag_contents import NANO, BagMessage, Tell
 
-Row = Sequence[float]
 _BYTES = struct.Struct("<4xIII")  # of a `UInt8MultiArray`: number of dimensions, offset, number of bytes
 _PADDING = 3  # bytes that may stand behind a message
 
@@ -29,11 +29,18 @@ class TopicMessages[Message]:
         self._unread: set[str] = set()
         self._readable = self._count = 0
 
-    def take(self, topic: str, received_s: float, data: bytes) -> None:
-        """Add a message."""
-        self._raw[topic].append((received_s, data))
-        self._unread.add(topic)
-        self._count += 1
+    def take_all(self, messages: Sequence[BagMessage], start_ns: int, start_s: float) -> None:
+        """Add the messages of the topics whose type is given; ``start_s`` is the time of arrival at ``start_ns``."""
+        of_channel: dict[int, list[tuple[float, bytes]] | None] = {}  # by identity: a comparison of topics takes long
+        for topic, log_ns, _, _, data, _ in messages:
+            key = id(topic)
+            if key not in of_channel:
+                of_channel[key] = self._raw[topic.name] if topic.name in self._types else None
+            rows = of_channel[key]
+            if rows is not None:
+                rows.append(((log_ns - start_ns) / NANO + start_s, data))
+        self._unread = set(self._raw)
+        self._count = sum(map(len, self._raw.values()))
 
     def messages(self, topic: str) -> Iterator[tuple[float, Message]]:
         """Yield time of arrival and content of the messages of a topic that can be decoded."""
@@ -62,13 +69,13 @@ class TopicMessages[Message]:
     def rows(
         self,
         topic: str,
-        read: Callable[[Sequence[bytes]], Sequence[Row] | None],
-        shift: Callable[[float], float] = lambda _: 0.0,
-    ) -> list[Row] | None:
-        """Return stamp, time of arrival and numbers of all messages of a topic; None if one is not as expected.
+        read: Callable[[Sequence[bytes]], np.ndarray | None],
+        shift: Callable[[np.ndarray], np.ndarray | float] = lambda _: 0.0,
+    ) -> np.ndarray | None:
+        """Return stamp, time of arrival and numbers (M, ...) of a topic's messages; None if one is not as expected.
 
-        ``read`` takes the serialised messages, and returns stamp and numbers of each, or None; ``shift`` returns what
-        is added to a stamp, from the time of arrival.
+        ``read`` takes the serialised messages, and returns stamp and numbers (M, ...), or None; ``shift`` returns what
+        is added to the stamps, from the times of arrival (M,).
         """
         raw = self._raw[topic]
         found = read([data for _, data in raw])
@@ -76,10 +83,8 @@ class TopicMessages[Message]:
             return None
         self._readable += len(found)
         self._was_read(topic)
-        return [
-            (stamp_s + shift(received_s), received_s, *row)
-            for (received_s, _), (stamp_s, *row) in zip(raw, found, strict=True)
-        ]
+        received_s = np.array([arrived_s for arrived_s, _ in raw], float)
+        return np.column_stack([found[:, 0] + shift(received_s), received_s, found[:, 1:]])
 
     def finish(self) -> bool:
         """Decode the messages that nobody asked for, to find damage; return whether any message could be decoded."""

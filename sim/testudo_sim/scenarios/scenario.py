@@ -7,7 +7,6 @@ fleet and datasets all call it.
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any, Protocol, cast
 
 import jax
@@ -20,6 +19,7 @@ from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
+from testudo_hardware.strict_files import entry_points
 from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.scene import BodyState, Scene
 from testudo_sim.starts import StartDistribution
