@@ -31,7 +31,6 @@ from testudo_deploy.guard.foreign_motion import ForeignMotion
 from testudo_deploy.guard.guard_bounds import guard_bounds, segment_limits
 from testudo_deploy.guard.own_segment import OwnSegment
 from testudo_deploy.guard.speed_cap import speed_cap_m_s
-from testudo_deploy.launch.fleet_topics import foreign_publishers
 from testudo_deploy.launch.topic_names import DIAGNOSTICS_TOPIC, ESTOP_TOPIC, HEARTBEAT_TOPIC, PEER_TOPIC
 from testudo_deploy.monitoring.diagnostics import Level, Status, diagnostic_text
 from testudo_hardware.frames import PlanarTransform
@@ -50,6 +49,7 @@ from testudo_nodes.common.clock import backend_of, clock_of, secure
 from testudo_nodes.common.messages import diagnostics_message, envelope_bytes, message_class, status_message
 from testudo_nodes.common.node_runner import WARN_EVERY_S, CpuMeter, parameter, report_status, run, text_parameter
 from testudo_nodes.common.qos import OFFERED, REQUESTED
+from testudo_nodes.robot.command_publishers import CommandPublishers, CommandTopic
 from testudo_nodes.robot.flight_topics import GuardFlight
 from testudo_nodes.robot.last_brake import LastBrake
 from testudo_nodes.robot.policy_exchange import GuardExchange
@@ -58,8 +58,6 @@ from testudo_nodes.robot.subscriptions import PoseSubscription
 
 _STATUS_S = 0.1
 _DIAGNOSTICS_S = 1.0
-_LOOK_S = 0.1  # period of the check of command publishers
-_NAMELESS = "_NODE_NAME_UNKNOWN_"  # a publisher whose node is not discovered yet; one that stays so is not a ROS node
 _ACKNOWLEDGE_S, _SPIN_S = 0.2, 0.05
 
 
@@ -81,7 +79,6 @@ class GuardNode(Node):
         self._wire = self._command_wire(robot)
         self._message = message_class(self._wire.type)
         self._topic = robot.link.topics["cmd_vel"]
-        self._allowed = self._wire.profile.command_publishers
         yaw_rate_rad_s = self._spec.yaw_rate_limit_rad_s if self._wire.carries_yaw_rate else 0.0
         self._node_clock = clock_of(self)
         switch = chosen_switch(fleet.hold_to_run, parameter(self, "hold_to_run", "", "TOPIC:NUMBER of a joystick"))
@@ -93,9 +90,8 @@ class GuardNode(Node):
             heartbeat_s=0.0 if in_lock_step else fleet.estop_heartbeat_s,
             hold_s=0.0 if in_lock_step or switch is None else switch.silent_s,
         )
-        self._seen: tuple[str, ...] = ()
         self._published_code: str | None = None
-        self._since_s = self._look_s = self._landed_s = self._diagnosed_s = -float("inf")
+        self._since_s = self._landed_s = self._diagnosed_s = -float("inf")
         backend = backend_of(self)
         secure(self, self._node_clock, fleet, backend)
         self._epoch = "lock-step" if in_lock_step else uuid.uuid4().hex
@@ -192,7 +188,13 @@ class GuardNode(Node):
         self._status = clock.publisher(DiagnosticStatus, "guard_status", OFFERED["guard_status"])
         self._diagnostics = clock.publisher(DiagnosticArray, DIAGNOSTICS_TOPIC, OFFERED["diagnostics"])
         clock.subscribe(TwistStamped, "cmd_vel_policy", self._on_command, REQUESTED["cmd_vel_policy"])
-        self._policy_topic = self.resolve_topic_name("cmd_vel_policy")
+        policy_topic = self.resolve_topic_name("cmd_vel_policy")
+        allowed = self._wire.profile.command_publishers
+        topics = [
+            CommandTopic(self._command.topic_name, self.get_fully_qualified_name(), allowed),
+            CommandTopic(policy_topic, f"{self.get_namespace()}/policy"),
+        ]
+        self._command_publishers = CommandPublishers(self, topics)
         for topic in (ESTOP_TOPIC, "estop"):
             # a late guard gets the present level; every publisher matches, whatever its quality of service
             for quality in ("estop", "estop_level", "estop_button"):
@@ -307,12 +309,9 @@ class GuardNode(Node):
     def _check(self) -> None:
         """Check the publishers of commands, and publish the status."""
         self._last_brake.beat()
-        real_s = time.monotonic()  # nodes start and end in real time, also in lock-step
-        if real_s - self._look_s >= _LOOK_S:
-            self._look_s = real_s
-            found = self._foreign()
-            self._guard.see_publishers([name for name in found if _NAMELESS not in name or name in self._seen])
-            self._seen = found
+        foreign = self._command_publishers.found(time.monotonic())
+        if foreign is not None:
+            self._guard.see_publishers(foreign)
         if self._motion is not None and self._motion.found(self._node_clock.now_s()):
             self._guard.see_foreign_motion()
         self._watch()
@@ -320,23 +319,6 @@ class GuardNode(Node):
         if self._guard.code:
             self._brake(self._node_clock.now_s())  # in case the timer of the brake is stopped
         self._publish_status(self._node_clock.now_s())
-
-    def _foreign(self) -> tuple[str, ...]:
-        """Return the foreign nodes that publish commands to the robot or to its guard."""
-        command, policy = self._command.topic_name, self._policy_topic
-        found = [
-            (command, self.get_fully_qualified_name(), self._allowed),
-            (policy, f"{self.get_namespace()}/policy", ()),
-        ]
-        return tuple(
-            f"{name} on {topic}"
-            for topic, own, allowed in found
-            for name in foreign_publishers(self._publisher_names(topic), own, allowed)
-        )
-
-    def _publisher_names(self, topic: str) -> list[str]:
-        ends = self.get_publishers_info_by_topic(topic)
-        return [f"{end.node_namespace.rstrip('/')}/{end.node_name}" for end in ends]
 
     def _brake(self, now_s: float) -> None:
         if now_s - self._landed_s < self._guard.silent_after_s:
