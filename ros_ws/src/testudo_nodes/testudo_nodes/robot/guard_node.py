@@ -309,7 +309,8 @@ class GuardNode(Node):
     def _check(self) -> None:
         """Check the publishers of commands, and publish the status."""
         self._last_brake.beat()
-        foreign = self._command_publishers.found(time.monotonic())
+        real_s = time.monotonic()
+        foreign = self._command_publishers.found(real_s)
         if foreign is not None:
             self._guard.see_publishers(foreign)
         if self._motion is not None and self._motion.found(self._node_clock.now_s()):
