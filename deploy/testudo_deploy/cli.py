@@ -20,8 +20,8 @@ from pathlib import Path
 
 from testudo_deploy.files.collection_pause import collection_paused
 from testudo_deploy.files.compiled_programs import keep_compiled_programs
+from testudo_deploy.files.registered import entry_points
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.strict_files import entry_points
 
 GROUP = "testudo.commands"
 USAGE = """usage: testudo [--debug] VERB ...

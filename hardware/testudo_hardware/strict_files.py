@@ -1,14 +1,9 @@
-"""Strict readers of JSON values and TOML files: no unknown key, no missing key, no wrong type, no NaN.
-
-Also the search of what the installed distributions register, which reads files of each of them.
-"""
+"""Strict readers of JSON values and TOML files: no unknown key, no missing key, no wrong type, no NaN."""
 
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -17,16 +12,6 @@ from testudo_hardware.errors import TestudoError
 
 OPTIONAL = {"optional": True}  # metadata of a field that may be missing, as in files written before the field existed
 _NAMES = {float: "a number", int: "a whole number", str: "a text", bool: "true or false", type(None): "null"}
-
-
-def entry_points(group: str) -> metadata.EntryPoints:
-    """Return the entry points of a group, searched once: what is installed while the process runs is not found."""
-    return _all_entry_points().select(group=group)
-
-
-@cache
-def _all_entry_points() -> metadata.EntryPoints:
-    return metadata.entry_points()
 
 
 def is_table(value: Any) -> TypeGuard[Mapping[str, Any]]:

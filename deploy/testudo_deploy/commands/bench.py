@@ -18,8 +18,8 @@ from rich.text import Text
 from testudo_deploy.cli import docstring_of, missing_requirements
 from testudo_deploy.commands.report import Report, facts, machine, table
 from testudo_deploy.contract.shipped_policies import policy_file
+from testudo_deploy.files.registered import entry_points
 from testudo_hardware.errors import TestudoError
-from testudo_hardware.strict_files import entry_points
 
 GROUP = "testudo.benchmarks"
 _OWN = "robot"  # the benchmark of this package; all others are in the distribution testudo-bench

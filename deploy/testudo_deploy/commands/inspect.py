@@ -18,10 +18,10 @@ from testudo_deploy.contract.policy_archive import is_archive, policy_bytes
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.contract.rules import COMMAND, MESSAGE, graph_outputs
 from testudo_deploy.contract.shipped_policies import policy_file
+from testudo_deploy.files.registered import entry_points
 from testudo_deploy.shield.stop_tube import StopTubeParameters, stop_tube_parameters
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import parse_robot
-from testudo_hardware.strict_files import entry_points
 
 GROUP = "testudo.inspectors"  # entry points that show recordings, which only the package testudo_runs can read
 _POLICY = ".onnx"

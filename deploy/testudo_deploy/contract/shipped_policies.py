@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testudo_deploy.contract.policy_archive import is_archived
 from testudo_deploy.contract.policy_header import ArtefactError
-from testudo_hardware.strict_files import entry_points
+from testudo_deploy.files.registered import entry_points
 
 GROUP = "testudo.policies"
 POLICY_FILE, FLEET_FILE, CARD_FILE = "policy.onnx", "fleet.yaml", "card.json"

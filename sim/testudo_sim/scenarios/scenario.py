@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 
 from testudo_deploy.contract.contract import Signal
+from testudo_deploy.files.registered import entry_points
 from testudo_deploy.shield.arena import Arena, Obstacle
 from testudo_deploy.shield.projection_margins import ProjectionParameters
 from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState
 from testudo_hardware.spec import RobotSpec
-from testudo_hardware.strict_files import entry_points
 from testudo_plant.worlds.robot_bodies import Box
 from testudo_sim.physics.scene import BodyState, Scene
 from testudo_sim.starts import StartDistribution
