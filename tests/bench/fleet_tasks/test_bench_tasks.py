@@ -2,13 +2,18 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from testudo_bench.fleet_tasks import bench_tasks as bench
+from testudo_bench.fleet_tasks import task_case
 from testudo_bench.fleet_tasks.hand_written import LAWS
-from testudo_bench.fleet_tasks.task_case import CASES, figure_of
+from testudo_bench.fleet_tasks.task_case import CASES, PreparedCase, figure_of
+from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_hardware.errors import TestudoError
+from testudo_sim.online_task.task_state import scoring_of
 
 SIMULATED = {"mean": 1.5, "low": 1.0, "high": 2.0, "least": 0.0, "most": 2.0, "episodes_in_a_mean": 2}
 
@@ -37,6 +42,24 @@ def test_what_is_not_known_is_not_met():
 
 def test_the_figure_is_the_return_success_or_a_metric():
     assert [figure_of(name, 3.0, 1.0, {"tagged": 2.0}) for name in ("return", "success", "tagged")] == [3.0, 1.0, 2.0]
+
+
+def test_simulation_has_the_prices_with_which_the_task_node_scores(monkeypatch, tmp_path):
+    """Otherwise only the returns of the fleet pay for the changes of commands by the shield."""
+    case = next(case for case in CASES if case.scenario == "predator_prey")
+    seen = []
+
+    def run_nothing(environment, *_):
+        seen.append(environment.scoring)
+        zeros = np.zeros(case.episodes)
+        return SimpleNamespace(returns=zeros, success=zeros, contacts=zeros, metrics={})
+
+    monkeypatch.setattr(task_case, "run_batch", run_nothing)
+    prepared = PreparedCase(case, tmp_path, None, Path(case.scenario))
+    prepared.simulated(2)
+    node = scoring_of(PolicyArtefact.load(prepared.exported.path).contract, prepared.components.spec)
+    assert node.change_price > 0
+    assert [(one.change_price, one.facing_price) for one in seen] == [(node.change_price, node.facing_price)]
 
 
 @pytest.fixture

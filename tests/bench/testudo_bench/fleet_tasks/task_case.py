@@ -1,7 +1,7 @@
 """One scenario of the benchmark: its team, its policy file and fleet files, and what the policy does in simulation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from testudo_policies.train_config import TrainConfig
 from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
 from testudo_sim.go_to_goal import random_inputs
+from testudo_sim.online_task.task_state import scoring_of
 from testudo_sim.team.batch_policy import artefact_policy
 
 RETURN, SUCCESS = "return", "success"
@@ -124,9 +125,14 @@ class PreparedCase:
         return DeployedEnvironment.of(plain, config.physics_choice)
 
     def simulated(self, runs: int) -> dict[str, Any]:
-        """Return the figure of simulated episodes, and the middle 95 % of the mean of ``runs`` of them (bootstrap)."""
-        environment, count = self._environment, self.case.episodes
-        artefact = PolicyArtefact.load(self.exported.path)
+        """Return the figure of simulated episodes, and the middle 95 % of the mean of ``runs`` of them (bootstrap).
+
+        Returns have the prices of the policy's training, with which the task node scores; an evaluation has none.
+        """
+        count, artefact = self.case.episodes, PolicyArtefact.load(self.exported.path)
+        node = scoring_of(artefact.contract, self.components.spec)
+        prices = {"change_price": node.change_price, "facing_price": node.facing_price}
+        environment = replace(self._environment, **prices)
         policy, memory = artefact_policy(artefact), artefact.contract.hidden_size
         programs = compiled_programs(environment)
         found = run_batch(environment, programs, policy, memory, _FIRST_SIMULATED, count)
