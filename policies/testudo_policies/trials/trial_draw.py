@@ -10,13 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from testudo_deploy.contract.policy_archive import read_policy_contract
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, EpisodeBatch, compiled_programs, run_batch
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
 from testudo_sim.environment import Environment
-from testudo_sim.online_task.task_state import values_of
+from testudo_sim.online_task.task_state import prices_of, values_of
 from testudo_sim.scenarios.goal_scenario import GoalScenario
 
 MOST_TRIALS, MOST_SEED = 1000, 100_000
@@ -65,8 +66,9 @@ class TrialTeam:
                 f"{fleet.file}: found a policy for {environment.scenario.name!r}, expected a scenario with a goal for "
                 "each robot: the policy also drives the robots to their starts"
             )
-        self.environment: Environment = environment
-        self._programs = compiled_programs(environment)
+        contract = read_policy_contract(fleet.policy, fleet.policy_sha256)
+        self.environment: Environment = replace(environment, **prices_of(contract))  # as the task node scores
+        self._programs = compiled_programs(self.environment)
 
     @property
     def horizon_s(self) -> float:

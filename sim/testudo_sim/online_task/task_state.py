@@ -119,9 +119,17 @@ def scoring_of(contract: Contract, spec: RobotSpec) -> TaskScoring:
     scenario = make_scenario(contract.scenario, spec, contract.shield, obstacles)
     if has_numbers(contract):
         scenario = numbered(scenario, contract.team_size)
+    return TaskScoring(scenario, spec, **prices_of(contract))
+
+
+def prices_of(contract: Contract) -> dict[str, float]:
+    """Return the prices in the returns of a policy's training and of its task node, by option of `Environment`.
+
+    An environment of an evaluation has none: one whose returns are compared with those of a fleet needs them.
+    """
     config = contract.provenance.get("config", {})
     facing = config.get("facing_price", 0.0) if turns(contract.command) else 0.0
-    return TaskScoring(scenario, spec, float(config.get("change_price", 0.0)), float(facing))
+    return {"change_price": float(config.get("change_price", 0.0)), "facing_price": float(facing)}
 
 
 def make_task(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from testudo_deploy.contract.policy_archive import read_policy_contract
 from testudo_deploy.contract.shipped_policies import fleet_beside, policy_file
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_hardware.errors import TestudoError
@@ -15,6 +16,7 @@ from testudo_policies.evaluation.evaluation import EpisodeBatch
 from testudo_policies.trials.trial_draw import Pose, Trial, TrialTeam
 from testudo_policies.trials.trial_runs import FILE, TrialFolder, TrialOptions, result_of
 from testudo_policies.trials.trial_table import comparison, not_scored_lines, trial_table
+from testudo_sim.online_task.task_state import scoring_of
 
 OPTIONS = TrialOptions(1, "sim", True, 60.0, "ab", ("r0", "r1"))
 
@@ -150,6 +152,15 @@ def test_only_a_task_that_ended_and_was_measured_throughout_is_scored(tmp_path):
         assert says in refused["reasons"][0]
     named = result_of(trial, state("not_at_start", reasons=["r1: is 0.4 m away"]), recorded(tmp_path))
     assert (named["scored"], named["reasons"]) == (False, ["r1: is 0.4 m away"])
+
+
+def test_simulation_has_the_prices_with_which_the_task_node_scores(tmp_path):
+    """Otherwise only the returns of the fleet pay for the changes of commands by the shield."""
+    fleet = load_fleet(fleet_beside(policy_file(Path("navigation"))))
+    simulation = TrialTeam(fleet).environment.scoring
+    node = scoring_of(read_policy_contract(fleet.policy, fleet.policy_sha256), fleet.robots[0].spec)
+    assert node.change_price > 0
+    assert (simulation.change_price, simulation.facing_price) == (node.change_price, node.facing_price)
 
 
 def test_a_trial_has_the_same_start_however_many_there_are(tmp_path, quick):

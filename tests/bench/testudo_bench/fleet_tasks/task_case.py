@@ -24,7 +24,7 @@ from testudo_policies.train_config import TrainConfig
 from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
 from testudo_sim.go_to_goal import random_inputs
-from testudo_sim.online_task.task_state import scoring_of
+from testudo_sim.online_task.task_state import prices_of
 from testudo_sim.team.batch_policy import artefact_policy
 
 RETURN, SUCCESS = "return", "success"
@@ -130,9 +130,7 @@ class PreparedCase:
         Returns have the prices of the policy's training, with which the task node scores; an evaluation has none.
         """
         count, artefact = self.case.episodes, PolicyArtefact.load(self.exported.path)
-        node = scoring_of(artefact.contract, self.components.spec)
-        prices = {"change_price": node.change_price, "facing_price": node.facing_price}
-        environment = replace(self._environment, **prices)
+        environment = replace(self._environment, **prices_of(artefact.contract))
         policy, memory = artefact_policy(artefact), artefact.contract.hidden_size
         programs = compiled_programs(environment)
         found = run_batch(environment, programs, policy, memory, _FIRST_SIMULATED, count)
