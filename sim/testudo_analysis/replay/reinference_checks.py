@@ -11,9 +11,6 @@ TOLERANCE = 1e-5
 """Largest deviation of an unchanged record, in the unit of the field (m, rad, m/s, rad/s or s)."""
 
 
-_ROWS = (list, tuple)  # types whose equal values need no arithmetic
-
-
 @dataclass(frozen=True)
 class FieldCheck:
     """One recomputed quantity compared with the record."""
@@ -114,11 +111,7 @@ class FieldErrors:
 
     def add(self, name: str, sequence: int, found: Any, recorded: Any) -> None:
         """Compare two vectors or numbers; None or another shape on one side is an infinite deviation."""
-        kind = type(found)
-        if kind in _ROWS and kind is type(recorded) and found == recorded and _is_finite(found):
-            error = 0.0  # most are equal in every digit
-        else:
-            error = _deviation(found, recorded)
+        error = _deviation(found, recorded)
         self._compared[name] = self._compared.get(name, 0) + 1
         if name not in self._worst or error > self._worst[name][0]:
             self._worst[name] = (error, sequence)
@@ -148,6 +141,8 @@ class FieldErrors:
 def _deviation(found: Any, recorded: Any) -> float:
     if found is None or recorded is None:
         return 0.0 if found is recorded else math.inf
+    if type(found) is type(recorded) and type(found) in (list, tuple) and found == recorded and _is_finite(found):
+        return 0.0  # most are equal in every digit
     error = _quick_deviation(found, recorded)
     if error is None:
         first, second = np.asarray(found, float), np.asarray(recorded, float)

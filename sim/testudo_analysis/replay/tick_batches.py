@@ -110,7 +110,7 @@ class TickBatches:
             _stacked([tick.moved_world for tick in ticks], 1),
             self._model.stopping_point(estimate).position_world,
             _table(records),
-            _first_of(records),
+            _lower_priorities(records),
             _stacked([tick.wanted_world for tick in ticks], 1),
         )
         recorded = _stacked([record.deadlock_memory for record in records], 1).T
@@ -250,7 +250,7 @@ def lower_priority(record: TickRecord) -> np.ndarray:
     return np.array([record.robot < name for name in record.neighbour_names], bool) | lost
 
 
-def _first_of(records: Sequence[TickRecord]) -> np.ndarray:
+def _lower_priorities(records: Sequence[TickRecord]) -> np.ndarray:
     """Return `lower_priority` of the ticks of a batch (K, T), which is seldom more than one answer."""
     if len({(record.robot, record.neighbour_lost) for record in records}) == 1:
         return np.repeat(lower_priority(records[0])[:, None], len(records), axis=1)
@@ -260,7 +260,7 @@ def _first_of(records: Sequence[TickRecord]) -> np.ndarray:
 def _spaces(records: Sequence[TickRecord]) -> tuple[ReservedSpace, PeerReservations]:
     """Return the recorded space of the robot (2, D, T) and of its peers (2, D, K, T)."""
     size = (2, len(records[0].goal_world))
-    first = _first_of(records)
+    first = _lower_priorities(records)
     acknowledged = _slots(records, [r.neighbour_acknowledged for r in records], ())
     own = ReservedSpace(
         _stacked([record.reserved_segment_world for record in records], 2),

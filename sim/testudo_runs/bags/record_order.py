@@ -20,7 +20,5 @@ def order_faults(messages: Sequence[BagMessage]) -> list[str]:
         expected[topic] = (number + 1) % _NUMBERS
         if log_ns < last_ns or publish_ns != log_ns:
             faults.append(f"{topic}: the time of message {number}, {clock_time(log_ns)}, is out of order")
-            last_ns = max(last_ns, log_ns)
-        else:
-            last_ns = log_ns
+        last_ns = max(last_ns, log_ns)
     return faults
