@@ -1,6 +1,7 @@
 """The shield's test protocol: its cells and counts, and that a control differs from its twin."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from testudo_bench.shield_protocol import bench_shield
+from testudo_bench.shield_protocol.batch_episode import begin, run_ticks
 from testudo_bench.shield_protocol.bench_shield import COLUMNS, protocol_jobs, row, summary, totals
 from testudo_bench.shield_protocol.cell_runner import CellOutcome, Job, Tables, run_jobs
 from testudo_bench.shield_protocol.compiled_setting import Setting, build_stage, ticks
@@ -172,6 +174,15 @@ def test_a_covered_cell_has_no_contact_and_its_control_has(measured):
     assert (broken.fast_contacts > 0).all()
     assert (broken.changed_share == 0).all()
     assert told[-1].startswith("8 of 8 episodes")
+
+
+def test_a_baseline_takes_the_place_of_layer_1_in_the_tick_of_a_team():
+    """It was once called with an argument that it lacked, which ended the whole protocol without a result."""
+    cell = head_on(layers=PROJECTION_ONLY, claim=Claim.COMPARED, conditions=Conditions(rule=Rule.ORCA), resolves=False)
+    stage = build_stage(Setting.of(cell, Job(cell, 1).choice))
+    course = jax.eval_shape(partial(begin, stage), draw_batch(stage, [CellEpisode(cell, 0)]), jnp.uint32(0))
+    after = jax.eval_shape(partial(run_ticks, stage, ticks=1), course)
+    assert jax.tree.map(jnp.shape, after.world) == jax.tree.map(jnp.shape, course.world)
 
 
 def test_the_table_shows_the_results(measured):

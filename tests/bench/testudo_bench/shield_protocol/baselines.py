@@ -12,7 +12,9 @@ import jax.numpy as jnp
 from testudo_bench.shield_protocol.protocol_cell import OTHERS, Rule
 from testudo_deploy.shield.geometry import project_onto_halfspaces
 from testudo_deploy.shield.projection_margins import ProjectionParameters
+from testudo_deploy.shield.sensed_bodies import SensedBodies
 from testudo_deploy.shield.velocity_projection import Arena, PeerTable, ShieldResult, ShieldStatus, project_velocity
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionModel, StoppingPoint
 from testudo_hardware.motion.motion_model import actuator_command
 from testudo_hardware.motion.motion_state import TINY, length, matrix_vector, shorten
@@ -73,8 +75,16 @@ class OtherShield:
     goal_world: jax.Array | None = None  # (D, N, E) [m]; set when worlds exist
     rule: jax.Array | None = None  # (E,) int: place in `OTHERS`
 
-    def layer1(self, stop: StoppingPoint, table: PeerTable, nominal_world: jax.Array) -> ShieldResult:
-        """Return the velocity of the world's rule for a nominal velocity; see `Shield.layer1`."""
+    def layer1(
+        self, stop: StoppingPoint, table: PeerTable, nominal_world: jax.Array, bodies: SensedBodies | None = None
+    ) -> ShieldResult:
+        """Return the velocity of the world's rule for a nominal velocity; see `Shield.layer1`.
+
+        Raises:
+            TestudoError: there are `bodies`, which these rules do not avoid.
+        """
+        if bodies is not None:
+            raise TestudoError("baselines of the shield: found bodies that robots sense, expected worlds without them")
         spec = self.model.spec
         scene = BaselineScene(
             stop.position_world,
