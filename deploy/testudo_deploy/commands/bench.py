@@ -112,7 +112,7 @@ def bench(
         tasks: on the fleet.
         plot: file for the picture (learning).
         json: file for the numbers; `learning`, `identify`, `forecast`, `calibrate`, `mutants`, `orders`, `redteam`,
-            `emulated`, `screen`, `tasks`, `faults` continue from it.
+            `emulated`, `screen`, `shield`, `tasks`, `faults` continue from it.
     """
     points = _points()
     if name == "list":

@@ -25,6 +25,7 @@ from testudo_bench.shield_protocol.protocol_cell import (
 )
 from testudo_bench.shield_protocol.world_batch import CellEpisode, draw_batch
 from testudo_deploy.shield.arena import distance_to
+from testudo_hardware.errors import TestudoError
 from testudo_hardware.motion import MotionState, motion_model
 from testudo_hardware.spec import load_robot
 from testudo_sim.physics.kinematic_tier import KinematicPhysics
@@ -217,14 +218,40 @@ def test_the_control_of_a_hostile_cell_must_show_contacts_at_own_speed():
     assert summary("kinematic", hostile, still)["holds"] is False
 
 
-def test_an_interrupt_preserves_finished_cells(monkeypatch):
-    cell = JOBS[0].cell
+def test_the_same_command_goes_on_after_the_cells_that_are_whole(monkeypatch, tmp_path):
+    """One cell is whole when an error ends the run, another one is not; the next run asks for all but the first."""
+    saved, asked = tmp_path / "shield.json", []
+    first, second = protocol_jobs(quick=True)[:2]
 
-    def interrupted(jobs, say, tables, policies):
-        tables.add("kinematic", cell, CellOutcome(*(np.zeros(2) for _ in range(9))))
+    def broken(jobs, say, tables, policies, save):
+        asked.append([job.cell.name for job in jobs])
+        tables.add("kinematic", first.cell, CellOutcome(*(np.zeros(first.episodes) for _ in range(9))))
+        tables.add("kinematic", second.cell, CellOutcome(*(np.zeros(second.episodes - 1) for _ in range(9))))
+        save()
+        raise RuntimeError
+
+    def interrupted(jobs, say, tables, policies, save):
+        asked.append([job.cell.name for job in jobs])
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(bench_shield, "run_jobs", broken)
+    with pytest.raises(RuntimeError):
+        bench_shield.bench_shield(quick=True, saved=saved)
     monkeypatch.setattr(bench_shield, "run_jobs", interrupted)
-    result = bench_shield.bench_shield(quick=True)
+    result = bench_shield.bench_shield(quick=True, saved=saved)
+    assert asked[0][:2] == [first.cell.name, second.cell.name]
+    assert asked[1] == [name for name in asked[0] if name != first.cell.name]
     assert result.values["interrupted"]
-    assert [figures["cell"] for figures in result.values["cells"]] == [cell.name]
+    assert [figures["cell"] for figures in result.values["cells"]] == [first.cell.name]
+    saved.write_text(saved.read_text().replace(result.values["source"], "another"))
+    bench_shield.bench_shield(quick=True, saved=saved)
+    assert asked[2] == asked[0]
+    assert not saved.exists()
+    assert saved.with_name("shield.json.before").exists()
+
+
+def test_a_file_of_another_benchmark_is_refused(tmp_path):
+    saved = tmp_path / "other.json"
+    saved.write_text('{"cells": 1}')
+    with pytest.raises(TestudoError, match="no output of `testudo bench shield`"):
+        bench_shield.bench_shield(quick=True, saved=saved)

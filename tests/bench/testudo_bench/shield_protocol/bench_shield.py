@@ -15,6 +15,7 @@ from testudo_bench.shield_protocol.ground_cells import in_quick, mujoco_cells, p
 from testudo_bench.shield_protocol.policy_commands import ProtocolPolicy, protocol_policies
 from testudo_bench.shield_protocol.progress_cells import progress_cells
 from testudo_bench.shield_protocol.protocol_cell import Claim, Commands, ProtocolCell, Rule
+from testudo_bench.shield_protocol.saved_cells import SavedCells, read_saved_cells
 from testudo_deploy.commands.report import BenchResult
 from testudo_hardware.errors import TestudoError
 from testudo_hardware.spec import load_robot
@@ -172,39 +173,51 @@ def bench_shield(
     robot: str | None = None,
     policy: Path | None = None,
     quick: bool = False,
+    saved: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> BenchResult:
     """Run the shield's test protocol, its negative controls and its baselines.
 
-    Ctrl-C stops the measurement; finished cells are in the table.
+    Ctrl-C stops the measurement; finished cells are in the table, and the same command goes on after them.
 
     Args:
         robot: a drone, for the cells of drones; None for the protocol of ground robots.
         policy: a policy file or training run, for the cells in which robots hold each other up, with its commands
             beside straight ones, those before its training, and ORCA.
         quick: few episodes, and only the cells of `in_quick`.
+        saved: JSON file to which whole cells are written, and which is continued.
         say: called with progress messages.
 
     Raises:
-        TestudoError: the robot or the policy is not one of these, or both are given.
+        TestudoError: the robot or the policy is not one of these, or both are given; `saved` is another file.
     """
     if robot is not None and policy is not None:
         raise TestudoError("testudo bench shield: found --robot and --policy, expected one; a policy names its robot")
     began = time.perf_counter()
     jobs, policies = _with_policy(policy, quick) if policy else (protocol_jobs(quick, robot), {})
     tables = Tables(fast_compile=quick or policy is not None)  # few episodes for each program
+    kept = read_saved_cells(saved, policy)
+    if kept.began_anew:
+        say(kept.began_anew)
+
+    def save() -> None:
+        for job in kept.missing(jobs):
+            key = (job.choice.physics, job.cell)
+            if key in tables.outcomes and len(tables.outcomes[key].contacts) == job.episodes:
+                kept.add(summary(*key, tables.outcomes[key]))
+        kept.write(time.perf_counter() - began)
+
     interrupted = False
     try:
-        run_jobs(jobs, say, tables, policies)
+        run_jobs(kept.missing(jobs), say, tables, policies, save)
     except KeyboardInterrupt:
         interrupted = True
-    seconds = time.perf_counter() - began
-    # results of all finished cells, in order
-    keys = [(job.choice.physics, job.cell) for job in jobs]
-    found = [summary(*key, tables.outcomes[key]) for key in keys if key in tables.outcomes]
+    seconds = kept.seconds + time.perf_counter() - began
+    found = _figures(jobs, kept, tables)
     summed = totals(found)
     values = {
         "quick": quick,
+        "source": kept.source,
         "interrupted": interrupted,
         "totals": summed,
         "cells": found,
@@ -219,6 +232,18 @@ def bench_shield(
         f"{tables.compile_s:.0f} s side by side; {devices().text}"
     )
     return BenchResult(title, COLUMNS, [row(cell) for cell in found], values)
+
+
+def _figures(jobs: Sequence[Job], kept: SavedCells, tables: Tables) -> list[dict[str, Any]]:
+    """Return the figures of whole cells, and of those begun, in the order of the jobs."""
+    found: list[dict[str, Any]] = []
+    for job in jobs:
+        key = (job.choice.physics, job.cell)
+        if kept.has(job):
+            found.append(kept.cells[job.choice.physics, job.cell.name])
+        elif key in tables.outcomes:
+            found.append(summary(*key, tables.outcomes[key]))
+    return found
 
 
 def protocol_jobs(quick: bool, robot: str | None = None) -> list[Job]:

@@ -83,10 +83,12 @@ def run_jobs(
     say: Callable[[str], None],
     tables: Tables,
     policies: Mapping[Commands, ProtocolPolicy] = MappingProxyType({}),
+    save: Callable[[], None] = lambda: None,
 ) -> None:
     """Run all episodes of the jobs; ``tables`` is filled during the run, so that an interrupt loses nothing.
 
-    ``policies`` has the policy of each kind of `Commands` that the cells need, other than the straight ones.
+    ``policies`` has the policy of each kind of `Commands` that the cells need, other than the straight ones; ``save``
+    is called whenever the cells of one more setting are whole.
     """
     groups: dict[Setting, list[CellEpisode]] = defaultdict(list)
     for job in jobs:
@@ -102,6 +104,7 @@ def run_jobs(
         try:
             for future in as_completed(pending):
                 future.result()
+                save()
                 done += len(groups[pending[future]])
                 say(f"{done} of {total} episodes; last {pending[future].describe()}")
         except BaseException:
