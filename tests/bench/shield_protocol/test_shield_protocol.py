@@ -161,7 +161,7 @@ def test_weak_brakes_decelerate_less_and_accelerate_equally(robot):
 def measured():
     """A covered cell and its control, measured together."""
     tables, told = Tables(fast_compile=True), []
-    run_jobs([Job(head_on(), 4), Job(NO_SHIELD, 4)], told.append, tables)
+    run_jobs([Job(head_on(), 4), Job(NO_SHIELD, 4)], told.append, tables, save=lambda: told.append("saved"))
     return tables, told
 
 
@@ -175,6 +175,7 @@ def test_a_covered_cell_has_no_contact_and_its_control_has(measured):
     assert (broken.fast_contacts > 0).all()
     assert (broken.changed_share == 0).all()
     assert told[-1].startswith("8 of 8 episodes")
+    assert told.count("saved") == 2
 
 
 def test_a_baseline_takes_the_place_of_layer_1_in_the_tick_of_a_team():

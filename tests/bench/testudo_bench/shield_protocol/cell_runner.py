@@ -88,7 +88,7 @@ def run_jobs(
     """Run all episodes of the jobs; ``tables`` is filled during the run, so that an interrupt loses nothing.
 
     ``policies`` has the policy of each kind of `Commands` that the cells need, other than the straight ones; ``save``
-    is called whenever the cells of one more setting are whole.
+    is called after every chunk of episodes, by one thread at a time.
     """
     groups: dict[Setting, list[CellEpisode]] = defaultdict(list)
     for job in jobs:
@@ -98,13 +98,12 @@ def run_jobs(
     done, total = 0, sum(len(group) for group in groups.values())
     with ThreadPoolExecutor(_WORKERS) as pool:
         pending = {
-            pool.submit(_run_group, setting, groups[setting], tables, policies.get(setting.commands)): setting
+            pool.submit(_run_group, setting, groups[setting], tables, policies.get(setting.commands), save): setting
             for setting in order
         }
         try:
             for future in as_completed(pending):
                 future.result()
-                save()
                 done += len(groups[pending[future]])
                 say(f"{done} of {total} episodes; last {pending[future].describe()}")
         except BaseException:
@@ -114,8 +113,14 @@ def run_jobs(
             raise
 
 
-def _run_group(setting: Setting, episodes: list[CellEpisode], tables: Tables, policy: ProtocolPolicy | None) -> None:
-    """Run all episodes of one setting; the policy is None for straight commands."""
+def _run_group(
+    setting: Setting,
+    episodes: list[CellEpisode],
+    tables: Tables,
+    policy: ProtocolPolicy | None,
+    save: Callable[[], None],
+) -> None:
+    """Run all episodes of one setting, and save after each chunk; the policy is None for straight commands."""
     if tables.stop.is_set():
         return
     stage = build_stage(setting)
@@ -134,6 +139,8 @@ def _run_group(setting: Setting, episodes: list[CellEpisode], tables: Tables, po
         with tables.host if setting.choice.physics == "mujoco" else nullcontext():
             if not _run_chunk(stage, chunk, starter, begins(), (worlds, number), tables):
                 return
+        with tables.lock:
+            save()
 
 
 def _steps(
