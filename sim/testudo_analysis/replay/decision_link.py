@@ -18,13 +18,15 @@ def check_decisions(
     """Compare the commands to the guard with the decisions of the ticks."""
     findings.check_order("decision", "cmd_vel_policy", policy, repeats=True)
     ticks = {round(record.stamp_s / SAME_STAMP_S): record for record in records}
-    commanded = set()
+    commanded, ended = set[float](), False
     for stamp_s, command, turn in rows_of(policy):
         findings.compared["decision"] += 1
         record = _near(ticks, stamp_s)
         if record is None or record.stamp_s in commanded:
-            if any(command) or turn or stamp_s < policy.stamp_s[-1]:  # the last one may be the brake at the end
+            # one more at the last stamp may be the brake at the end
+            if ended or any(command) or turn or stamp_s < policy.stamp_s[-1]:
                 findings.add("decision", "inserted", stamp_s, "cmd_vel_policy holds a command that no tick decided")
+            ended = stamp_s >= policy.stamp_s[-1]
             continue
         commanded.add(record.stamp_s)
         decided = body_forward_command(spec, record.sent_command, record.estimate_yaw or 0.0)

@@ -112,6 +112,16 @@ def test_a_second_brake_at_the_end_and_a_command_of_another_size_there_are_found
         assert not compare_chain(replace(whole, commanded={**whole.commanded, "r0": track})).passed
 
 
+def test_two_brakes_at_the_end_are_found_without_the_reports_of_a_guard(run):
+    """Regression: every zero command at the last stamp was excused, however many there were."""
+    whole = replace(ended(run), guard={})
+    policy = whole.commanded["r0"]
+    twice = with_brake(policy, float(policy.stamp_s[-1]))
+    assert not compare_chain(whole).sentences
+    found = compare_chain(replace(whole, commanded={**whole.commanded, "r0": twice}))
+    assert [one.kind for one in found.deviations if one.link == "decision"] == ["inserted"]
+
+
 def with_report(run, change, at=0.6):
     reports = [*run.guard["r0"]]
     change(reports, int(at * len(reports)))
