@@ -184,6 +184,8 @@ class World:
         """Return a world that goes on from here by itself; what never changes is the same in both."""
         robots = [drone.robot for drone in self.drones]
         fixed = [self.fleet, *(robot.loop._policy._artefact for robot in robots), *(robot.spec for robot in robots)]
+        # a record is never changed; to copy those of ten seconds would cost as much as to fly on for one
+        fixed += [record for drone in self.drones for record in drone.records]
         return copy.deepcopy(self, {id(one): one for one in fixed})
 
     def tick(self, count=1):
