@@ -118,7 +118,8 @@ def length(vector: Array) -> Array:
 def shorten(vector: Array, limit: Array | float) -> Array:
     """Return vectors (D, ...) that keep their direction and are no longer than the limit (...), zero or above."""
     xp = array_namespace(vector)
+    squares = vector * vector
     # the root of zero has no derivative, which identification needs for a robot at its commanded velocity
-    size = xp.sqrt(sum_terms([vector[d, ...] ** 2 for d in range(vector.shape[0])]) + _NO_LENGTH)
+    size = xp.sqrt(sum_terms([squares[d, ...] for d in range(squares.shape[0])]) + _NO_LENGTH)
     # the slightly larger denominator keeps the length within the limit in spite of rounding
     return vector * xp.minimum(limit / (size + TINY), 1.0)

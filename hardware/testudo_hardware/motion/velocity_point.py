@@ -122,14 +122,6 @@ def _symmetric(direction: Array, along: Array, across: Array) -> Array:
     """Return the matrix (D, D, ...) with ``along`` on the direction and ``across`` on the rest."""
     xp = array_namespace(direction)
     size = direction.shape[0]
-    return xp.stack(
-        [
-            xp.stack(
-                [
-                    (along - across) * direction[i, ...] * direction[j, ...] + (across if i == j else 0 * across)
-                    for j in range(size)
-                ]
-            )
-            for i in range(size)
-        ]
-    )
+    unit = xp.reshape(xp.eye(size, dtype=direction.dtype), (size, size) + (1,) * (direction.ndim - 1))
+    # few operations on whole matrices: on a robot their number is what takes the time
+    return (((along - across) * direction)[:, None, ...] * direction[None, ...]) + across * unit
