@@ -251,5 +251,6 @@ def _rest_return(run: RecordedRun, contract: Contract, tracks: Mapping[str, Trac
     task = task_of(scoring.scenario, run.fleet)
     still = Scene(motion, body_states(run, [box.name for box in scoring.scenario.boxes], np.array([begin_s])))
     keys = jax.random.split(jax.random.key(0), 1)
-    score = scoring.decision(task, still, still, cast(Any, np.zeros((len(tracks), 1))), keys)
+    # one program; called as it is, each operation would be one
+    score = jax.jit(scoring.decision)(task, still, still, np.zeros((len(tracks), 1)), keys)
     return scoring.horizon * float(np.mean(score.reward))

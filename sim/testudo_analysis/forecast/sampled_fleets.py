@@ -64,7 +64,7 @@ class SampledTeam:
 class Worlds:
     """Worlds E that are simulated together."""
 
-    parameters: WorldParameters = field(repr=False)
+    parameters: WorldParameters = field(repr=False)  # of NumPy: in JAX each change of the worlds would be a program
     starts: tuple[TeamStart, ...]  # (E,)
 
     def take(self, chosen: np.ndarray) -> "Worlds":
@@ -74,7 +74,7 @@ class Worlds:
 
     def and_also(self, other: "Worlds") -> "Worlds":
         """Return these worlds, and those of the same team behind them."""
-        parameters = jax.tree.map(lambda *x: jnp.concatenate(x, axis=-1), self.parameters, other.parameters)
+        parameters = jax.tree.map(lambda *x: np.concatenate(x, axis=-1), self.parameters, other.parameters)
         return Worlds(parameters, self.starts + other.starts)
 
 
@@ -175,12 +175,15 @@ class FleetSimulator:
 
         Their delays are at most those of the files of the team; motion noise is that of the team's files.
         """
-        keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(jnp.arange(count))
-        draw = partial(draw_fleet_parameters, described=self.team.described, specs=files)
-        draw = partial(draw, channels=self._team[0].channels, spread=spread, delays=self.team.files)
+        team, channels = self.team, self._team[0].channels
+
+        def draw(root: jax.Array) -> WorldParameters:
+            keys = jax.vmap(partial(jax.random.fold_in, root))(jnp.arange(count))
+            return draw_fleet_parameters(keys, team.described, files, channels, spread, team.files)
+
         chosen = tuple(starts[k % len(starts)] for k in range(count))
-        parameters = jax.jit(draw, compiler_options=QUICK)(keys)
-        return Worlds(replace(parameters, residual_share=jnp.full(count, noisy, jnp.float32)), chosen)
+        parameters = jax.device_get(jax.jit(draw, compiler_options=QUICK)(jax.random.key(seed)))
+        return Worlds(replace(parameters, residual_share=np.full(count, noisy, np.float32)), chosen)
 
     @cached_property
     def _team(self) -> Any:
