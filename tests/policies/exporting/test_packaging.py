@@ -99,14 +99,14 @@ def test_closed_loops_are_what_robots_see_when_the_policy_drives(components, tin
     vector = tiny_export.contract.test_vector
     rows = {name: np.array(value, np.float32) for name, value in vector.inputs.items()}
     np.testing.assert_allclose(rows["goal_world"], goals[10, :4], atol=1e-6)
-    np.testing.assert_allclose(vector.outputs["command"], call_step(step, rows)["command"], atol=1e-6)
+    np.testing.assert_allclose(vector.outputs["command"], call_step(jax.jit(step), rows)["command"], atol=1e-6)
 
 
 def test_the_robot_runs_what_was_trained(components, tiny_run, tiny_export):
     artefact = PolicyArtefact.load(tiny_export.path, robot=load_robot("gritsbot_x"), sha256=tiny_export.sha256)
-    step = components.agent.policy(load_parameters(components, tiny_run))
+    step = components.agent.policy(jax.device_get(load_parameters(components, tiny_run)))
     rows = {name: np.array(value, np.float32) for name, value in artefact.contract.test_vector.inputs.items()}
-    expected = call_step(step, rows)["command"]
+    expected = call_step(jax.jit(step), rows)["command"]
     for index, command in enumerate(expected):
         signals = {name: value[index] for name, value in rows.items() if name != HIDDEN}
         found, _ = artefact.step(signals, artefact.initial_hidden())
@@ -211,7 +211,7 @@ def test_the_fleet_file_of_a_task_holds_its_start_and_no_goals(tmp_path):
     path = write_fleet(components, report, tmp_path / "fleet.yaml", 0)
     fleet, scenario = load_fleet(path), components.environment.scenario
     assert "goal" not in path.read_text()
-    first = scenario.start(jax.random.key(HELD_OUT_SEED), 3)
+    first = jax.device_get(jax.jit(lambda key: scenario.start(key, 3))(jax.random.key(HELD_OUT_SEED)))
     made = task_of(scenario, fleet)
     jax.tree.map(
         lambda found, expected: np.testing.assert_allclose(found[..., 0], expected, atol=1e-6), made, first.task

@@ -53,8 +53,8 @@ def test_what_one_robot_lives_through_does_not_touch_another():
     def both(*values):
         return np.tile(column(*values), (1, 2))
 
-    ended = jnp.array([[0, 0], [0, 0], [0, 0], [1, 0], [0, 0]], bool)
-    timed_out = jnp.array([[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]], bool)
+    ended = np.array([[0, 0], [0, 0], [0, 0], [1, 0], [0, 0]], bool)
+    timed_out = np.array([[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]], bool)
     found = advantages(both(1, 2, 3, 4, 5), both(1, 1, 2, 2, 4), both(1, 6, 2, 100, 8), ended, timed_out, 0.5, 0.5)
     np.testing.assert_allclose(found[:, 0], [1.5, 4.0, 2.5, 2.0, 5.0], rtol=1e-6)
     np.testing.assert_allclose(found[:, 1], [2.45703125, 7.828125, 15.3125, 53.25, 5.0], rtol=1e-6)
@@ -81,8 +81,8 @@ class HandMadeAgent:
 def hand_made_loss(log_probability, value, advantage, trust=None, joint_ratio=False, **changes):
     shape = advantage.shape
     blank = dict.fromkeys(field.name for field in fields(Batch))
-    known = {"log_probability": jnp.full(shape, -2.0), "value": jnp.zeros(shape), "trust": trust}
-    batch = Batch(**(blank | known | {"counted": jnp.ones(shape, bool)} | changes))
+    known = {"log_probability": np.full(shape, -2.0, np.float32), "value": np.zeros(shape, np.float32)}
+    batch = Batch(**(blank | known | {"trust": trust, "counted": np.ones(shape, bool)} | changes))
     config = TrainConfig(clip=0.2, value_weight=0.5, entropy=0.1, team_size=2, joint_ratio=joint_ratio)
 
     @jax.jit
@@ -100,9 +100,9 @@ def test_loss_of_a_batch_made_by_hand():
     # the lesser 1.2 * 3    1.1   0.8 * -1    1.5 * -3     sum -0.6, mean -0.15, over sqrt(5)
     # value target = old value 0 + advantage; new values 3, 1, -1, -1 miss it by 0, 0, 0, 2, in units
     # of 2 by 1: mean 1 / 4
-    ratio = jnp.array([[1.5, 1.1, 0.5, 1.5]])
-    value = jnp.array([[3.0, 1.0, -1.0, -1.0]])
-    total, parts = hand_made_loss(jnp.log(ratio) - 2, value, jnp.array([[3.0, 1.0, -1.0, -3.0]]))
+    ratio = np.float32([[1.5, 1.1, 0.5, 1.5]])
+    value = np.float32([[3.0, 1.0, -1.0, -1.0]])
+    total, parts = hand_made_loss(np.log(ratio) - 2, value, np.float32([[3.0, 1.0, -1.0, -3.0]]))
     assert parts["loss/actor"] == pytest.approx(0.15 / 5**0.5, rel=1e-5)
     assert parts["loss/value"] == pytest.approx(0.25)
     assert parts["loss/entropy"] == pytest.approx(0.7)
@@ -116,8 +116,8 @@ def test_loss_of_a_batch_made_by_hand():
 
 
 def test_statistics_of_values_are_of_what_counts_and_finite_for_equal_targets():
-    value, target = jnp.array([1.0, 9.0, 3.0]), jnp.array([2.0, 7.0, 2.0])
-    found = losses.value_statistics(value, target, jnp.array([True, False, True]), jnp.ones(()))
+    value, target = np.float32([1.0, 9.0, 3.0]), np.float32([2.0, 7.0, 2.0])
+    found = jax.jit(losses.value_statistics)(value, target, np.array([True, False, True]), np.float32(1.0))
     assert found["value/mean"] == 2
     assert (found["value/target_deviation"], found["value/explained_variance"]) == (0, 0)
 
@@ -125,12 +125,12 @@ def test_statistics_of_values_are_of_what_counts_and_finite_for_equal_targets():
 def test_a_clipped_ratio_has_no_gradient_and_a_falling_one_for_good_actions_has():
     # ratio 1.5 with advantage 3 is beyond the clip: nothing pulls it further; 0.5 is pulled back up
     def actor_loss(log_probability):
-        advantage = jnp.array([[3.0, 1.0, -1.0, -3.0]])
-        value = jnp.zeros((1, 4))
+        advantage = np.float32([[3.0, 1.0, -1.0, -3.0]])
+        value = np.zeros((1, 4), np.float32)
         return hand_made_loss(log_probability, value, advantage)[1]["loss/actor"]
 
-    high = jax.grad(actor_loss)(jnp.log(jnp.array([[1.5, 1.0, 1.0, 1.0]])) - 2)[0]
-    low = jax.grad(actor_loss)(jnp.log(jnp.array([[0.5, 1.0, 1.0, 1.0]])) - 2)[0]
+    high = jax.jit(jax.grad(actor_loss))(np.log(np.float32([[1.5, 1.0, 1.0, 1.0]])) - 2)[0]
+    low = jax.jit(jax.grad(actor_loss))(np.log(np.float32([[0.5, 1.0, 1.0, 1.0]])) - 2)[0]
     assert high[0] == 0
     assert low[0] < 0
     assert high[1] < 0 < high[3]
@@ -138,17 +138,17 @@ def test_a_clipped_ratio_has_no_gradient_and_a_falling_one_for_good_actions_has(
 
 def test_the_joint_ratio_is_the_product_of_those_of_a_world():
     """Two worlds of two robots: 1.5 x 1.1 and 0.5 x 1.5, clipped as one; a robot that stands changes nothing."""
-    ratio, advantage = jnp.array([[1.5, 1.1, 0.5, 1.5]]), jnp.array([[3.0, 1.0, -1.0, -3.0]])
+    ratio, advantage = np.float32([[1.5, 1.1, 0.5, 1.5]]), np.float32([[3.0, 1.0, -1.0, -3.0]])
 
     def actor_loss(counted):
-        given = (jnp.log(ratio) - 2, jnp.zeros((1, 4)), advantage)
+        given = (np.log(ratio) - 2, np.zeros((1, 4), np.float32), advantage)
         return hand_made_loss(*given, joint_ratio=True, counted=counted)[1]
 
-    parts = actor_loss(jnp.ones((1, 4), bool))
+    parts = actor_loss(np.ones((1, 4), bool))
     # 1.65 and 0.75, clipped to 1.2 and 0.8: 1.2 * 3 + 1.2 - 0.8 - 0.8 * 3, over sqrt(5)
     assert parts["loss/actor"] == pytest.approx(-(3.6 + 1.2 - 0.8 - 2.4) / 4 / 5**0.5, rel=1e-5)
     assert parts["loss/ratio_off"] == pytest.approx((0.65 * 2 + 0.25 * 2) / 4, rel=1e-5)
-    alone = actor_loss(jnp.array([[True, True, False, True]]))
+    alone = actor_loss(np.array([[True, True, False, True]]))
     assert alone["loss/ratio_off"] == pytest.approx((0.65 * 2 + 0.5) / 3, rel=1e-5)
 
 
@@ -156,16 +156,17 @@ def test_what_is_not_trusted_pushes_nothing_and_moves_no_mean():
     """Two trusted steps with advantages 1 and 3 beside two untrusted ones are those two alone, but for the scale."""
 
     def pull(log_probability, advantage, trust):
-        return hand_made_loss(log_probability, jnp.zeros((1, 4)), advantage, trust)[1]["loss/actor"]
+        return hand_made_loss(log_probability, np.zeros((1, 4), np.float32), advantage, trust)[1]["loss/actor"]
 
-    advantage, trust = jnp.array([[3.0, 1.0, 0.0, 0.0]]), jnp.array([[1.0, 1.0, 0.0, 0.0]])
-    push = np.asarray(jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, trust)[0])
+    advantage, trust = np.float32([[3.0, 1.0, 0.0, 0.0]]), np.float32([[1.0, 1.0, 0.0, 0.0]])
+    same, gradient = np.full((1, 4), -2.0, np.float32), jax.jit(jax.grad(pull))
+    push = np.asarray(gradient(same, advantage, trust)[0])
     np.testing.assert_allclose(push[2:], 0.0, atol=1e-7)
     assert push[0] == pytest.approx(-push[1], rel=1e-5)  # their mean is 2: one better, one as much worse
     assert push[0] < 0
-    everybody = jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, None)[0]
+    everybody = gradient(same, advantage, None)[0]
     assert everybody[2] > 0.1  # negative control: without the weights the mean pushes them
-    np.testing.assert_array_equal(jax.grad(pull)(jnp.full((1, 4), -2.0), advantage, jnp.ones((1, 4)))[0], everybody)
+    np.testing.assert_array_equal(gradient(same, advantage, np.ones((1, 4), np.float32))[0], everybody)
 
 
 def test_nothing_is_learned_from_robots_that_stand():
@@ -174,11 +175,11 @@ def test_nothing_is_learned_from_robots_that_stand():
     def loss(given, advantage, stood):
         return hand_made_loss(*given, advantage, counted=~stood)[0]
 
-    given = (jnp.log(jnp.array([[1.1, 0.9, 1.5, 0.5]])) - 2, jnp.array([[2.0, -1.0, 4.0, 7.0]]))
-    stood = jnp.array([[False, False, True, True]])
-    total, push = jax.value_and_grad(loss)(given, jnp.array([[3.0, 1.0, 0.0, 0.0]]), stood)
+    given = (np.log(np.float32([[1.1, 0.9, 1.5, 0.5]])) - 2, np.float32([[2.0, -1.0, 4.0, 7.0]]))
+    stood = np.array([[False, False, True, True]])
+    total, push = jax.jit(jax.value_and_grad(loss))(given, np.float32([[3.0, 1.0, 0.0, 0.0]]), stood)
     pair = tuple(x[:, :2] for x in given)
-    alone, expected = jax.value_and_grad(loss)(pair, jnp.array([[3.0, 1.0]]), jnp.zeros((1, 2), bool))
+    alone, expected = jax.jit(jax.value_and_grad(loss))(pair, np.float32([[3.0, 1.0]]), np.zeros((1, 2), bool))
     assert total == pytest.approx(float(alone), rel=1e-6)
     for found, other in zip(push, expected, strict=True):
         np.testing.assert_array_equal(found[:, 2:], 0)
@@ -187,10 +188,10 @@ def test_nothing_is_learned_from_robots_that_stand():
 
 def test_what_a_robot_lives_through_ends_where_it_leaves_and_begins_anew_where_it_returns():
     # one robot, six steps of reward 1 and value 0: it takes part in the first two and the last two
-    none = jnp.zeros((6, 1), bool)
+    none = np.zeros((6, 1), bool)
     blank = dict.fromkeys(field.name for field in fields(Batch))
-    stood, left = jnp.array([0, 0, 1, 1, 0, 0], bool)[:, None], jnp.array([0, 1, 0, 0, 0, 0], bool)[:, None]
+    stood, left = np.array([0, 0, 1, 1, 0, 0], bool)[:, None], np.array([0, 1, 0, 0, 0, 0], bool)[:, None]
     batch = Batch(**(blank | {"terminated": none, "truncated": none, "counted": ~stood, "left": left}))
-    value, after = jnp.zeros((6, 1)), jnp.full((6, 1), 100.0).at[-1].set(0.0).at[0].set(0.0).at[4].set(0.0)
-    found = advantages(jnp.ones((6, 1)), value, after, batch.ended, none, 0.5, 1.0, batch.weight)
+    value, after = column(0, 0, 0, 0, 0, 0), column(0, 100, 100, 100, 0, 0)
+    found = advantages(column(1, 1, 1, 1, 1, 1), value, after, batch.ended, none, 0.5, 1.0, batch.weight)
     assert found[:, 0].tolist() == [1.5, 1.0, 0.0, 0.0, 1.5, 1.0]

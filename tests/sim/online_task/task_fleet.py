@@ -84,7 +84,7 @@ def make_task_fleet(folder, scenario_name="foraging", count=3, seed=0, robot="gr
     """Write policy.onnx and fleet.yaml with the start of the task, and return the fleet."""
     folder, spec = Path(folder), load_robot(robot)
     _, scenario = write_policy(folder / "policy.onnx", scenario_name, spec)
-    begin = scenario.start(jax.random.key(seed), count)
+    begin = jax.jit(lambda key: scenario.start(key, count))(jax.random.key(seed))
     places, yaws = np.asarray(begin.position_world, float).round(4).T.tolist(), np.asarray(begin.yaw, float).round(4)
     robots = tuple(
         FleetRobot(f"r{i}", robot, tuple(place), float(yaw), tuple(place), spec)

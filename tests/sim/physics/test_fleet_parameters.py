@@ -12,7 +12,15 @@ from testudo_sim.physics.fleet_parameters import draw_fleet_parameters, with_lon
 from testudo_sim.physics.world_parameters import Channels, Slots
 
 BELIEVED = load_robot("gritsbot_x")
-KEYS = jax.vmap(jax.random.key)(np.arange(200))
+
+
+def drawn(files, *spread):
+    """Return what 200 worlds with robots of some files have, by one program."""
+
+    def draw(seeds):
+        return draw_fleet_parameters(jax.vmap(jax.random.key)(seeds), BELIEVED, files, Channels(), *spread)
+
+    return jax.device_get(jax.jit(draw)(np.arange(200)))
 
 
 def with_quantity(key, attribute, value, low, high):
@@ -22,7 +30,7 @@ def with_quantity(key, attribute, value, low, high):
 
 def test_scales_are_drawn_for_each_robot_and_relative_to_the_believed_file():
     slow = with_quantity("dynamics.speed_scale", "speed_scale", 0.8, 0.78, 0.82)
-    made = draw_fleet_parameters(KEYS, BELIEVED, [BELIEVED, slow], Channels())
+    made = drawn([BELIEVED, slow])
     assert made.scale.shape == (2, 2, 200)
     wide, narrow = np.asarray(made.scale[0])
     assert 0.8 <= wide.min() < 0.85
@@ -30,14 +38,14 @@ def test_scales_are_drawn_for_each_robot_and_relative_to_the_believed_file():
     assert 0.78 <= narrow.min() < 0.79
     assert 0.81 < narrow.max() <= 0.82 + 1e-6
     assert abs(np.corrcoef(wide, narrow)[0, 1]) < 0.3  # robots are not drawn alike
-    plain = draw_fleet_parameters(KEYS, BELIEVED, [BELIEVED, slow], Channels(), 0.0)
+    plain = drawn([BELIEVED, slow], 0.0)
     assert np.allclose(plain.scale[0, 0], 1.0)
     assert np.allclose(plain.scale[0, 1], 0.8)
 
 
 def test_histories_hold_the_longest_delay():
     late = with_quantity("dynamics.command_delay", "command_delay_s", 0.2, 0.15, 0.25)
-    made = draw_fleet_parameters(KEYS, BELIEVED, [BELIEVED, late], Channels())
+    made = drawn([BELIEVED, late])
     slots = Slots.create(with_longest_delay(BELIEVED, [late]), Channels()).commands
     assert made.delay_weights.shape == (slots, 2, 200)
     ticks = np.arange(slots)[:, None, None] * np.asarray(made.delay_weights)
@@ -50,4 +58,4 @@ def test_histories_hold_the_longest_delay():
 
 def test_a_file_of_another_kind_is_refused():
     with pytest.raises(TestudoError, match=r"robot file of crazyflie_2x: found .* expected differential_drive"):
-        draw_fleet_parameters(KEYS, BELIEVED, [load_robot("crazyflie_2x")], Channels())
+        drawn([load_robot("crazyflie_2x")])
