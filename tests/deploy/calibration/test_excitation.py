@@ -44,7 +44,7 @@ shares = st.lists(st.floats(0, 1), min_size=7, max_size=7)
 
 @settings(max_examples=examples(25), deadline=None)
 @given(
-    st.sampled_from(sorted(ROBOTS) if FULL else ["gritsbot_x"]),
+    st.sampled_from(sorted(ROBOTS) if FULL else ["turtlebot4"]),
     st.integers(0, 10),
     shares,
     st.floats(0, math.tau),

@@ -89,15 +89,17 @@ def test_a_run_leaves_configuration_metrics_and_checkpoint(tiny_run, components)
     )
 
 
-def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, components, tmp_path):
-    # nothing is patched here but the Ctrl-C: both sessions compile for themselves
+def test_four_updates_equal_two_and_two_after_a_resume(tiny_run, components, update, tmp_path, monkeypatch):
+    # the session that goes on compiles for itself, as the one of the whole run did
     seen = []
 
     def stop_at_once(progress):
         seen.append(progress)
         raise KeyboardInterrupt
 
-    first = train_run(components, tmp_path, stop_at_once)
+    with monkeypatch.context() as patch:
+        patch.setattr(training_run, "_compiled", lambda *_: update)
+        first = train_run(components, tmp_path, stop_at_once)
     assert (first.finished, first.updates) == (False, 2)  # the second was under way
     assert [item.update for item in seen] == [1]
     assert seen[-1].decisions == TINY.worlds * TINY.rollout
