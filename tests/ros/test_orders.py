@@ -48,16 +48,17 @@ def test_an_order_is_answered_and_driven(tmp_path, capsys):
     reach = Reach(wait=20.0, domain=states[-1].domain_id, local=True)
     assert goal(fleet.file, "r0", (9.0, 0.0), reach=reach) == 1
     assert "r0: goal (9.00, 0.00): found x = 9.00 m" in capsys.readouterr().out
-    assert goal(fleet.file, "r0", (1.2, -0.6), reach=reach) == 0
-    assert "r0: goes to (1.20, -0.60)" in capsys.readouterr().out
+    # half a metre from its start: each simulated second takes more than one of the processor
+    assert goal(fleet.file, "r0", (-0.8, -0.7), reach=reach) == 0
+    assert "r0: goes to (-0.80, -0.70)" in capsys.readouterr().out
     run.join()
     state = states[-1]
     assert (state.outcome, state.contacts, state.success) == ("arrived", 0, True)
     assert all("goal (9.00, 0.00)" in line for line in state.lines), state.lines
     found = read_run(tmp_path / "run")
     assert found.warnings == ()
-    assert found.task_messages["r0"][-1].values["goal_world"] == pytest.approx((1.2, -0.6))
-    assert found.truth["r0"].position_world[-1] == pytest.approx((1.2, -0.6), abs=0.1)
+    assert found.task_messages["r0"][-1].values["goal_world"] == pytest.approx((-0.8, -0.7))
+    assert found.truth["r0"].position_world[-1] == pytest.approx((-0.8, -0.7), abs=0.1)
     assert {tick.holds for tick in found.ticks["r0"][-10:]} == {"arrived"}
     assert "" in {tick.holds for tick in found.ticks["r0"]}
     result = reinfer(found, PolicyArtefact.load(found.policy_path))
