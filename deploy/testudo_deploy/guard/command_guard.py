@@ -84,7 +84,9 @@ class CommandGuard:
         """Content of the newest heartbeat, and when it came."""
         self._lost = False
         """The heartbeat was lost since the last rearm."""
-        self._switch = HoldToRun(hold_s - EARLY_S) if hold_s else None
+        self.let_go_after_s = max(hold_s - EARLY_S, 0.0)
+        """Time after a message of the hold-to-run switch by which the next must have come [s]; 0 without a switch."""
+        self._switch = HoldToRun(self.let_go_after_s) if hold_s else None
         self._is_let_go = self._switch is not None
         """Robots may not move, as nobody holds the switch."""
         self._last_stamp_s = -float("inf")
@@ -142,6 +144,11 @@ class CommandGuard:
     def hears_station(self) -> bool:
         """Return whether the station's heartbeat matters: it is required, or carries the hold-to-run switch."""
         return bool(self._heartbeat_s) or self._switch is not None
+
+    @property
+    def held_s(self) -> float | None:
+        """Return when the newest message came in which the hold-to-run switch was held; None while it is not held."""
+        return None if self._switch is None else self._switch.held_s
 
     @property
     def lost_after_s(self) -> float:

@@ -27,9 +27,13 @@ class HoldToRun:
         self._message = ""
         """Number of the joystick's newest message."""
         self._held_s: float | None = None
-        """When the newest message came in which it was held."""
         self._was_released = False
         """It was seen released, and has not been silent since it was held."""
+
+    @property
+    def held_s(self) -> float | None:
+        """Return when the newest message came in which it was held; None while it is not held."""
+        return self._held_s
 
     def hear(self, content: str, now_s: float) -> None:
         """Take a heartbeat; one that repeats a message of the joystick, or carries no switch, changes nothing."""

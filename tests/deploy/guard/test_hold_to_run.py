@@ -71,6 +71,22 @@ def test_silence_of_the_joystick_brakes_within_the_configured_time_though_the_st
     assert held.guard.code == "not_held"
 
 
+def test_the_time_of_silence_counts_from_the_last_message_that_is_new(held):
+    """The guard's process wakes then: at 20 Hz it would else brake up to a period late, at the next command."""
+    began_s = held.guard.held_s
+    held.go(0.2, HELD, new=False)
+    assert held.guard.held_s == began_s
+    held.go(0.1, HELD)
+    since_s = held.guard.held_s
+    assert since_s > began_s
+    held.guard.watch(since_s + held.guard.let_go_after_s - 1e-6)
+    assert held.guard.code != "not_held"
+    held.guard.watch(since_s + held.guard.let_go_after_s + 1e-6)
+    assert (held.guard.code, held.guard.held_s) == ("not_held", None)
+    assert held.guard.let_go_after_s < SILENT_S
+    assert Drive(hold_s=0.0).guard.held_s is None
+
+
 def test_after_silence_a_held_switch_must_be_released_first(held):
     held.go(1.0)
     assert held.go(3.0, HELD) == []

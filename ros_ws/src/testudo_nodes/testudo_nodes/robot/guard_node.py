@@ -201,8 +201,9 @@ class GuardNode(Node):
                 clock.subscribe_outside(Bool, topic, self._estop_callback(topic), REQUESTED[quality])
         if self._guard.hears_station:
             clock.subscribe(String, HEARTBEAT_TOPIC, self._on_heartbeat, REQUESTED["station_heartbeat"])
-            # reset by every heartbeat; that the hold-to-run switch is silent is seen at the next command
+            # reset by every heartbeat, and by every message of a switch that is held
             self._station = clock.every(self._guard.lost_after_s or _DIAGNOSTICS_S, self._watch)
+            self._let_go = clock.every(self._guard.let_go_after_s or _DIAGNOSTICS_S, self._watch)
         self.create_service(Trigger, "~/estop", self._on_stop)
         self.create_service(Trigger, "~/rearm", self._on_rearm)
         if self._flight is not None:
@@ -239,8 +240,11 @@ class GuardNode(Node):
         self._watch()
 
     def _on_heartbeat(self, message: String) -> None:
+        held_s = self._guard.held_s
         if self._guard.hear_heartbeat(message.data, self._node_clock.now_s()):
             self._station.reset()
+        if self._guard.held_s != held_s:
+            self._let_go.reset()
         self._watch()
 
     def _estop_callback(self, topic: str) -> Callable[[Bool], None]:
