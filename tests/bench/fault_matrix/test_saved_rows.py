@@ -32,7 +32,7 @@ def injected(monkeypatch):
             if isinstance(result, BaseException):
                 raise result
             found.append(row.number)
-            yield RowOutcome(row, () if result is None else (result,) * repetitions, row.limit_s(bed.spec))
+            yield RowOutcome(row, () if result is None else (result,) * repetitions, row.limit_s(bed))
 
     monkeypatch.setattr(bench, "run_matrix", run_matrix)
     monkeypatch.setattr(saved_rows, "matrix_hash", lambda: "1" * 12)

@@ -142,6 +142,12 @@ def find_cases(name: str, what: str) -> list[VendorCase]:
     return found
 
 
+def least_age_s(case: VendorCase) -> float:
+    """Return the least age of a measurement on arrival [s]: of the case, else of its link profile."""
+    declared = load_link(case.link).emulation
+    return case.emulation.get("latency_low", 0.0 if declared is None else declared.latency_low.value)
+
+
 def robot_tables(case: VendorCase) -> dict[str, Any]:
     """Return the tables of the robot file, with what the user states in it."""
     tables = load_robot(case.robot).to_dict()

@@ -47,7 +47,7 @@ def run_matrix(
     """Yield the outcome of each row, ordered by the fleet that it needs; ``folder`` is empty."""
     left_out = [row for row in rows if bed is not OWN_BED and row.not_emulated]
     for row in left_out:
-        yield RowOutcome(row, (), row.limit_s(bed.spec), row.not_emulated)
+        yield RowOutcome(row, (), row.limit_s(bed), row.not_emulated)
     for kind in _ORDER:
         chosen = [row for row in rows if row.fleet == kind and row not in left_out]
         if not chosen:
@@ -57,12 +57,12 @@ def run_matrix(
                 say(f"{row.number}: {row.fault}")
                 places = (folder / f"{kind}_{row.number}_{row.inject.__name__}_{k}" for k in range(repetitions))
                 found = (_alone(row, place, bed) for place in places)
-                yield RowOutcome(row, tuple(one for one in found if one is not None), row.limit_s(bed.spec))
+                yield RowOutcome(row, tuple(one for one in found if one is not None), row.limit_s(bed))
             continue
         with _harness(kind, folder / kind, bed) as harness:
             for row in chosen:
                 say(f"{row.number}: {row.fault}")
-                yield RowOutcome(row, tuple(_repeated(row, harness, repetitions)), row.limit_s(bed.spec))
+                yield RowOutcome(row, tuple(_repeated(row, harness, repetitions)), row.limit_s(bed))
 
 
 def _repeated(row: FaultRow, harness: FleetHarness, repetitions: int) -> Iterator[FaultFinding]:

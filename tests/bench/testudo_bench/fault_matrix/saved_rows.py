@@ -91,7 +91,7 @@ def read_saved_rows(path: Path | None, bed: FleetBed, rows: Sequence[FaultRow]) 
     for key in by_key.keys() & found.keys():
         row, why = by_key[key], "" if found[key] else entries[key]["note"]
         left_out = why if entries[key]["passed"] is None else ""
-        saved.outcomes[key] = RowOutcome(row, found[key], row.limit_s(bed.spec), left_out)
+        saved.outcomes[key] = RowOutcome(row, found[key], row.limit_s(bed), left_out)
     return saved
 
 

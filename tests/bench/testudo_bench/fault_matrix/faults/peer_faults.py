@@ -39,6 +39,7 @@ _NEAR_M, _BESIDE_M = 0.15, 0.05  # of our own robots: far beyond the way of one 
 _CONTACT_LATE_S = 0.02
 """True poses come every tick and contacts slightly later: so long, and two ticks, before it no robot is pushed."""
 _PURSUES_S = 15.0
+_BLIND = "robots that localise themselves do not see each other: `tracking` needs poses from outside"
 
 
 def _changed(change: Callable[[PeerMessage], PeerMessage | None]) -> PeerChange:
@@ -259,7 +260,15 @@ ROWS = (
         _DISTRUST_S,
         false_position,
         fleet="tracked",
-        not_emulated="robots that localise themselves do not see each other: `tracking` needs poses from outside",
+        not_emulated=_BLIND,
     ),
-    FaultRow(27, "a neighbour pursues the robot", "own speed 0 at contact", None, pursuer, fleet="pursued"),
+    FaultRow(
+        27,
+        "a neighbour pursues the robot",
+        "own speed 0 at contact",
+        None,
+        pursuer,
+        fleet="pursued",
+        not_emulated=f"{_BLIND}; so they drive on beside the last segment of a pursuer",
+    ),
 )

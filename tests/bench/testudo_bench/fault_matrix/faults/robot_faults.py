@@ -11,9 +11,9 @@ from typing import Any
 from std_msgs.msg import String
 
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes, keeps_driving, stale, tick
+from testudo_bench.fault_matrix.harness.fleet_bed import FleetBed
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness, HarnessError
 from testudo_bench.fault_matrix.harness.relay_observer import Change
-from testudo_hardware.spec import RobotSpec
 
 
 def _odometry(harness: FleetHarness, change: Change) -> float:
@@ -152,12 +152,26 @@ def other_frame(message: Any) -> Any:
     return message
 
 
-def _noticed(spec: RobotSpec) -> float:
+def commanded_while_blocked_m_s(bed: FleetBed) -> float:
+    """Return the least speed that a robot commands that is to drive at top speed and stands [m/s].
+
+    The shield asks for what the robot can reach within its acceleration limit a: v + a * lag beside the speed v at the
+    moment at which the command acts (`MotionModel.braking_share`). That speed is predicted from the pose, which shows a
+    standing robot, through its age and the delay of a command, in which the commands before accelerate it by a at most:
+    v = a * (age + delay).
+    """
+    spec = bed.spec
+    predicted_s = bed.least_pose_age_s + spec.command_delay_s
+    return min(spec.speed_limit_m_s, spec.acceleration_limit_m_s2 * (predicted_s + spec.velocity_lag_s))
+
+
+def _noticed(bed: FleetBed) -> float:
     """Return the time in which a blockage at top speed is noticed (`monitoring.actuation_monitor`) [s].
 
     The way that the commands leave at least exceeds the error of two poses, then that pose ages: 0.30 s for our own.
     """
-    least_m_s = spec.quantities["dynamics.speed_scale"].low * spec.speed_limit_m_s
+    spec = bed.spec
+    least_m_s = spec.quantities["dynamics.speed_scale"].low * commanded_while_blocked_m_s(bed)
     return 2 * spec.position_error_m / least_m_s + spec.pose_max_age_s + 1.5 * spec.control_period_s
 
 

@@ -4,9 +4,9 @@ import signal
 import time
 
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow, brakes
+from testudo_bench.fault_matrix.harness.fleet_bed import FleetBed
 from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
 from testudo_deploy.control.task_receiver import OLDEST_TASK_S
-from testudo_hardware.spec import RobotSpec
 
 _LATE_S = 0.5
 _PERIOD_S = 0.05  # of the task's messages
@@ -59,14 +59,14 @@ def foreign(harness: FleetHarness) -> FaultFinding | None:
     return _requested(harness, "contract", "task_contract")
 
 
-def _aged(spec: RobotSpec) -> float:
+def _aged(bed: FleetBed) -> float:
     """Return the age at which a message of the task is too old, and a tick."""
-    return OLDEST_TASK_S + spec.control_period_s
+    return OLDEST_TASK_S + bed.spec.control_period_s
 
 
-def _next(spec: RobotSpec) -> float:
+def _next(bed: FleetBed) -> float:
     """Return the time in which the next message of the task comes, and a tick."""
-    return _PERIOD_S + spec.control_period_s
+    return _PERIOD_S + bed.spec.control_period_s
 
 
 ROWS = (

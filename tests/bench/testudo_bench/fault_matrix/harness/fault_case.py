@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING
 from testudo_hardware.spec import RobotSpec
 
 if TYPE_CHECKING:
+    from testudo_bench.fault_matrix.harness.fleet_bed import FleetBed
     from testudo_bench.fault_matrix.harness.fleet_harness import FleetHarness
 
-Limit = Callable[[RobotSpec], float] | float
-"""Longest permitted time [s], of every robot or by its file."""
+Limit = Callable[["FleetBed"], float] | float
+"""Longest permitted time [s], of every robot or by its files."""
 
 
-def tick(spec: RobotSpec) -> float:
+def tick(bed: FleetBed) -> float:
     """Return the time of a control tick."""
-    return spec.control_period_s
+    return bed.spec.control_period_s
 
 
-def stale(spec: RobotSpec) -> float:
+def stale(bed: FleetBed) -> float:
     """Return the age at which a pose is too old, and a tick."""
-    return spec.pose_max_age_s + spec.control_period_s
+    return bed.spec.pose_max_age_s + bed.spec.control_period_s
 
 
-def dead_man(spec: RobotSpec) -> float:
+def dead_man(bed: FleetBed) -> float:
     """Return the longest time for which one command acts."""
-    return spec.dead_man_s
+    return bed.spec.dead_man_s
 
 
 AT_REST_S = 3.0
@@ -65,9 +66,9 @@ class FaultRow:
     not_emulated: str = ""
     """Why the row is not run with a vendor's driver; empty if it is."""
 
-    def limit_s(self, spec: RobotSpec) -> float | None:
-        """Return the longest permitted time [s] for a robot; None if the row requires none."""
-        return self.limit(spec) if callable(self.limit) else self.limit
+    def limit_s(self, bed: FleetBed) -> float | None:
+        """Return the longest permitted time [s] for the robots of a bed; None if the row requires none."""
+        return self.limit(bed) if callable(self.limit) else self.limit
 
 
 def brakes(

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import yaml
 
-from testudo_bench.emulated.vendor_cases import VendorCase, find_cases, robot_tables, write_link, write_robot
+from testudo_bench.emulated.vendor_cases import (
+    VendorCase,
+    find_cases,
+    least_age_s,
+    robot_tables,
+    write_link,
+    write_robot,
+)
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.shield.stop_tube import stop_tube_parameters
 from testudo_hardware.errors import TestudoError
@@ -44,6 +51,11 @@ class FleetBed:
     def jump_m(self) -> float:
         """Return by how much a localisation jumps: so far that the noise of the bed does not explain it."""
         return _JUMP_M if self.case is None else _FILTERED_JUMP_M
+
+    @property
+    def least_pose_age_s(self) -> float:
+        """Return the least age of a measurement on arrival; 0 for our own robots, whose limits do not need it."""
+        return 0.0 if self.case is None else least_age_s(self.case)
 
     def write_files(self, folder: Path) -> None:
         """Write the robot file and the link profile of a vendor's robot."""
