@@ -2,16 +2,20 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
 from testudo_bench.emulated import bench_emulated as bench
 from testudo_bench.emulated.emulated_faults import ROWS, FaultOutcome
 from testudo_bench.emulated.emulated_robot import PoseErrors
-from testudo_bench.emulated.prepared_case import PreparedCase
-from testudo_bench.emulated.vendor_cases import CASES
+from testudo_bench.emulated.lock_step_fleet import LockStep
+from testudo_bench.emulated.prepared_case import PreparedCase, prepared
+from testudo_bench.emulated.vendor_cases import CASES, robot_tables
+from testudo_deploy.guard.flight_guard import GuardPhase
 from testudo_hardware.errors import TestudoError
+from testudo_hardware.spec import parse_robot
 
 
 def outcome(name, number):
@@ -136,4 +140,60 @@ def test_four_turtlebots_with_poses_of_5_cm_arrive_with_the_filter_and_never_sta
 @pytest.mark.parametrize("number", range(len(ROWS)), ids=[row.name for row in ROWS])
 def test_a_turtlebot_stands_in_time_after_each_fault(number):
     found = bench.fault("faults turtlebot4", number)
-    assert found["holds"], found
+    if ROWS[number].name == "radio of the vehicle lost":
+        assert (found["holds"], found["reason"]) == (None, "its driver has no radio")
+    else:
+        assert found["holds"], found
+
+
+FALLS = "nothing brakes it without set-points: it levels out after 0.5 s and falls after 2 s"
+LEFT_OUT = {
+    "crazyswarm2": {
+        "wheels blocked": "it has no wheels",
+        "guard killed": FALLS,
+        "radio of the vehicle lost": FALLS,
+    },
+    "crazyswarm2_brake": {"wheels blocked": "it has no wheels"},
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_drones_have_every_fault_or_say_why_not_and_no_episodes(name, told):
+    case = next(one for one in CASES if one.name == name)
+    spec = parse_robot(robot_tables(case), name)
+    assert {row.name: why for row in ROWS if (why := row.left_out(spec))} == LEFT_OUT[name]
+    result = bench.bench_emulated(robot=name)
+    assert (told, result.rows) == ([], [])
+    (shown,) = result.more
+    assert {row[0] for row in shown.rows} >= {name}
+
+
+def test_a_fault_that_does_not_apply_counts_neither_way(monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "ProcessPoolExecutor", Inline)
+    monkeypatch.setattr(bench, "_prepared", lambda _: SimpleNamespace(spec=SimpleNamespace(), fleet=lambda _: None))
+    rows = [replace(ROWS[0], left_out=lambda _: "it has none"), replace(ROWS[0], left_out=lambda _: "")]
+    monkeypatch.setattr(bench, "ROWS", rows)
+    monkeypatch.setattr(bench, "run_fault", lambda row, *_: FaultOutcome(row.name, 0.5, 1.0, "stale_pose", 0))
+    (shown,) = bench.bench_emulated(robot="crazyswarm2_brake").more
+    assert shown.title == "faults: 1 of 1 held, 1 do not apply"
+    assert [(row[4], row[-1]) for row in shown.rows] == [("it has none", "does not apply"), ("stale_pose", "held")]
+
+
+def test_a_drone_sends_no_set_point_before_it_has_taken_off(tmp_path):
+    """On the ground it would start the motors. Control: the same commands go to the vehicle once its guard flies."""
+    case = next(one for one in CASES if one.name == "crazyswarm2")
+    drone, sent = LockStep(prepared(case, tmp_path).fleet(0), 0).robots[0], []
+    drone._plant = SimpleNamespace(command=lambda *values: sent.append(values))
+    drone._brake(1.0)
+    assert not sent
+    drone.flight.phase = GuardPhase.FLY
+    drone._brake(1.0)
+    assert len(sent) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(ROWS)), ids=[row.name for row in ROWS])
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_drone_hovers_in_time_after_each_fault(name, number):
+    found = bench.fault(f"faults {name}", number)
+    assert found["reason"] == LEFT_OUT[name][ROWS[number].name] if found["holds"] is None else found["holds"], found

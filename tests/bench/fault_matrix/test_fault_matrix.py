@@ -272,7 +272,7 @@ def test_a_blocked_robot_that_accelerates_slowly_asks_for_less_than_top_speed(na
     assert commanded_while_blocked_m_s(OWN_BED) == OWN_BED.spec.speed_limit_m_s
 
 
-@pytest.mark.parametrize("name", ["roomba", "turtlebot4_", "robotarium"])
+@pytest.mark.parametrize("name", ["roomba", "turtlebot4_", "robotarium", "crazyswarm2"])
 def test_a_robot_without_a_matrix_is_refused(name):
     with pytest.raises(TestudoError, match=f"bench faults: --robot: found '{name}', expected"):
         vendor_bed(name)

@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from testudo_bench.emulated.emulated_faults import ROWS, run_fault
+from testudo_bench.emulated.emulated_faults import ROWS, FaultOutcome, run_fault
 from testudo_bench.emulated.lock_step_fleet import run_episode
-from testudo_bench.emulated.prepared_case import PreparedCase
+from testudo_bench.emulated.prepared_case import PreparedCase, PreparedFlight, prepared
 from testudo_bench.emulated.vendor_cases import CASES, VendorCase, find_cases
 from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.files.atomic_files import write_whole
@@ -60,7 +60,8 @@ def bench_emulated(
     Robot, guard, pose source, plant and driver are the deployed classes; rates, ages, noise, time-outs and quirks are
     those of the link profile's `[emulation]`, and what the case makes worse. The policy drives at full speed
     straight to the goal.
-    Each fault of `emulated_faults` is injected once into the robots of every case with a bar.
+    Each fault of `emulated_faults` is injected once into the robots of every case with a bar, and into drones, which
+    have no episodes; one that does not apply says why.
 
     Args:
         robot: the name of a case, or the beginning of several; all by default.
@@ -75,20 +76,28 @@ def bench_emulated(
     """
     chosen = find_cases(robot or "", "testudo bench emulated: --robot")
     found = _read(saved)
-    counts = {
-        one.name: _QUICK if quick else repeats if one.expected == "bar" else -(-repeats // _FEWER) for one in chosen
-    }
+    counts = {one.name: _episodes_of(one, repeats, quick=quick) for one in chosen}
     _measure(found, list(_tasks(chosen, counts, found)), time.monotonic() + 60 * minutes, saved, say)
     figures = [_figures(one, found[one.name]) for one in CASES if found.get(one.name)]
     faults = [(key.removeprefix(_FAULTS), one) for key in found if key.startswith(_FAULTS) for one in found[key]]
     values = {"schema": SCHEMA, "cases": figures, "episodes": found}
     contacts = sum(one["contacts"] for one in figures)
     title = f"emulated robots: {contacts} contacts in {sum(one['episodes'] for one in figures)} episodes"
-    held = sum(one["holds"] for _, one in faults)
+    held = sum(one["holds"] is True for _, one in faults)
+    apart = sum(one["holds"] is None for _, one in faults)
     shown = BenchResult(
-        f"faults: {held} of {len(faults)} held", _FAULT_COLUMNS, [_fault_row(*one) for one in faults], {}
+        f"faults: {held} of {len(faults) - apart} held" + (f", {apart} do not apply" if apart else ""),
+        _FAULT_COLUMNS,
+        [_fault_row(*one) for one in faults],
+        {},
     )
     return BenchResult(title, COLUMNS, [_row(one) for one in figures], values, (shown,) if faults else ())
+
+
+def _episodes_of(case: VendorCase, repeats: int, *, quick: bool) -> int:
+    if case.expected == "faults":
+        return 0
+    return _QUICK if quick else repeats if case.expected == "bar" else -(-repeats // _FEWER)
 
 
 def _read(saved: Path | None) -> dict[str, list[Outcome]]:
@@ -112,7 +121,9 @@ def _tasks(
     for number in range(len(ROWS)):
         for one in chosen:
             key = _FAULTS + one.name
-            if one.expected == "bar" and number not in {outcome["number"] for outcome in found.get(key, [])}:
+            if one.expected in ("bar", "faults") and number not in {
+                outcome["number"] for outcome in found.get(key, [])
+            }:
                 yield key, number
 
 
@@ -151,26 +162,36 @@ def _measure(
 
 
 @cache
-def _prepared(name: str) -> PreparedCase:
+def _prepared(name: str) -> PreparedCase | PreparedFlight:
     folder = Path(tempfile.mkdtemp(prefix="testudo_emulated_"))
-    return PreparedCase(next(one for one in CASES if one.name == name), folder)
+    return prepared(next(one for one in CASES if one.name == name), folder)
 
 
 def episode(name: str, number: int) -> Outcome:
     """Run one episode of a case; equal names and numbers give equal outcomes."""
-    prepared = _prepared(name)
-    outcome = run_episode(prepared.fleet(number), number, prepared.scenario.horizon_s, prepared.scenario.tolerance_m)
-    return {"number": number, "stated_m": prepared.spec.position_error_m, **asdict(outcome)}
+    case = _prepared(name)
+    if isinstance(case, PreparedFlight):
+        raise TypeError(f"{name}: drones have no episodes")
+    outcome = run_episode(case.fleet(number), number, case.scenario.horizon_s, case.scenario.tolerance_m)
+    return {"number": number, "stated_m": case.spec.position_error_m, **asdict(outcome)}
 
 
 def fault(name: str, number: int) -> Outcome:
-    """Inject one fault into the robots of a case; ``name`` is its name with the word before it."""
-    prepared = _prepared(name.removeprefix(_FAULTS))
-    outcome = run_fault(ROWS[number], prepared.fleet(number), number)
+    """Inject one fault into the robots of a case; ``name`` is its name with the word before it.
+
+    ``holds`` is None, with the reason, where the fault does not apply to them.
+    """
+    case, row = _prepared(name.removeprefix(_FAULTS)), ROWS[number]
+    left_out = row.left_out(case.spec)
+    if left_out:
+        return {"number": number, "holds": None, **asdict(FaultOutcome(row.name, 0.0, 0.0, left_out, 0))}
+    outcome = run_fault(row, case.fleet(number), number)
     return {"number": number, "holds": outcome.holds, **asdict(outcome)}
 
 
 def _fault_row(case: str, one: Outcome) -> tuple[str, ...]:
+    if one["holds"] is None:
+        return (case, one["name"], "-", "-", one["reason"], "-", "does not apply")
     times = (f"{1e3 * one[key]:.0f} ms" for key in ("limit_s", "stood_s"))
     return (case, one["name"], *times, one["reason"], str(one["contacts"]), "held" if one["holds"] else "FAILED")
 

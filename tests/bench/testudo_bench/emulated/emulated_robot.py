@@ -69,22 +69,23 @@ class EmulatedRobot:
     ) -> None:
         """Load the policy; ``announce`` sends an encoded message to the peers."""
         entry = fleet.robot(name)
-        self.name, self._spec, self._plant, self._offset_s, self._announce = name, entry.spec, plant, offset_s, announce
+        self.name, self.spec, self._plant, self._offset_s, self._announce = name, entry.spec, plant, offset_s, announce
         self._link = LinkEmulation(entry, emulates=True)
         self._stamped = entry.link.profile.command_type != TWIST
         self.robot = Robot(
             fleet, name, str(fleet.team_of(name).policy), epoch=f"{name}-1", now_s=offset_s, simulated_time=True
         )
         self._places = (localiser(entry), localiser(entry))  # of policy and guard, which are two processes
-        self.guard = CommandGuard(dimension=self._spec.dimension, dead_man_s=self._spec.dead_man_s)
-        self._segment = OwnSegment(segment_limits(self._spec))
+        self.guard = CommandGuard(dimension=self.spec.dimension, dead_man_s=self.spec.dead_man_s)
+        self._segment = OwnSegment(segment_limits(self.spec))
         self._checks = CommandChecks(
-            self._spec,
-            None if arena is None else guard_bounds(self._spec, arena),
-            oldest_pose_s=entry.pose.max_age_s + self._spec.control_period_s,
+            self.spec,
+            None if arena is None else guard_bounds(self.spec, arena),
+            oldest_pose_s=entry.pose.max_age_s + self.spec.control_period_s,
             segment=self._segment,
+            lands=entry.has_flight_phases,
         )
-        self._motion = ForeignMotion(self._spec)
+        self._motion = ForeignMotion(self.spec) if self.spec.dimension == 2 else None  # a braked drone drifts
         self._next_s: dict[str, float] = {"status": 0.0, "ask": 0.0, "check": 0.0}
         self._tick_s = self._pulse_s = 0.0
         self._truth: deque[tuple[float, Vector]] = deque(maxlen=_KEPT)
@@ -150,13 +151,14 @@ class EmulatedRobot:
         if robot.loop.located:
             at_s = reading.stamp_s - self._offset_s
             true = min(self._truth, key=lambda one: abs(one[0] - at_s))[1]
-            self.errors.add(math.dist(reading.position_world, true), self._spec.position_error_m)
+            self.errors.add(math.dist(reading.position_world, true), self.spec.position_error_m)
         taken = robot.loop.on_odometry(reading.stamp_s, here_s, reading.position_world, reading.yaw, reading.velocity)
         if taken and (robot.pacer.is_due(here_s) or not robot.loop.located):
             self._tick(here_s, on_pose=True)
 
     def _on_guard_pose(self, reading: Measurement, here_s: float) -> None:
-        self._motion.see_pose(reading.stamp_s, reading.position_world)
+        if self._motion is not None:
+            self._motion.see_pose(reading.stamp_s, reading.position_world)
         if isinstance(reading, OdometryReading):
             self._checks.see_pose(reading.stamp_s, reading.position_world, reading.yaw, reading.velocity)
 
@@ -175,7 +177,7 @@ class EmulatedRobot:
             self._segment.hear(output.announcement, here_s)
             self._announce(self.name, data)
         if output.commands:
-            command = body_forward_command(self._spec, record.sent_command, record.estimate_yaw or 0.0)
+            command = body_forward_command(self.spec, record.sent_command, record.estimate_yaw or 0.0)
             self._on_command(record.stamp_s, tuple(map(float, command)), here_s)
 
     def _on_command(self, stamp_s: float, values: Vector, here_s: float) -> None:
@@ -186,19 +188,20 @@ class EmulatedRobot:
             self._brake(here_s)
 
     def _brake(self, here_s: float) -> None:
-        self._pulse_s = here_s + self._spec.control_period_s
-        self._send(here_s, (0.0,) * self._spec.dimension, here_s)
+        self._pulse_s = here_s + self.spec.control_period_s
+        self._send(here_s, (0.0,) * self.spec.dimension, here_s)
 
     def _send(self, stamp_s: float, values: Vector, here_s: float) -> None:
         if not self.guard_lives:
             return
         self._checks.note_sent(here_s, values)
-        self._motion.note_sent(here_s, values)
+        if self._motion is not None:
+            self._motion.note_sent(here_s, values)
         stamp_s = stamp_s if self._stamped else here_s  # a Twist has the age of its arrival
         self._plant.command(self.name, values, stamp_s - self._offset_s, here_s - self._offset_s)
 
     def _check(self, here_s: float) -> None:
-        if self._motion.found(here_s):
+        if self._motion is not None and self._motion.found(here_s):
             self.guard.see_foreign_motion()
 
     def _report(self, here_s: float) -> None:
@@ -206,7 +209,12 @@ class EmulatedRobot:
             return
         guard = self.guard
         values = {"code": guard.code, "life": "1", "rearms": diagnostic_text(guard.rearms), "stops": str(guard.stops)}
+        values["flight"] = self._flight_phase()
         self.robot.hear_guard(GuardReport.of(values, here_s))
+
+    def _flight_phase(self) -> str:
+        """Return the phase of the guard's flight; empty for a robot on the ground."""
+        return ""
 
     def _ask(self, here_s: float) -> None:
         """Arm and start, as the station does."""

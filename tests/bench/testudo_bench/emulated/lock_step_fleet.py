@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from testudo_bench.emulated.emulated_drone import EmulatedDrone
 from testudo_bench.emulated.emulated_robot import EmulatedRobot, PoseErrors
 from testudo_deploy.admission.fleet_admission import world_arena
 from testudo_deploy.fleet.fleet import Fleet
@@ -61,7 +62,9 @@ class LockStep:
         self.plant = Plant([link.plant_robot() for link in links], arena, seed)
         self._radio = _Radio(random)
         self.robots = [
-            EmulatedRobot(fleet, name, self.plant, arena, float(random.uniform(0.0, 1000.0)), self._radio.send)
+            (EmulatedDrone if fleet.robot(name).has_flight_phases else EmulatedRobot)(
+                fleet, name, self.plant, arena, float(random.uniform(0.0, 1000.0)), self._radio.send
+            )
             for name in fleet.names
         ]
         periods_s = {name: _joystick_s(fleet, name) for name in fleet.names}

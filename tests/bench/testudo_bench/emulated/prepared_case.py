@@ -1,6 +1,7 @@
-"""A vendor's robots at the starts and goals of `navigation`."""
+"""A vendor's robots at the starts and goals of `navigation`, or side by side in the air."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,7 +12,46 @@ from testudo_bench.emulated.vendor_cases import VendorCase, write_link, write_ro
 from testudo_deploy.contract.policy_artefact import PolicyArtefact
 from testudo_deploy.fleet.fleet import Fleet, load_fleet
 from testudo_deploy.shield.projection_margins import projection_parameters
+from testudo_deploy.shield.stop_tube import stop_tube_parameters
+from testudo_hardware.spec import load_robot
+from testudo_sim.go_to_goal import write_go_to_goal_policy
 from testudo_sim.scenarios.navigation import Navigation
+
+_HEIGHT_M, _FAR_M = 1.0, 1000.0
+_APART = 1.5  # clearances between the lines of drones
+
+
+class PreparedFlight:
+    """A case of drones with its robot file, link profile and policy in a folder.
+
+    They take off to 1 m and fly side by side in one direction, at full speed, to goals that they do not reach.
+    """
+
+    def __init__(self, case: VendorCase, folder: Path) -> None:
+        """Write the files; the policy flies straight to the goal."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.case, self._folder = case, folder
+        self.spec = write_robot(case, folder)
+        write_link(case, folder)
+        policy = folder / "policy.onnx"
+        write_go_to_goal_policy(policy, self.spec, team_size=case.team_size)
+        self._sha256 = PolicyArtefact.load(policy).sha256
+
+    def fleet(self, _number: int) -> Fleet:
+        """Return the fleet; all injections have the same one."""
+        apart_m = _APART * stop_tube_parameters(self.spec).clearance_m
+        robots = {
+            f"cf{k + 1}": {
+                "type": "robot.toml",
+                "initial_position": [0.0, k * apart_m, _HEIGHT_M],
+                "initial_yaw": 0.0,
+                "goal": [_FAR_M, k * apart_m, _HEIGHT_M],
+                "link": {"profile": "link.toml", "onboard_brake": self.case.onboard_brake},
+                "pose": dict(self.case.pose),
+            }
+            for k in range(self.case.team_size)
+        }
+        return _saved(self._folder, robots, self._sha256)
 
 
 class PreparedCase:
@@ -49,7 +89,16 @@ class PreparedCase:
             }
             for k in range(size)
         }
-        tables = {"fileversion": 1, "policy": "policy.onnx", "policy_sha256": self._sha256, "robots": robots}
-        file = self._folder / "fleet.yaml"
-        file.write_text(yaml.safe_dump(tables, sort_keys=False), encoding="utf-8")
-        return load_fleet(file)
+        return _saved(self._folder, robots, self._sha256)
+
+
+def prepared(case: VendorCase, folder: Path) -> PreparedCase | PreparedFlight:
+    """Write the files of a case into a folder."""
+    return (PreparedFlight if load_robot(case.robot).dimension == 3 else PreparedCase)(case, folder)
+
+
+def _saved(folder: Path, robots: dict[str, Any], sha256: str) -> Fleet:
+    tables = {"fileversion": 1, "policy": "policy.onnx", "policy_sha256": sha256, "robots": robots}
+    file = folder / "fleet.yaml"
+    file.write_text(yaml.safe_dump(tables, sort_keys=False), encoding="utf-8")
+    return load_fleet(file)

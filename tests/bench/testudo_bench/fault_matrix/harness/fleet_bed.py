@@ -84,10 +84,16 @@ def vendor_bed(name: str) -> FleetBed:
     `amcl_pose` here: the same noise, rate and filter.
 
     Raises:
-        TestudoError: no such case, more than one, or one without odometry.
+        TestudoError: no such case, more than one, one without odometry, or drones: the messages of Crazyswarm2 are in
+            no installation of the wheels.
     """
     cases = find_cases(name, "testudo bench faults: --robot")
     case = next((one for one in cases if one.name == name), cases[0])
+    if case.expected == "faults":
+        raise TestudoError(
+            f"testudo bench faults: --robot: found {name!r}, expected a robot on the ground; faults of drones are "
+            f"injected in lock-step: `testudo bench emulated --robot {name}`"
+        )
     if case.pose["source"] == "mocap" or (len(cases) > 1 and case.name != name):
         known = ", ".join(one.name for one in cases if one.pose["source"] != "mocap") or "a robot with odometry"
         raise TestudoError(f"testudo bench faults: --robot: found {name!r}, expected one of {known}")
