@@ -124,6 +124,23 @@ def test_a_policy_that_ended_fails_its_row_at_once():
     assert FleetHarness._ended(harness, "r1") is False
 
 
+@pytest.mark.parametrize(("status", "error"), [(None, "StalledError"), (2, "HarnessError")])
+def test_a_policy_that_restarts_for_too_long_stalls_and_one_that_ends_fails(status, error):
+    """At a load of 20 its imports took more than two minutes, which was the verdict FAILED of row 28."""
+    harness = SimpleNamespace(
+        observer=SimpleNamespace(epochs={"r0": "1"}, failure=None),
+        processes=SimpleNamespace(exit_status=lambda _: status),
+        events=list,
+        _modes=str,
+    )
+    harness._ended = lambda name: FleetHarness._ended(harness, name)
+    harness.wait = lambda condition, what, _, kind: FleetHarness.wait(harness, condition, what, 0.0, kind)
+    with pytest.raises(HarnessError) as caught:
+        FleetHarness.wait_until_restarted(harness, "r0", "1")
+    assert type(caught.value).__name__ == error
+    FleetHarness.wait_until_restarted(harness, "r0", "0")
+
+
 @pytest.mark.parametrize("bed", ["our own", "turtlebot4", "turtlebot3", "nav2"])
 def test_robots_that_drive_at_a_wall_are_not_refused(bed, tmp_path):
     """Row 33: their goals are where their bodies touch it."""

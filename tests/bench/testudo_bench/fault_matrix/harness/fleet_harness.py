@@ -327,8 +327,17 @@ class FleetHarness:
         self.wait_until_restarted(name, epoch)
 
     def wait_until_restarted(self, name: str, epoch: str | None) -> None:
-        """Wait until the policy process of a robot has another epoch than ``epoch``."""
-        self.wait(lambda: self.observer.epochs.get(name) != epoch, f"{name} did not restart", BEGINS_S)
+        """Wait until the policy process of a robot has another epoch than ``epoch``.
+
+        Raises:
+            HarnessError: its policy's process has ended.
+            StalledError: it runs, and says nothing: on a full machine its imports take longer.
+        """
+
+        def restarted() -> bool:
+            return self.observer.epochs.get(name) != epoch or self._ended(name)
+
+        self.wait(restarted, f"{name} did not restart", BEGINS_S, StalledError)
 
     def events(self) -> list[ProcessEvent]:
         """Return the events of the processes since the last call."""
