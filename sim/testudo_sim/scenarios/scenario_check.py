@@ -66,6 +66,7 @@ class _Check:
         self._rule(found == names, f"training has the signals of the task, {names}", found)
         self._observation(scenario)
         keys = jax.random.split(jax.random.key(0), _WORLDS)
+        self._declared(self._start_kinds(scenario, keys), keys)
         begin = self._starts(scenario, keys)
         if training is not scenario:
             self._starts(training, keys)
@@ -94,10 +95,18 @@ class _Check:
         ):
             self._rule(found in known, f"the {role} of its observation is one of {known}", repr(found))
 
-    def _begin(self, scenario: Scenario, keys: jax.Array) -> StartState:
-        return jax.jit(jax.vmap(lambda key: scenario.start(key, self._size), out_axes=-1))(keys)
+    def _begin(self, scenario: Scenario) -> Any:
+        """Return the compiled function from keys (E,) to starts."""
+        return jax.jit(jax.vmap(lambda key: scenario.start(key, self._size), out_axes=-1))
 
-    def _starts(self, scenario: Scenario, keys: jax.Array) -> StartState:
+    def _declared(self, begin: StartState, keys: jax.Array) -> None:
+        """Check the kinds of what a decision takes and gives, before anything is compiled."""
+        scene = jax.eval_shape(_scene_at, begin, 0.0)
+        self._signal_kinds(scene, *jax.eval_shape(self._shown, begin.task, scene))
+        self._step_kinds(begin.task, jax.eval_shape(self._advance, begin.task, scene, scene, keys), _WORLDS)
+
+    def _start_kinds(self, scenario: Scenario, keys: jax.Array) -> StartState:
+        """Return shapes and types of the starts, which are traced and not compiled."""
         leaves: list[Any] = []
 
         def position_world(key: jax.Array) -> jax.Array:
@@ -109,10 +118,15 @@ class _Check:
         for leaf in leaves:
             rule = "the task's state is arrays, in a dataclass that jax.tree_util.register_dataclass has registered"
             self._rule(isinstance(leaf, jax.Array | np.ndarray), rule, type(leaf).__name__)
-        begin, again = self._begin(scenario, keys), self._begin(scenario, keys)
+        begin = jax.eval_shape(self._begin(scenario), keys)
         shapes = (begin.position_world.shape, begin.yaw.shape)
         expected = ((self._spec.dimension, self._size, _WORLDS), (self._size, _WORLDS))
         self._rule(shapes == expected, f"positions and yaws of starts are {expected}", shapes)
+        return begin
+
+    def _starts(self, scenario: Scenario, keys: jax.Array) -> StartState:
+        self._start_kinds(scenario, keys)
+        begin, again = self._begin(scenario)(keys), self._begin(scenario)(keys)
         pairs = zip(*map(jax.tree.leaves, map(_arrays, (begin, again))), strict=True)
         same = all(np.array_equal(x, y) for x, y in pairs)
         self._rule(same, "equal keys give equal starts", "others")
@@ -176,6 +190,15 @@ class _Check:
 
     def _signals(self, task: Any, scene: Scene) -> None:
         absent, named, nominal = self._shown(task, scene)
+        self._signal_kinds(scene, absent, named, nominal)
+        self._rule(_is_finite(named), "signals are finite", named)
+        self._rule(_is_finite(nominal), "the nominal command is finite", nominal)
+        slow = self._scenario.observation.speed
+        share = np.asarray(named[slow][0]) if slow else 1.0
+        speed = np.linalg.norm(np.asarray(nominal), axis=0) / self._spec.control_point_speed_m_s
+        self._rule(np.all(speed < share + 1e-3), "the nominal command keeps the robots' share of full speed", speed)
+
+    def _signal_kinds(self, scene: Scene, absent: Any, named: Mapping[str, Any], nominal: Any) -> None:
         found = None if absent is None else (absent.shape, absent.dtype.name)
         expected = ((self._size, scene.robots.yaw.shape[-1]), "bool")
         self._rule(found in (None, expected), f"absent robots are {expected}", found)
@@ -187,18 +210,16 @@ class _Check:
             if NEIGHBOURS not in signal.shape  # a peer's signal is that peer's own
         }
         self._rule(shapes == declared, f"signals (component, ..., robot, world) are as declared, {declared}", shapes)
-        self._rule(_is_finite(named), "signals are finite", named)
         expected = scene.robots.position_world.shape
         self._rule(
             nominal.shape == expected, f"the nominal command (component, robot, world) is {expected}", nominal.shape
         )
-        self._rule(_is_finite(nominal), "the nominal command is finite", nominal)
-        slow = self._scenario.observation.speed
-        share = np.asarray(named[slow][0]) if slow else 1.0
-        speed = np.linalg.norm(np.asarray(nominal), axis=0) / self._spec.control_point_speed_m_s
-        self._rule(np.all(speed < share + 1e-3), "the nominal command keeps the robots' share of full speed", speed)
 
     def _step(self, task: Any, step: TaskStep, worlds: int) -> None:
+        self._step_kinds(task, step, worlds)
+        self._rule(_is_finite((step.task, step.terms, step.metrics)), "terms, metrics and task are finite", step)
+
+    def _step_kinds(self, task: Any, step: TaskStep, worlds: int) -> None:
         self._rule(isinstance(step, TaskStep), "advance returns a TaskStep", type(step).__name__)
         kinds = [jax.tree.map(lambda x: (x.shape, x.dtype), one) for one in (step.task, task)]
         self._rule(kinds[0] == kinds[1], f"the task keeps its shapes, {kinds[1]}", kinds[0])
@@ -210,7 +231,6 @@ class _Check:
         self._rule(set(counts.values()) <= {(worlds,)}, f"metrics (world) are {(worlds,)}", counts)
         success = None if step.success is None else (step.success.shape, step.success.dtype.name)
         self._rule(success in (None, ((worlds,), "bool")), f"success (world) is {(worlds,)} bool, or None", success)
-        self._rule(_is_finite((step.task, step.terms, step.metrics)), "terms, metrics and task are finite", step)
 
 
 def _shown(scenario: Scenario, task: Any, scene: Scene) -> tuple[Any, Mapping[str, jax.Array], jax.Array]:
