@@ -38,6 +38,8 @@ class DeployedEnvironment(Environment):
 
     deployment: DeployedTeam
     robot: RobotSpec  # with its own control period
+    lock_step: bool = False
+    """Ticks and messages as in a fleet in lock-step, see `in_lock_step`."""
 
     @classmethod
     def of(cls, environment: Environment, physics: PhysicsChoice) -> "DeployedEnvironment":
@@ -73,6 +75,16 @@ class DeployedEnvironment(Environment):
             ),
             robot=robot,
         )
+
+    @property
+    def in_lock_step(self) -> "DeployedEnvironment":
+        """Return the environment of a fleet in lock-step.
+
+        All robots tick at one moment; a message arrives at the next tick, and none is lost. No draw of `Channels` is
+        like this, and it matters: robots that block each other in symmetry are not set free by a late message.
+        """
+        channels = replace(self.team.channels, message_ticks=(STRIDE, STRIDE), message_loss=(0.0, 0.0))
+        return replace(self, team=replace(self.team, channels=channels), lock_step=True)
 
     @property
     def layers(self) -> str:
@@ -127,14 +139,17 @@ class DeployedEnvironment(Environment):
         return tick_deployed(self.team, self.deployment, state, nominal_world, key, standing, bodies)
 
     def _faults(self, keys: jax.Array, parameters: WorldParameters) -> Faults:
-        """Return asynchronous ticks, and messages that take up to the longest time of their world."""
+        """Return asynchronous ticks, and messages of up to the longest time of their world; or those `in_lock_step`."""
         spec, size = self.team.model.spec, self.team.size
         stream = jax.vmap(lambda key: jax.random.fold_in(key, _PHASE_STREAM))(keys)
         phase = jax.vmap(lambda key: jax.random.randint(key, (size,), 0, STRIDE), out_axes=-1)(stream)
         driver_ticks = math.floor(self.robot.dead_man_s / spec.control_period_s + 1e-6) + 1
         faults = no_faults(spec.dimension, size, keys.shape[0], driver_ticks)
         longest = parameters.message_ticks.astype(jnp.int32)
-        return replace(faults, phase=phase, message_ticks=jnp.stack([jnp.ones_like(longest), longest]))
+        shortest = jnp.ones_like(longest)
+        if self.lock_step:
+            phase, shortest = jnp.zeros_like(phase), longest
+        return replace(faults, phase=phase, message_ticks=jnp.stack([shortest, longest]))
 
 
 def _renumbered(state: DeployedTeamState, number: jax.Array) -> DeployedTeamState:

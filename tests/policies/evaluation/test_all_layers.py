@@ -73,6 +73,16 @@ def test_ticks_are_asynchronous_and_messages_take_up_to_their_longest_time(team_
     assert team_of_four.deployment.longest_message_ticks == 2 * STRIDE
 
 
+def test_in_lock_step_robots_tick_together_and_every_message_arrives_at_the_next_tick(team_of_four):
+    """As the recordings of fleets in lock-step have it; the control is the test above."""
+    timed = team_of_four.in_lock_step
+    parameters = jax.jit(timed.draw_start)(WORLDS)[1]
+    faults = timed._faults(WORLDS, parameters)
+    assert (np.asarray(faults.phase) == 0).all()
+    assert (np.asarray(faults.message_ticks) == STRIDE).all()
+    assert (np.asarray(parameters.message_loss) == 0).all()
+
+
 @pytest.mark.slow
 def test_all_layers_keep_a_team_apart_that_touches_without_them(team_of_four, programs, monkeypatch):
     """The negative control is the same deployed team with its layers off.

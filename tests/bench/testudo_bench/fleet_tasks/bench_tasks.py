@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from testudo_bench.fleet_tasks.fleet_runs import run_task
-from testudo_bench.fleet_tasks.task_case import CASES, PreparedCase, TaskCase
+from testudo_bench.fleet_tasks.task_case import CASES, PreparedCase, TaskCase, messages_in
 from testudo_deploy.commands.report import BenchResult
 from testudo_deploy.files.atomic_files import write_whole
 from testudo_hardware.errors import TestudoError
@@ -31,7 +31,8 @@ def bench_tasks(
     """Play five tasks of teams on the fleet with the plant and all nodes, and compare them with simulation.
 
     Each run has another start. Contacts are those of the plant. The mean figure of the runs is compared with the middle
-    95 % of the means of as many simulated episodes. Every command of every run is inferred again from the recording.
+    95 % of the means of as many simulated episodes, whose ticks and messages are timed as those of the runs: exactly in
+    lock-step, drawn in real time. Every command of every run is inferred again from the recording.
 
     Args:
         scenario: one scenario; default: all five.
@@ -113,9 +114,10 @@ def _play(
             runs.append(run_task(prepared, number, Path(folder), lock_step=lock_step))
         keep(values)
     simulated = before.get("simulation", {})
-    if simulated.get("episodes_in_a_mean") != len(runs):
+    of_these_runs = (simulated.get("episodes_in_a_mean"), simulated.get("messages"))
+    if of_these_runs != (len(runs), messages_in(lock_step=lock_step)):
         say(f"{case.scenario}: {case.episodes} episodes in simulation")
-        simulated = prepared.simulated(len(runs))
+        simulated = prepared.simulated(len(runs), lock_step=lock_step)
     keep({**values, "simulation": simulated, **summary(runs, simulated)})
 
 

@@ -22,7 +22,6 @@ from testudo_policies.learning.checkpoints import load_config
 from testudo_policies.learning.training_run import load_parameters
 from testudo_policies.train_config import TrainConfig
 from testudo_sim.deployed_environment import DeployedEnvironment
-from testudo_sim.environment import Environment
 from testudo_sim.go_to_goal import random_inputs
 from testudo_sim.online_task.task_state import prices_of
 from testudo_sim.team.batch_policy import artefact_policy
@@ -105,7 +104,7 @@ class PreparedCase:
         return self._environment.scenario.horizon_s
 
     @cached_property
-    def _environment(self) -> Environment:
+    def _environment(self) -> DeployedEnvironment:
         """Return the scenario as an evaluation runs it, with all layers of the shield."""
         parts = self.components
         config = parts.config
@@ -113,7 +112,8 @@ class PreparedCase:
             self._trained is not None or self._artefact is not None
         ):  # with its way-points, and the numbers of robots with own parameters
             tested = load_policy_under_test(self.exported.path)
-            return tested.environment(config.team_size, all_layers=True, physics=config.physics_choice)
+            made = tested.environment(config.team_size, physics=config.physics_choice)
+            return DeployedEnvironment.of(made, config.physics_choice)
         plain = make_environment(
             config.scenario,
             parts.spec,
@@ -124,13 +124,15 @@ class PreparedCase:
         )
         return DeployedEnvironment.of(plain, config.physics_choice)
 
-    def simulated(self, runs: int) -> dict[str, Any]:
+    def simulated(self, runs: int, *, lock_step: bool) -> dict[str, Any]:
         """Return the figure of simulated episodes, and the middle 95 % of the mean of ``runs`` of them (bootstrap).
 
-        Returns have the prices of the policy's training, with which the task node scores; an evaluation has none.
+        Ticks and messages are those of the runs: in ``lock_step`` exact, else drawn. Returns have the prices of the
+        policy's training, with which the task node scores; an evaluation has none.
         """
         count, artefact = self.case.episodes, PolicyArtefact.load(self.exported.path)
-        environment = replace(self._environment, **prices_of(artefact.contract))
+        timed = self._environment.in_lock_step if lock_step else self._environment
+        environment = replace(timed, **prices_of(artefact.contract))
         policy, memory = artefact_policy(artefact), artefact.contract.hidden_size
         programs = compiled_programs(environment)
         found = run_batch(environment, programs, policy, memory, _FIRST_SIMULATED, count)
@@ -156,7 +158,13 @@ class PreparedCase:
             "contacts": int(found.contacts.sum()),
             "layers": environment.layers,
             "physics": environment.team.physics.name,
+            "messages": messages_in(lock_step=lock_step),
         }
+
+
+def messages_in(*, lock_step: bool) -> str:
+    """Return how messages of simulated episodes are timed, as results name it."""
+    return "as in lock-step" if lock_step else "drawn"
 
 
 def figure_of(metric: str, mean_return: float, success: float, metrics: Mapping[str, float]) -> float:
