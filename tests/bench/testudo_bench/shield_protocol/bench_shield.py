@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,19 +198,10 @@ def bench_shield(
     jobs, policies = _with_policy(policy, quick) if policy else (protocol_jobs(quick, robot), {})
     tables = Tables(fast_compile=quick or policy is not None)  # few episodes for each program
     kept = read_saved_cells(saved, policy)
-    if kept.began_anew:
-        say(kept.began_anew)
-
-    def save() -> None:
-        for job in kept.missing(jobs):
-            key = (job.choice.physics, job.cell)
-            if key in tables.outcomes and len(tables.outcomes[key].contacts) == job.episodes:
-                kept.add(summary(*key, tables.outcomes[key]))
-        kept.write(time.perf_counter() - began)
-
+    say(kept.began_anew or "compiling")
     interrupted = False
     try:
-        run_jobs(kept.missing(jobs), say, tables, policies, save)
+        run_jobs(kept.missing(jobs), say, tables, policies, partial(_save, jobs, kept, tables, began))
     except KeyboardInterrupt:
         interrupted = True
     seconds = kept.seconds + time.perf_counter() - began
@@ -232,6 +224,15 @@ def bench_shield(
         f"{tables.compile_s:.0f} s side by side; {devices().text}"
     )
     return BenchResult(title, COLUMNS, [row(cell) for cell in found], values)
+
+
+def _save(jobs: Sequence[Job], kept: SavedCells, tables: Tables, began: float) -> None:
+    """Keep and write the cells that are whole; ``began`` is when this run did [s]."""
+    for job in kept.missing(jobs):
+        key = (job.choice.physics, job.cell)
+        if key in tables.outcomes and len(tables.outcomes[key].contacts) == job.episodes:
+            kept.add(summary(*key, tables.outcomes[key]))
+    kept.write(time.perf_counter() - began)
 
 
 def _figures(jobs: Sequence[Job], kept: SavedCells, tables: Tables) -> list[dict[str, Any]]:
