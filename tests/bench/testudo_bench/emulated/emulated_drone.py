@@ -4,15 +4,11 @@
 come as often as the link profile says. Set-points go to the vehicle only while the guard sends them.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from testudo_bench.emulated.emulated_robot import EmulatedRobot, Vector
-from testudo_deploy.fleet.fleet import Fleet
 from testudo_deploy.guard.flight_guard import FlightGuard
-from testudo_deploy.shield.arena import Arena
-from testudo_plant.plant.link_emulation import LinkEmulation
-from testudo_plant.plant.plant import Plant
 
 _ORDER_S, _STEP_S = 0.1, 0.1  # of the policy's orders, and of the flight guard
 
@@ -20,29 +16,16 @@ _ORDER_S, _STEP_S = 0.1, 0.1  # of the policy's orders, and of the flight guard
 class EmulatedDrone(EmulatedRobot):
     """One drone of a fleet, which stands on the floor at first."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        name: str,
-        plant: Plant,
-        arena: Arena | None,
-        offset_s: float,
-        announce: Callable[[str, bytes], None],
-    ) -> None:
+    def __init__(self, *arguments: Any) -> None:
         """Load the policy; see `EmulatedRobot`."""
-        super().__init__(fleet, name, plant, arena, offset_s, announce)
+        super().__init__(*arguments)
         self.flight = FlightGuard()
         self._landed_s = -float("inf")
-        vehicle_s = LinkEmulation(fleet.robot(name), emulates=True).status_s
-        self._flies = [[0.0, vehicle_s, self._hear_vehicle], [0.0, _ORDER_S, self._order], [0.0, _STEP_S, self._fly]]
 
     def step(self, now_s: float) -> None:
         """Take what the plant measured and the vehicle reports, and do what is due."""
-        for due in self._flies:
-            next_s, period_s, act = due
-            if now_s >= next_s:
-                due[0] = now_s + period_s
-                act(self.clock_s(now_s))
+        vehicle = (self._link.status_s, self._hear_vehicle)
+        self._do_due(now_s, vehicle, (_ORDER_S, self._order), (_STEP_S, self._fly))
         super().step(now_s)
 
     def _hear_vehicle(self, here_s: float) -> None:

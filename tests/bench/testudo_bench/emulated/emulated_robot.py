@@ -86,7 +86,7 @@ class EmulatedRobot:
             lands=entry.has_flight_phases,
         )
         self._motion = ForeignMotion(self.spec) if self.spec.dimension == 2 else None  # a braked drone drifts
-        self._next_s: dict[str, float] = {"status": 0.0, "ask": 0.0, "check": 0.0}
+        self._next_s: dict[str, float] = {}
         self._tick_s = self._pulse_s = 0.0
         self._truth: deque[tuple[float, Vector]] = deque(maxlen=_KEPT)
         self.errors = PoseErrors()
@@ -108,16 +108,16 @@ class EmulatedRobot:
                 self._sense(sample, here_s)
         if here_s >= self._tick_s:
             self._tick(here_s, on_pose=False)
-        for what, period_s, act in (
-            ("status", STATUS_S, self._report),
-            ("ask", _ASK_S, self._ask),
-            ("check", _GUARD_CHECK_S, self._check),
-        ):
-            if now_s >= self._next_s[what]:
-                self._next_s[what] = now_s + period_s
-                act(here_s)
+        self._do_due(now_s, (STATUS_S, self._report), (_ASK_S, self._ask), (_GUARD_CHECK_S, self._check))
         if self.guard.watch(here_s) and here_s >= self._pulse_s:
             self._brake(here_s)
+
+    def _do_due(self, now_s: float, *duties: tuple[float, Callable[[float], None]]) -> None:
+        """Call what is due by its period [s] with the time of its computer; all is due at first."""
+        for period_s, act in duties:
+            if now_s >= self._next_s.get(act.__name__, 0.0):
+                self._next_s[act.__name__] = now_s + period_s
+                act(self.clock_s(now_s))
 
     def hear_peer(self, data: bytes, now_s: float) -> None:
         """Take a peer's announcement."""
