@@ -30,3 +30,9 @@ def write_whole(path: Path, text: str) -> None:
     """Write a text file as `whole_file` does."""
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file whose content is not used any more to its name and `.before`, and return that path."""
+    kept = path.with_name(f"{path.name}.before")
+    return path.replace(kept)

@@ -228,6 +228,7 @@ def test_the_same_command_goes_on_after_the_cells_that_are_whole(monkeypatch, tm
         asked.append([job.cell.name for job in jobs])
         tables.add("kinematic", first.cell, CellOutcome(*(np.zeros(first.episodes) for _ in range(9))))
         tables.add("kinematic", second.cell, CellOutcome(*(np.zeros(second.episodes - 1) for _ in range(9))))
+        tables.robot_ticks, tables.compile_s = 7.0, 3.0
         save()
         raise RuntimeError
 
@@ -243,6 +244,7 @@ def test_the_same_command_goes_on_after_the_cells_that_are_whole(monkeypatch, tm
     assert asked[0][:2] == [first.cell.name, second.cell.name]
     assert asked[1] == [name for name in asked[0] if name != first.cell.name]
     assert result.values["interrupted"]
+    assert (result.values["robot_ticks"], result.values["compile_s"]) == (7.0, 3.0)  # of all runs, as the time
     assert [figures["cell"] for figures in result.values["cells"]] == [first.cell.name]
     saved.write_text(saved.read_text().replace(result.values["source"], "another"))
     bench_shield.bench_shield(quick=True, saved=saved)

@@ -16,7 +16,7 @@ import testudo_sim
 from testudo_bench.fault_matrix.harness.fault_case import FaultFinding, FaultRow
 from testudo_bench.fault_matrix.harness.fleet_bed import FleetBed
 from testudo_bench.fault_matrix.row_outcome import RowOutcome, matrix_values
-from testudo_deploy.files.atomic_files import write_whole
+from testudo_deploy.files.atomic_files import set_aside, write_whole
 from testudo_deploy.files.package_hash import package_hash
 from testudo_hardware.errors import TestudoError
 
@@ -83,9 +83,8 @@ def read_saved_rows(path: Path | None, bed: FleetBed, rows: Sequence[FaultRow]) 
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TestudoError(f"--json {path}: is no output of `testudo bench faults`; give another file") from error
     if (robot, source) != (bed.name, saved.source):
-        kept = path.with_name(f"{path.name}.before")
-        path.replace(kept)
         what = f"robot {robot or 'our own'}" if robot != bed.name else f"other sources ({source})"
+        kept = set_aside(path)
         saved.began_anew = f"{path} held rows of {what}, which are in {kept} now: begun anew"
         return saved
     for key in by_key.keys() & found.keys():

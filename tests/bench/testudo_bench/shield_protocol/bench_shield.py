@@ -196,15 +196,17 @@ def bench_shield(
         raise TestudoError("testudo bench shield: found --robot and --policy, expected one; a policy names its robot")
     began = time.perf_counter()
     jobs, policies = _with_policy(policy, quick) if policy else (protocol_jobs(quick, robot), {})
-    tables = Tables(fast_compile=quick or policy is not None)  # few episodes for each program
     kept = read_saved_cells(saved, policy)
+    began -= kept.seconds  # as if it had not been interrupted
+    few = quick or policy is not None  # episodes for each program
+    tables = Tables(compile_s=kept.compile_s, robot_ticks=kept.robot_ticks, fast_compile=few)
     say(kept.began_anew or "compiling")
     interrupted = False
     try:
         run_jobs(kept.missing(jobs), say, tables, policies, partial(_save, jobs, kept, tables, began))
     except KeyboardInterrupt:
         interrupted = True
-    seconds = kept.seconds + time.perf_counter() - began
+    seconds = time.perf_counter() - began
     found = _figures(jobs, kept, tables)
     summed = totals(found)
     values = {
@@ -227,12 +229,12 @@ def bench_shield(
 
 
 def _save(jobs: Sequence[Job], kept: SavedCells, tables: Tables, began: float) -> None:
-    """Keep and write the cells that are whole; ``began`` is when this run did [s]."""
+    """Keep and write the cells that are whole; ``began`` is when all runs did, had none been interrupted [s]."""
     for job in kept.missing(jobs):
         key = (job.choice.physics, job.cell)
         if key in tables.outcomes and len(tables.outcomes[key].contacts) == job.episodes:
             kept.add(summary(*key, tables.outcomes[key]))
-    kept.write(time.perf_counter() - began)
+    kept.write(time.perf_counter() - began, tables)
 
 
 def _figures(jobs: Sequence[Job], kept: SavedCells, tables: Tables) -> list[dict[str, Any]]:

@@ -3,24 +3,24 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import testudo_bench.shield_protocol
 import testudo_deploy
 import testudo_hardware
-import testudo_policies.planners
+import testudo_policies
 import testudo_sim
-from testudo_bench.shield_protocol.cell_runner import Job
-from testudo_deploy.files.atomic_files import write_whole
+from testudo_bench.shield_protocol.cell_runner import Job, Tables
+from testudo_deploy.files.atomic_files import set_aside, write_whole
 from testudo_deploy.files.package_hash import package_hash
 from testudo_hardware.errors import TestudoError
 
 _SOURCES = (
     testudo_deploy,
     testudo_hardware,
-    testudo_policies.planners,
+    testudo_policies,
     testudo_sim,
     testudo_bench.shield_protocol,
 )
@@ -48,7 +48,9 @@ class SavedCells:
     cells: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     """By tier and name of the cell."""
     seconds: float = 0.0
-    """Time of the earlier runs."""
+    compile_s: float = 0.0
+    robot_ticks: float = 0.0
+    """Of the earlier runs: their time, that of their compilations, and the ticks that they simulated."""
     began_anew: str = ""
     """Why what the file held before is not used, and where it is now."""
 
@@ -65,10 +67,11 @@ class SavedCells:
         """Take the figures of a whole cell."""
         self.cells[figures["tier"], figures["cell"]] = dict(figures)
 
-    def write(self, seconds: float) -> None:
-        """Write the file whole, if there is to be one; ``seconds`` is the time of this run."""
+    def write(self, seconds: float, tables: Tables) -> None:
+        """Write the file whole, if there is to be one; ``seconds`` and ``tables`` are of all runs."""
         if self.path is not None:
-            values = {"source": self.source, "seconds": self.seconds + seconds, "cells": list(self.cells.values())}
+            values = {"source": self.source, "seconds": seconds, "compile_s": tables.compile_s}
+            values |= {"robot_ticks": tables.robot_ticks, "cells": list(self.cells.values())}
             write_whole(self.path, json.dumps(values) + "\n")
 
 
@@ -85,14 +88,13 @@ def read_saved_cells(path: Path | None, policy: Path | None) -> SavedCells:
         return saved
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        source, seconds = values["source"], float(values["seconds"])
+        source = values["source"]
+        spent = {key: float(values[key]) for key in ("seconds", "compile_s", "robot_ticks")}
         cells = {(one["tier"], one["cell"]): one for one in values["cells"] if one["episodes"] > 0}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TestudoError(f"--json {path}: is no output of `testudo bench shield`; give another file") from error
     if source != saved.source:
-        kept = path.with_name(f"{path.name}.before")
-        path.replace(kept)
+        kept = set_aside(path)
         saved.began_anew = f"{path} held cells of other sources ({source}), which are in {kept} now: begun anew"
         return saved
-    saved.cells, saved.seconds = cells, seconds
-    return saved
+    return replace(saved, cells=cells, **spent)
