@@ -44,6 +44,7 @@ TURN_RATE_RAD_S = math.radians(60)
 LARGEST_TURN_RAD = math.radians(70)
 _LOOK_RAD = math.radians(20)
 _LATE_S = 0.1  # messages that are older widen what robots near a passage keep from each other, as layer 1 does
+_ROUNDING = 1e-4  # a velocity that changed by less than this share of the top speed has not been turned
 _IN_ORDER_S = 1.0  # peers heard less long ago count in the order of a passage, which changes slowly
 
 
@@ -129,7 +130,8 @@ def resolve_deadlock(
     place, stalls = (control_point_world, traffic, nominal_world), memory.progress < BLOCKED_SHARE
     wanted, replaced, way = give_way(shield, arena, memory.way, *place, stalls, period_s)
     beside, rounds = go_round(wide, arena, *place, order)
-    rounds = rounds & ~replaced & (length(wanted - nominal_world) == 0)  # those that come have precedence
+    unturned = length(wanted - nominal_world) < _ROUNDING * shield.peer_speed_m_s
+    rounds = rounds & ~replaced & unturned  # those that come have precedence
     announced = xp.where(replaced, wanted, nominal_world)
     announced = xp.where(way.to_all == STANDS_BESIDE, 0 * announced, announced)  # so that others go round it
     wants = Wants(xp.where(rounds, beside, wanted), replaced | rounds, announced)

@@ -18,7 +18,7 @@ from testudo_deploy.shield.arena import Arena
 from testudo_deploy.shield.geometry import dot, left_of, turned_right
 from testudo_deploy.shield.passages import beyond_walls
 from testudo_deploy.shield.projection_margins import ProjectionParameters
-from testudo_deploy.shield.room_to_pass import can_pass, free_beside, goes_round_one
+from testudo_deploy.shield.room_to_pass import can_pass, free_beside, goes_round_one, is_free
 from testudo_hardware.arrays import Array, any_of, array_namespace, known_false, max_of, min_of
 from testudo_hardware.motion.motion_state import TINY, length
 
@@ -40,9 +40,9 @@ _STEP = 0.35  # look-ahead of a direction
 _LANE = 1.1  # half the width of a lane that is left free
 _ROOM = 1.12  # distance that directions keep from peers; reserved segments need more than the separation
 _OFF_WALL = 0.3
-_SHIFTS = (0.0, 0.25, 0.5)  # by how much one that stands can move aside to let others pass
+_SHIFTS = (-0.1, 0.0, 0.25, 0.5)  # by how much one that stands, perhaps too near to a wall, can move aside
 _TO_SPARE = 1.16  # with less room beside it one that stands makes room: others would squeeze past along the wall
-_STEP_ASIDE, _GIVES_ROOM = 0.1, 1.2  # look-ahead of one that only makes room, and how far beside others it stands
+_GIVES_ROOM = 1.2  # how far beside others one stands that makes room
 _HELD_UP, _NEAR, _FAR = 1.8, 2.5, 4.0  # how near a peer holds up a parked robot's peer, is given way to, and still is
 _AT_ALL = math.hypot(_FAR, _LANE)  # one that is farther away matters in no way
 _LOOKS = (0.7, 1.4, 2.1, 2.8)  # where a robot looks for a narrow place
@@ -162,8 +162,9 @@ def _sideways(
     """Return the unit vector (D, ...), or zero, across the lane of one that passes, and whether that makes room (...).
 
     Of those ``passing`` (K, ...) the nearest counts, if walls let it pass here or a little to the side. The robot stays
-    on its side of the lane, and goes on until there is room to spare or a wall. It does not drive along the lane: it
-    would be before the other for the whole length of a corridor.
+    on its side of the lane, and goes on until there is room to spare, or until layer 1 stops it at a wall: a centimetre
+    there decides whether the other can pass. It does not drive along the lane: it would be before the other for the
+    whole length of a corridor.
     """
     xp = array_namespace(point_world)
     unit = shield.separation_m
@@ -176,11 +177,9 @@ def _sideways(
     left = xp.stack([-ahead[1, ...], ahead[0, ...], *(0 * ahead[0, ...] for _ in range(ahead.shape[0] - 2))])
     place = point_world[:, None, ...]
     by_right, by_left = free_beside(shield, arena, place, ahead[:, None, ...])
-    near_right, near_left = free_beside(shield, arena, place, ahead[:, None, ...], _STEP_ASIDE)
     to_left = ((by_right & ~by_left) | ((by_right == by_left) & (left_m >= 0)[None, ...]))[0, ...]
-    free = xp.where(to_left, near_left[0, ...], near_right[0, ...])
     way = xp.where(to_left, left, -left)
-    goes = free & (xp.abs(left_m) < _GIVES_ROOM * unit)
+    goes = is_free(shield, arena, point_world) & (xp.abs(left_m) < _GIVES_ROOM * unit)
     return xp.where(goes[None, ...], way, 0 * way), any_of(nearest, axis=0)
 
 
