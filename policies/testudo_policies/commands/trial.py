@@ -85,7 +85,7 @@ def trial(
             f"--patience: found {patience:g} s, expected {_LEAST_PATIENCE_S:g} to {_MOST_PATIENCE_S:g} s"
         )
     console = Console()
-    team = TrialTeam(load_fleet(fleet))
+    team = TrialTeam(load_fleet(fleet), lock_step=lock_step)
     options = TrialOptions(seed, backend, lock_step, patience, team.fleet.policy_sha256, team.fleet.names)
     trials, kept = team.trials(seed, repeat), TrialFolder(out, options)
     try:

@@ -16,8 +16,10 @@ from testudo_deploy.fleet.fleet_writer import save_fleet
 from testudo_hardware.errors import TestudoError
 from testudo_policies.evaluation.evaluation import HELD_OUT_SEED, EpisodeBatch, compiled_programs, run_batch
 from testudo_policies.evaluation.policy_under_test import load_policy_under_test
+from testudo_sim.deployed_environment import DeployedEnvironment
 from testudo_sim.environment import Environment
 from testudo_sim.online_task.task_state import prices_of, values_of
+from testudo_sim.physics_choice import PhysicsChoice
 from testudo_sim.scenarios.goal_scenario import GoalScenario
 
 MOST_TRIALS, MOST_SEED = 1000, 100_000
@@ -46,8 +48,8 @@ class Trial:
 class TrialTeam:
     """The policy of a fleet, with its scenario as it is evaluated with all layers of the shield."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        """Read the policy.
+    def __init__(self, fleet: Fleet, *, lock_step: bool = False) -> None:
+        """Read the policy; ``lock_step`` says that the trials' ticks and messages are exact, else they are drawn.
 
         Raises:
             TestudoError: several policies, robots with flight phases, a scenario without a goal for each robot, or a
@@ -60,14 +62,16 @@ class TrialTeam:
             raise TestudoError(f"{fleet.file}: robots.{flying}: takes off and lands, expected robots on the ground")
         self.fleet = fleet
         self._tested = load_policy_under_test(fleet.policy)
-        environment = self._tested.environment(len(fleet.robots), all_layers=True)
+        environment = self._tested.environment(len(fleet.robots))
         if not isinstance(environment.scenario, GoalScenario):
             raise TestudoError(
                 f"{fleet.file}: found a policy for {environment.scenario.name!r}, expected a scenario with a goal for "
                 "each robot: the policy also drives the robots to their starts"
             )
         contract = read_policy_contract(fleet.policy, fleet.policy_sha256)
-        self.environment: Environment = replace(environment, **prices_of(contract))  # as the task node scores
+        deployed = DeployedEnvironment.of(environment, PhysicsChoice())
+        timed = deployed.in_lock_step if lock_step else deployed
+        self.environment: Environment = replace(timed, **prices_of(contract))  # as the task node scores
         self._programs = compiled_programs(self.environment)
 
     @property

@@ -15,8 +15,8 @@ from testudo_policies.trials.trial_draw import Trial
 class Team:
     """In place of a policy that is loaded and simulated."""
 
-    def __init__(self, fleet):
-        self.fleet = fleet
+    def __init__(self, fleet, *, lock_step):
+        self.fleet, self.lock_step = fleet, lock_step
 
     def trials(self, seed, count):
         return tuple(Trial(k + 1, seed + k, (), {}) for k in range(count))

@@ -154,19 +154,34 @@ def test_only_a_task_that_ended_and_was_measured_throughout_is_scored(tmp_path):
     assert (named["scored"], named["reasons"]) == (False, ["r1: is 0.4 m away"])
 
 
-def test_simulation_has_the_prices_with_which_the_task_node_scores(tmp_path):
+@pytest.fixture(scope="module")
+def fleet_with_policy():
+    """Return a fleet with the policy that ships."""
+    return load_fleet(fleet_beside(policy_file(Path("navigation"))))
+
+
+def test_simulation_has_the_prices_with_which_the_task_node_scores(fleet_with_policy):
     """Otherwise only the returns of the fleet pay for the changes of commands by the shield."""
-    fleet = load_fleet(fleet_beside(policy_file(Path("navigation"))))
+    fleet = fleet_with_policy
     simulation = TrialTeam(fleet).environment.scoring
     node = scoring_of(read_policy_contract(fleet.policy, fleet.policy_sha256), fleet.robots[0].spec)
     assert node.change_price > 0
     assert (simulation.change_price, simulation.facing_price) == (node.change_price, node.facing_price)
 
 
-def test_a_trial_has_the_same_start_however_many_there_are(tmp_path, quick):
-    team = TrialTeam(load_fleet(fleet_beside(policy_file(Path("navigation")))))
+def test_simulation_of_trials_in_lock_step_is_timed_as_they_are(fleet_with_policy):
+    """Drawn losses and times free robots that block each other, which those of trials in lock-step do not."""
+    drawn, exact = (TrialTeam(fleet_with_policy, lock_step=clock).environment for clock in (False, True))
+    assert (drawn.layers, exact.layers) == ("all", "all")
+    assert drawn.team.channels.message_loss == (0.0, 0.1)
+    assert (exact.lock_step, exact.team.channels.message_loss) == (True, (0.0, 0.0))
+
+
+def test_a_trial_has_the_same_start_however_many_there_are(fleet_with_policy, tmp_path, quick):
+    team = TrialTeam(fleet_with_policy)
     few, many = team.trials(7, 2), team.trials(7, 5)
     assert many[:2] == few
+    assert TrialTeam(fleet_with_policy, lock_step=True).trials(7, 2) == few
     assert team.trials(8, 2)[0] != few[0]
     stand = [Pose(place, 7.0) for place in many[4].starts_world]
     fleet = team.fleet_of(few[0], stand, tmp_path / "fleet.yaml")
