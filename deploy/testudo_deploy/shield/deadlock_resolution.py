@@ -78,7 +78,7 @@ class ResolvedVelocity:
 
     velocity_world: Array  # for the shield
     wanted_world: Array
-    """For the peers: the nominal velocity, or that with which the robot gives way, without any turn to the right.
+    """For the peers: the nominal velocity, or that of giving way or going round, without any turn to the right.
 
     Of two that announced turned velocities, each would see the other no longer come its way, and turn on and off.
     """
@@ -132,7 +132,7 @@ def resolve_deadlock(
     beside, rounds = go_round(wide, arena, *place, order)
     unturned = length(wanted - nominal_world) < _ROUNDING * shield.peer_speed_m_s
     rounds = rounds & ~replaced & unturned  # those that come have precedence
-    announced = xp.where(replaced, wanted, nominal_world)
+    announced = xp.where(replaced, wanted, xp.where(rounds, beside, nominal_world))
     announced = xp.where(way.to_all == STANDS_BESIDE, 0 * announced, announced)  # so that others go round it
     wants = Wants(xp.where(rounds, beside, wanted), replaced | rounds, announced)
     if order is not None and not known_false(order.takes_part):

@@ -4,8 +4,9 @@ The rule changes the nominal velocity only, before the shield, so that it cannot
 velocity that they want. Those that come each other's way keep to their right. One that is blocked by a robot of a
 higher priority that comes its way leaves that one's lane: of a few directions it takes the one in which lane, walls,
 obstacles and other robots of the map leave most room: first backwards out of a narrow place, then aside. It waits there
-until the other has passed. A robot that stands where it wants to be gives way to all. One that is blocked otherwise
-tries the directions, too.
+until the other has passed. If that one is held up all the same, as two beside each other in a corridor are in which
+both have to go round one that stands, it goes back where it came from. A robot that stands where it wants to be gives
+way to all. One that is blocked otherwise tries the directions, too.
 """
 
 import functools
@@ -28,6 +29,7 @@ _LEAVES_WALL_AFTER_S = 2.0  # and after this, off the wall: a wheeled robot that
 _GOES_ROUND_S = 1.5  # time that a peer has to go round one that stands, where there is room
 _GIVES_WAY_FOR_S = 0.4  # time for which a robot gives way after it no longer has to
 _MAKES_ROOM_FOR_S = 6.0  # one that has made room for longer in vain tries the directions, too
+BACKS_OUT_AFTER_S = 3.0  # one that has given way in vain for longer goes back where it came from
 _DIRECTIONS = 16
 _STEEPEST_RAD = math.radians(50)  # largest turn to the right of robots that meet
 PARKED_SHARE = 0.25  # a robot that wants less than this share of its speed stands where it wants to be
@@ -111,7 +113,9 @@ def give_way(
     zero, ahead = 0 * speed, nominal_world / (speed + TINY)
     lanes = lanes_of(shield, traffic)
     giving = state.gives_way_s > 0
-    if known_false(stalls | giving) and known_false(lanes.wants & (lanes.distance_m < _AT_ALL * unit)):
+    if known_false(stalls | giving | (state.blocked_s > 0)) and known_false(
+        lanes.wants & (lanes.distance_m < _AT_ALL * unit)
+    ):
         return nominal_world, stalls, initial_right_of_way(zero)  # what follows would give the same
     cosine = dot(ahead[:, None, ...], lanes.ahead)
     parked = speed < PARKED_SHARE * shield.peer_speed_m_s
@@ -119,12 +123,12 @@ def give_way(
     no_room = ~can_pass(shield, arena, point_world, lanes.ahead, (0.0,), _TO_SPARE)
     waits_for = goes_round_one(shield, arena, point_world, lanes.ahead) & (state.blocked_s < _GOES_ROUND_S)
     stops = no_room | (lanes.held & ~waits_for)
-    holds_up = near & stops
     comes = lanes.wants & ~traffic.first & lanes.is_inside & (lanes.distance_m < _NEAR * unit) & (cosine < _AGAINST)
-    blocked = xp.where(parked, any_of(near & (lanes.held | no_room), axis=0), stalls)
-    blocked = blocked & _is_narrow(shield, arena, point_world, blocked)
-    blocked_s = xp.where(blocked, state.blocked_s + period_s, zero)
-    against = xp.where(parked, holds_up, comes)
+    in_vain = _gives_way_in_vain(shield, state, lanes, traffic)
+    stalls = xp.where(parked, any_of(near & (lanes.held | no_room), axis=0), stalls | in_vain)
+    fades_s = xp.where(giving | parked, xp.maximum(state.blocked_s - period_s, zero), zero)
+    blocked_s = xp.where(_is_narrow(shield, arena, point_world, stalls), state.blocked_s + period_s, fades_s)
+    against = xp.where(parked, near & stops, comes)
     must = any_of(against, axis=0) & (blocked_s > GIVES_WAY_AFTER_S)
     to_all = xp.where(giving, state.to_all > 0, parked & must)
     higher = ~traffic.first | to_all[None, ...]
@@ -148,7 +152,19 @@ def give_way(
         makes_room = makes_room & gives & to_all & (blocked_s < _MAKES_ROOM_FOR_S)
         best = xp.where(makes_room, sideways, best)
         after = replace(after, to_all=xp.where(makes_room, zero + STANDS_BESIDE, after.to_all))
+    best = xp.where(gives & ~parked & ~to_all & (blocked_s > BACKS_OUT_AFTER_S), -ahead, best)
     return xp.where(replaces, SLOW_SHARE * shield.peer_speed_m_s * best, wanted), replaces, after
+
+
+def _gives_way_in_vain(shield: ProjectionParameters, state: RightOfWay, lanes: Lanes, traffic: Traffic) -> Array:
+    """Return whether a robot gives way to one, near it and not past it, that is held up all the same (...).
+
+    Once the robot backs out, it does so until it need not give way: the other one follows.
+    """
+    near = (lanes.distance_m < _NEAR * shield.separation_m) & (lanes.towards_m > -0.5 * shield.separation_m)
+    held_up = any_of(near & lanes.wants & lanes.held & ~traffic.first, axis=0)
+    gives = (state.gives_way_s > 0) & (state.to_all == 0)
+    return gives & (held_up | (state.blocked_s > BACKS_OUT_AFTER_S))
 
 
 def _sideways(

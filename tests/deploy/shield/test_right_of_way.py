@@ -10,6 +10,7 @@ from testudo_deploy.shield.arena import Arena, Block
 from testudo_deploy.shield.deadlock_resolution import BLOCKED_SHARE
 from testudo_deploy.shield.projection_margins import projection_parameters
 from testudo_deploy.shield.right_of_way import (
+    BACKS_OUT_AFTER_S,
     DETOURS_AFTER_S,
     GIVES_WAY_AFTER_S,
     STANDS_BESIDE,
@@ -164,6 +165,25 @@ def test_who_stood_aside_in_a_corridor_returns_once_the_other_is_past():
         for _ in range(round(0.5 / PERIOD_S)):
             _, replaces, state = give_way(SHIELD, CORRIDOR, state, place, peers, back, np.array(False), PERIOD_S)
         assert bool(replaces) != returns
+
+
+def test_who_gives_way_to_one_that_is_held_up_backs_out_until_it_has_passed():
+    """Regression: two stood beside each other in a corridor for ever, each before one that stood on its side."""
+    stands = (1.1, 0.1), 0 * EAST
+    beside = traffic(((0.0, 1.2), 0.5 * WEST - np.array([0.0, 0.9])), stands)
+    waits, replaces, state = live(0.5 * BACKS_OUT_AFTER_S, (0, -0.6 * UNIT), beside, EAST, CORRIDOR)
+    assert replaces
+    assert abs(waits[0]) < 0.1
+    backs, _, state = live(2 * BACKS_OUT_AFTER_S, (0, -0.6 * UNIT), beside, EAST, CORRIDOR)
+    assert backs[0] < -0.5
+    follows = replace(beside, moving_world=beside.wanted_world)
+    for offset, goes_on in (((0.3, 1.0), True), ((-1.9, 0.0), False)):  # it follows, and is past
+        peers, after = replace(follows, offset_world=UNIT * np.array([offset, stands[0]]).T), state
+        for _ in range(round(1.0 / PERIOD_S)):
+            wanted, _, after = give_way(
+                SHIELD, CORRIDOR, after, np.array([0, -0.6 * UNIT]), peers, EAST, np.array(False), PERIOD_S
+            )
+        assert (wanted[0] < -0.5) == goes_on
 
 
 def test_one_that_is_blocked_without_any_peer_tries_directions():
