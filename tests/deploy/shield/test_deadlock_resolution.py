@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.deploy.shield.libraries import LIBRARIES, compiled
 from tests.effort import examples
 
+from testudo_deploy.shield import deadlock_resolution
 from testudo_deploy.shield.arena import Arena, Block
 from testudo_deploy.shield.deadlock_resolution import (
     LARGEST_TURN_RAD,
@@ -23,7 +24,7 @@ from testudo_deploy.shield.deadlock_resolution import (
 from testudo_deploy.shield.passage_order import PassageState, initial_passage_state
 from testudo_deploy.shield.passages import Passage
 from testudo_deploy.shield.projection_margins import projection_parameters
-from testudo_deploy.shield.right_of_way import RightOfWay, initial_right_of_way
+from testudo_deploy.shield.right_of_way import RightOfWay, give_way, initial_right_of_way
 from testudo_deploy.shield.velocity_projection import PeerTable
 from testudo_hardware.spec import load_robot
 
@@ -129,6 +130,22 @@ def test_who_keeps_to_its_right_announces_where_it_wants_to_go():
     found, _ = resolve_deadlock(SHIELD, None, (), memory, np.zeros(2), peer, peer.valid, WISH, WISH, PERIOD_S)
     assert turned(found.velocity_world) > 0.1
     assert found.wanted_world == pytest.approx(WISH)
+
+
+def test_who_goes_round_one_that_stands_says_so_whatever_rounding_does(monkeypatch):
+    """Regression: in single precision, velocities that differed by 1e-8 m/s let robots press against that one."""
+
+    def rounded(*given):
+        wanted, replaces, way = give_way(*given)
+        return wanted * (1 + 1e-7), replaces, way
+
+    monkeypatch.setattr(deadlock_resolution, "give_way", rounded)
+    wall = Arena((-3.0, -SHIELD.wall_m - 0.5 * SHIELD.separation_m), (3.0, 6.0))
+    stands = replace(near(1.2 * SHIELD.separation_m), wanted_world=np.zeros((2, 1)))
+    memory = initial_deadlock_state(np.array(0.0))
+    found, _ = resolve_deadlock(SHIELD, wall, (), memory, np.zeros(2), stands, stands.valid, WISH, WISH, PERIOD_S)
+    assert turned(found.velocity_world) < -0.4
+    assert found.wanted_world == pytest.approx(found.velocity_world)
 
 
 @settings(max_examples=examples(60), deadline=None)
