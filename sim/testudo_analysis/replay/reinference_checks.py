@@ -141,7 +141,8 @@ class FieldErrors:
 def _deviation(found: Any, recorded: Any) -> float:
     if found is None or recorded is None:
         return 0.0 if found is recorded else math.inf
-    if type(found) is type(recorded) and type(found) in (list, tuple) and found == recorded and _is_finite(found):
+    kind = type(found)
+    if kind is type(recorded) and (kind is tuple or kind is list) and found == recorded and _is_finite(found):
         return 0.0  # most are equal in every digit
     error = _quick_deviation(found, recorded)
     if error is None:

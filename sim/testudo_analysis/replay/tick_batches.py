@@ -5,11 +5,12 @@ One call of the shield costs the same for one tick and for hundreds; ticks with 
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from testudo_analysis.replay.reinference_checks import FieldErrors
-from testudo_deploy.contract.messages import TickRecord
+from testudo_deploy.contract.messages import TickRecord, Vector
 from testudo_deploy.control.deadlock_resolver import DeadlockResolver
 from testudo_deploy.control.state_prediction import predict_state
 from testudo_deploy.shield.caution import Caution, wider
@@ -23,8 +24,7 @@ from testudo_hardware.motion import LagResponse, MotionModel, MotionState
 _MOST = 1024  # ticks of one call, so that its arrays fit the cache
 
 
-@dataclass(frozen=True)
-class ShieldTick:
+class ShieldTick(NamedTuple):
     """One tick whose shield is computed again."""
 
     record: TickRecord
@@ -34,14 +34,13 @@ class ShieldTick:
     brakes: bool  # the shield must brake
 
 
-@dataclass(frozen=True)
-class DeadlockTick:
+class DeadlockTick(NamedTuple):
     """One tick whose deadlock rule is computed again."""
 
     record: TickRecord
     rule: DeadlockResolver
     memory: tuple[float, ...]  # of the tick before
-    moved_world: np.ndarray  # (D,) [m/s]: what the shield allowed in the tick before
+    moved_world: Vector  # (D,) [m/s]: what the shield allowed in the tick before
     wanted_world: np.ndarray  # (D,) [m/s]: velocity that the rule got
 
 
@@ -196,11 +195,14 @@ def _in_batches[Item](
 
 
 def _stacked(values: Sequence[object], axes: int) -> np.ndarray:
-    """Return arrays of ``axes`` axes each with the batch as the last axis."""
+    """Return arrays of ``axes`` axes each with the batch as the last axis.
+
+    The batch is contiguous, as in `_slots`: every operation of shield and rule runs along it.
+    """
     found = np.array(values, float)
     if found.ndim != axes + 1:
         raise ValueError("numbers are missing")
-    return np.moveaxis(found, 0, -1)
+    return np.ascontiguousarray(np.moveaxis(found, 0, -1))
 
 
 def _state(rows: Iterable[tuple[object, object, object]]) -> MotionState:
@@ -216,7 +218,7 @@ def _rows(state: MotionState) -> np.ndarray:
 def _slots(records: Sequence[TickRecord], values: list[object], shape: tuple[int, ...]) -> np.ndarray:
     """Return a column of the neighbour tables, (T, K, ...) as recorded, with the batch last: (..., K, T)."""
     found = np.array(values, float).reshape(len(records), len(records[0].neighbour_names), *shape)
-    return np.moveaxis(found, (0, 1), (-1, -2))
+    return np.ascontiguousarray(np.moveaxis(found, (0, 1), (-1, -2)))
 
 
 def _table(records: Sequence[TickRecord]) -> PeerTable:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -161,7 +162,8 @@ class TickReplay:
             return
         nominal = _flat(record.nominal_world, record.nominal_yaw_rate, record.waypoint_world, record.message)
         waypoint, said = (() if value is None else value for value in (self._waypoint, self._message))
-        self._add(record, "nominal", _flat(self._nominal, self._yaw_rate, waypoint, said), nominal)
+        found = None if self._nominal is None else self._nominal.tolist()
+        self._add(record, "nominal", _flat(found, self._yaw_rate, waypoint, said), nominal)
         turn = 0.0 if record.holds else limited_yaw_rate(self.artefact.contract.command, self._yaw_rate)
         self._check_deadlock(record)
         self._check_shield(record, self._whole_shield, turn)
@@ -174,9 +176,9 @@ class TickReplay:
         if nominal is None or last is None or last.sequence + 1 != record.sequence:
             return
         if last.deadlock_memory and last.shielded_world and not last.reason:
-            memory, moved = last.deadlock_memory, np.array(last.shielded_world)
+            memory, moved = last.deadlock_memory, last.shielded_world
         else:
-            memory, moved = self._rule.initial_memory, np.zeros(len(nominal))
+            memory, moved = self._rule.initial_memory, (0.0,) * len(nominal)
         wanted = slower(_caution(record), nominal)
         self._batches.add_deadlock(DeadlockTick(record, self._rule, memory, moved, wanted))
 
@@ -246,7 +248,7 @@ class TickReplay:
 
     def _wanted(self, record: TickRecord) -> np.ndarray | None:
         """Return the velocity (D,) [m/s] that the shield got; None if the nominal one is unknown or not finite."""
-        if self._nominal is None or not np.isfinite(self._nominal).all():
+        if self._nominal is None or not all(map(isfinite, self._nominal.tolist())):
             return None
         wanted = slower(_caution(record), self._nominal)
         return resolved_by(record.deadlock_memory, wanted) if record.deadlock_memory else wanted
@@ -329,18 +331,27 @@ def _flat(*parts: object) -> list[float] | None:
     Raises:
         ValueError: the rows of a part have different lengths.
     """
+    row: list[float] = []
+    for part in parts:
+        if part is None:
+            return None
+        if type(part) is float:
+            row.append(part)
+        elif type(part) is tuple or type(part) is list:
+            row += part
+        else:
+            return _flat_slowly(parts)
+    return row if {*map(type, row)} <= _PLAIN else _flat_slowly(parts)
+
+
+def _flat_slowly(parts: tuple[object, ...]) -> list[float] | None:
+    """Return the same for parts of any kind."""
     for part in parts:
         if part is None:
             return None
     row: list[float] = []
     for part in parts:
-        if isinstance(part, float):
-            row.append(part)
-        elif isinstance(part, np.ndarray):
-            row += np.asarray(part, float).ravel().tolist()
-        elif isinstance(part, tuple) and {*map(type, part)} <= _PLAIN:
-            row += part
-        elif isinstance(part, tuple) and _is_table(part):
+        if isinstance(part, tuple) and _is_table(part):
             row += chain.from_iterable(part)
         else:
             row += np.asarray(part, float).ravel().tolist()
