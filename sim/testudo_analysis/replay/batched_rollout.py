@@ -1,7 +1,7 @@
 """Batched rollout of many starts through the motion model.
 
 Every start of every robot advances along its robot's commands, see `rollout_blocks`. One program, compiled for all
-lags, delays and scales, runs on all cores, or on an accelerator. NumPy computes the same in double precision.
+lags, delays and scales, runs on all cores, or on an accelerator. NumPy computes the same in double precision, on one.
 """
 
 import os
@@ -54,6 +54,10 @@ def rollout(
         _store(found[k], starts[k].state, part, made)
 
     calls = [(k, begin) for k, own in enumerate(starts) for begin in range(0, len(own.start_s), CALL)]
+    if exact:  # NumPy's short operations hold the interpreter: threads would only take it from each other
+        for k, begin in calls:
+            roll(k, slice(begin, begin + CALL))
+        return found
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for done in [pool.submit(roll, k, slice(begin, begin + CALL)) for k, begin in calls]:
             done.result()

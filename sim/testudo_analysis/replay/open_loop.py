@@ -159,12 +159,14 @@ def _rows(robot: str, errors: Mapping[str, np.ndarray], horizons_s: Sequence[flo
     """Return the rows of one robot, or of all, from errors (H, S) by channel."""
     units = {"yaw": "rad", "speed": "m/s"}
     rows = []
+    known = [row[~np.isnan(row)] for row in errors["travel"]]
+    travel_m = [float(np.median(row)) if len(row) else np.nan for row in known]
     for channel, values in errors.items():
         for h, horizon in enumerate(horizons_s):
             usable = values[h][np.isfinite(values[h])]
             if channel == "travel" or not len(usable):
                 continue
             median, p90, p99 = (float(value) for value in np.percentile(usable, (50, 90, 99)))
-            found, travel_m = OpenLoopErrors(median, p90, p99, len(usable)), float(np.nanmedian(errors["travel"][h]))
-            rows.append(GapRow(robot, channel, units.get(channel, "m"), horizon, found, travel_m))
+            found = OpenLoopErrors(median, p90, p99, len(usable))
+            rows.append(GapRow(robot, channel, units.get(channel, "m"), horizon, found, travel_m[h]))
     return rows
