@@ -19,7 +19,7 @@ from testudo_deploy.fleet.hold_switch import HoldSwitch
 from testudo_deploy.guard.guard_bounds import segment_limits
 from testudo_deploy.shield.arena import Arena
 
-_UNSHIELDED = "testudo_bench.fault_matrix.harness.unshielded_policy"
+_HEADLONG = "testudo_bench.fault_matrix.harness.headlong_policy"
 _UNRESERVED = "testudo_bench.fault_matrix.harness.unreserved_policy"
 _REACHES_S, _REPEATS_S = 30.0, 3.0
 _HEARTBEAT_S = 1.0
@@ -49,10 +49,10 @@ def _drive_until_refused(harness: FleetHarness, code: str) -> None:
 
 
 def past_the_shield(folder: Path, bed: FleetBed) -> FaultFinding | None:
-    """Every policy's process sends its nominal command, straight at the wall: each guard brakes from its own pose."""
+    """Every policy's process sends top speed at the wall, without a shield: each guard brakes from its own pose."""
     folder.mkdir(parents=True)
     fleet = write_fleet(folder, bed=bed, arena=walled(bed))
-    with FleetHarness(folder, fleet, bed=bed, module=_UNSHIELDED) as harness:
+    with FleetHarness(folder, fleet, bed=bed, module=_HEADLONG) as harness:
         heard = harness.observer.robots
         try:
             _drive_until_refused(harness, "arena")
