@@ -7,13 +7,14 @@ import io
 import re
 import shlex
 import warnings
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 
 import pytest
 import tyro
 
 from testudo_deploy.cli import verbs
+from testudo_deploy.files import registered
 from testudo_deploy.fleet.fleet import load_fleet
 from testudo_hardware.motion import motion_model
 from testudo_hardware.schema import DIFFERENTIAL_DRIVE, KINDS, QUANTITIES, VELOCITY_POINT
@@ -268,6 +269,7 @@ def own_package(tmp_path, monkeypatch):
         if named := re.match(r"# (\w+\.py)\n", code):
             (tmp_path / named[1]).write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registered, "_all_entry_points", metadata.entry_points)  # a process searches only once
 
 
 def test_a_scenario_with_a_prey_and_events_is_short():

@@ -162,9 +162,9 @@ def fleet_with_policy():
 
 def test_simulation_has_the_prices_with_which_the_task_node_scores(fleet_with_policy):
     """Otherwise only the returns of the fleet pay for the changes of commands by the shield."""
-    fleet = fleet_with_policy
-    simulation = TrialTeam(fleet).environment.scoring
-    node = scoring_of(read_policy_contract(fleet.policy, fleet.policy_sha256), fleet.robots[0].spec)
+    simulation = TrialTeam(fleet_with_policy).environment.scoring
+    contract = read_policy_contract(fleet_with_policy.policy, fleet_with_policy.policy_sha256)
+    node = scoring_of(contract, fleet_with_policy.robots[0].spec)
     assert node.change_price > 0
     assert (simulation.change_price, simulation.facing_price) == (node.change_price, node.facing_price)
 
